@@ -1,0 +1,370 @@
+/**
+ * The one public surface of the engine for stages: everything a stage may import from this project.
+ * @module
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { ErrorCode, StageError } from './errors.ts';
+import type { FactPath, FactValue } from './facts.ts';
+
+export type { GatewayConfig, ModelConfig, RoutingRuleConfig, TokenGroupConfig, UpstreamConfig } from './config.ts';
+export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
+export type { FactPath, FactValue } from './facts.ts';
+export { matchesGlob } from './rules/glob.ts';
+export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
+
+/** What a stage may do beyond reading and writing facts. */
+export type Capability = 'raw-body' | 'rewrite-body' | 'respond' | 'network' | 'database';
+
+/** A complete response made by the gateway itself. */
+export interface Answer {
+  readonly kind: 'answer';
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** An upstream response to stream to the client as it is. */
+export interface Relay {
+  readonly kind: 'relay';
+  readonly response: IncomingMessage;
+  /** Longest silence between two chunks, in seconds. */
+  readonly idle_seconds: number;
+  /**
+   * Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns an error when this
+   * is no answer to pass on. Without it the head is sent at once.
+   */
+  readonly inspect?: (first: Buffer | undefined) => StageError | undefined;
+}
+
+/** Answers with JSON. */
+export function answerJson(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
+  return {
+    kind: 'answer',
+    status,
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(value),
+  };
+}
+
+/** A request body held in memory from `readBody` until the upstream has answered. */
+export interface RequestBody {
+  /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
+  readonly bytes: Buffer;
+  /** The parsed copy. Raises invalid_encoding or invalid_json. */
+  json(): unknown;
+  /** How often each of these top-level keys occurs; duplicates let two parsers disagree. */
+  countKeys(names: readonly string[]): number[];
+  /**
+   * Replaces the value of a top-level key, leaving every other byte as it is, and records the rewrite.
+   * Needs the `rewrite-body` capability.
+   */
+  rewrite(key: string, value: string | number | boolean): void;
+}
+
+/** What a stage sees of the upstream's response head before anything was sent. */
+export interface ResponseHead {
+  readonly status: number;
+  get(name: string): string | undefined;
+  set(name: string, value: string): void;
+  remove(name: string): void;
+}
+
+/** One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). */
+export interface ResponseEvent {
+  readonly name: string | undefined;
+  readonly data: string;
+}
+
+/** One request on its way through a pipeline, as a stage with these declared reads and writes sees it. */
+export interface StageContext<
+  Reads extends FactPath = FactPath,
+  ReadsIfSet extends FactPath = FactPath,
+  Writes extends FactPath = FactPath,
+> {
+  /** Received headers, lower-case names. Credentials are here: never copy them into facts, logs or errors. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Path and query string as received. */
+  readonly url: string;
+  /** The value of a fact; `undefined` only for facts declared in `readsIfSet`. */
+  get<P extends Reads>(path: P): FactValue<P>;
+  get<P extends ReadsIfSet>(path: P): FactValue<P> | undefined;
+  /** Writes a fact. Throws when it is undeclared or already written. */
+  set<P extends Writes>(path: P, value: FactValue<P>): void;
+  /** Reads the body into memory. Raises body_too_large, request_timeout, overloaded. */
+  readBody(): Promise<RequestBody>;
+  /** The body read earlier; `undefined` before that and after the upstream has answered. */
+  readonly body: RequestBody | undefined;
+  /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */
+  state: unknown;
+  /** Whether the client has gone away. */
+  readonly aborted: boolean;
+  /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */
+  onCancel(listener: (reason: StageError) => void): void;
+  /** Size of what was relayed to the client so far, in bytes. */
+  readonly relayed_bytes: number;
+  /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
+  readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
+}
+
+type MaybePromise<T> = T | Promise<T>;
+
+/**
+ * What a stage does, by moment. The order of a request's life:
+ * `request` in YAML order until one answers; `response` when the upstream's head is known; `event` for everything
+ * observed; `finish` newest first, exactly once per entered stage, whatever happened; `finally` last, in YAML order.
+ */
+export interface StageHooks<C = StageContext> {
+  request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
+  response?(ctx: C, head: ResponseHead): void;
+  event?(ctx: C, event: ResponseEvent): void;
+  /** `outcome.*` facts are set by now. */
+  finish?(ctx: C): MaybePromise<void>;
+  /** Only for stages listed under `finally:`; runs after the response, cannot change it. */
+  finally?(ctx: C): MaybePromise<void>;
+  /** Releases what `create` opened; called after the plan's last request. */
+  close?(): MaybePromise<void>;
+}
+
+/** A JSON Schema object. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** A stage: one step a pipeline can name. Made with `defineStage`. */
+export interface StageDefinition {
+  readonly name: string;
+  readonly version: number;
+  /** One sentence, present tense. */
+  readonly summary: string;
+  /** Closed JSON Schema of the options (`additionalProperties: false`), every property with a description. */
+  readonly options: JsonSchema;
+  /** Complete stage entries that compile; shown in the reference. */
+  readonly examples: readonly { readonly title: string; readonly yaml: string }[];
+  readonly reads: readonly FactPath[];
+  readonly readsIfSet: readonly FactPath[];
+  readonly writes: readonly FactPath[];
+  /** Error codes its hooks may raise. */
+  readonly raises: readonly ErrorCode[];
+  readonly needs: readonly Capability[];
+  /** Whether its `request` hook always ends the request with an answer. */
+  readonly terminal: boolean;
+  /** The list of a pipeline it belongs into: `finally` for a stage with a `finally` hook. */
+  readonly place: 'stages' | 'finally';
+  /** Load-time checks that a schema can't say; returns one sentence per problem. */
+  readonly check?: (options: never, config: GatewayConfig) => readonly string[];
+  create(options: never, services: Services): StageHooks;
+}
+
+/**
+ * Defines a stage. Reading a fact that is not in `reads` or `readsIfSet` does not compile.
+ * @example export default defineStage({ name: 'greet', version: 1, ... })
+ */
+export function defineStage<
+  Options,
+  const Reads extends FactPath = never,
+  const ReadsIfSet extends FactPath = never,
+  const Writes extends FactPath = never,
+>(definition: {
+  name: string;
+  version: number;
+  summary: string;
+  options: JsonSchema;
+  examples: readonly { title: string; yaml: string }[];
+  reads?: readonly Reads[];
+  readsIfSet?: readonly ReadsIfSet[];
+  writes?: readonly Writes[];
+  raises?: readonly ErrorCode[];
+  needs?: readonly Capability[];
+  terminal?: boolean;
+  place?: 'stages' | 'finally';
+  check?: (options: Options, config: GatewayConfig) => readonly string[];
+  create(options: Options, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
+}): StageDefinition {
+  const { check, create, ...rest } = definition;
+  return Object.freeze({
+    reads: [],
+    readsIfSet: [],
+    writes: [],
+    raises: [],
+    needs: [],
+    terminal: false,
+    place: 'stages',
+    ...rest,
+    ...(check === undefined ? {} : { check: check as StageDefinition['check'] & {} }),
+    create: create as unknown as StageDefinition['create'],
+  });
+}
+
+/** What the gateway offers a stage; passed to `create`. */
+export interface Services {
+  readonly config: GatewayConfig;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Value of an environment variable that gateway.yaml names. Keep it in a closure, never in a fact. */
+  secret(name: string): string;
+  readonly tokens: AccessTokens;
+  readonly models: ModelCatalog;
+  readonly ledger: Ledger;
+  readonly audit: AuditLog;
+  readonly health: Health;
+  /** Compiles a JSON-Logic condition over facts that passed the load checks. */
+  condition(logic: unknown): (facts: FactView) => boolean;
+  /** Facts of a request as a nested read-only object, for `condition`. */
+  facts(ctx: StageContext<never, never, never>): FactView;
+}
+
+/** Facts as a nested, null-prototype, read-only object: `{ request: { model } }`. */
+export type FactView = Readonly<Record<string, unknown>>;
+
+/** Time, so that tests can stop it. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Monotonic milliseconds, for durations. */
+  monotonic(): number;
+  /** Whether time is set by a test; the database is then told the time instead of asking its own clock. */
+  readonly frozen: boolean;
+}
+
+/** Structured log. Fields never hold secrets or prompt text. */
+export interface Log {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+/** The person or machine behind an access token. */
+export interface Principal {
+  readonly id: string;
+  readonly email: string;
+  readonly kind: 'access_token' | 'session';
+  readonly groups: readonly string[];
+  readonly roles: readonly string[];
+  readonly team: string | undefined;
+  readonly project: string | undefined;
+  readonly token: { readonly id: string; readonly name: string; readonly group: string };
+}
+
+/** Verification of access tokens. */
+export interface AccessTokens {
+  /**
+   * The principal behind a token; returned at once when it is cached.
+   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
+   */
+  verify(token: string): MaybePromise<Principal>;
+}
+
+/** The models of gateway.yaml, seen from a token group. */
+export interface ModelCatalog {
+  /** All models, in file order. */
+  readonly all: readonly ModelConfig[];
+  find(id: string): ModelConfig | undefined;
+  /** Whether a token group may use a model; an unknown group may use none. */
+  allows(token_group: string, model: ModelConfig): boolean;
+  upstream(name: string): UpstreamConfig;
+  /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
+  cost(model: ModelConfig, tokens: TokenCounts): number;
+}
+
+/** Token counts that are priced apart. `input` excludes everything cached. */
+export interface TokenCounts {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read: number;
+  readonly cache_write_5m: number;
+  readonly cache_write_1h: number;
+}
+
+/** Calendar window of a limit. */
+export type Window = 'day' | 'month';
+
+/** One counter a request counts against, and its limit when it has one. */
+export interface LimitClaim {
+  readonly scope: 'user' | 'team';
+  /** Who or what is counted: an e-mail address, a team name. */
+  readonly key: string;
+  readonly window: Window;
+  /** `null`: counted, not limited. */
+  readonly limit_nano_usd: number | null;
+  /** Name of the spend rule, for people. */
+  readonly rule: string;
+}
+
+/** Who asked whom for what; the identity part of a ledger row. */
+export interface LedgerIdentity {
+  readonly request_id: string;
+  readonly surface: string;
+  readonly principal_id: string;
+  readonly user: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly token_id: string | null;
+  readonly model: string;
+  readonly upstream: string;
+  readonly upstream_model: string;
+}
+
+/** A hold to place before forwarding. */
+export interface ReservationRequest extends LedgerIdentity {
+  readonly amount_nano_usd: number;
+  readonly claims: readonly LimitClaim[];
+}
+
+/** The state of one limit. Amounts in nano-USD. */
+export interface LimitStanding {
+  readonly scope: 'user' | 'team';
+  readonly key: string;
+  readonly window: Window;
+  readonly rule: string;
+  readonly limit_nano_usd: number;
+  readonly spent_nano_usd: number;
+  readonly held_nano_usd: number;
+  /** End of the window, milliseconds since the epoch. */
+  readonly resets_at: number;
+}
+
+/** Where a number came from. */
+export type Provenance = 'upstream' | 'estimate' | 'abort';
+
+/** What a forwarded request used, to be written to the ledger. */
+export interface Settlement extends LedgerIdentity {
+  readonly status: number | null;
+  readonly aborted: boolean;
+  readonly tokens: TokenCounts;
+  readonly cost_nano_usd: number;
+  /** Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`. */
+  readonly provenance: Readonly<Record<string, Provenance>>;
+  /** Whether a reservation was placed under this request id. */
+  readonly reserved: boolean;
+}
+
+/** The money: reservations before forwarding, ledger rows after. */
+export interface Ledger {
+  /**
+   * Holds an amount against every claim, all or nothing, durably.
+   * @returns the exceeded limit that resets last, or `undefined` when the hold was placed.
+   * Raises store_unavailable.
+   */
+  reserve(request: ReservationRequest): Promise<LimitStanding | undefined>;
+  /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
+  settle(settlement: Settlement): Promise<void>;
+  /** Gives a hold back without a ledger row, for a request that never left. */
+  release(request_id: string): Promise<void>;
+}
+
+/** One audit record; JSON-serialisable, no prompt text, no secrets. */
+export type AuditRecord = Readonly<Record<string, string | number | boolean | null | readonly string[] | object>>;
+
+/** Where audit records go. */
+export interface AuditLog {
+  /** Queues a record for the audit table; kept and retried while the store is away. */
+  write(record: AuditRecord): void;
+  /** Appends one JSON line to a file (`-` is standard output). */
+  appendLine(path: string, record: AuditRecord): void;
+}
+
+/** Readiness checks. */
+export interface Health {
+  /** State of each named part; `database` always exists. */
+  check(): Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env node
+// The launcher: finds a Node.js new enough for the program and runs it there. It must itself run on much older versions,
+// so it stays plain JavaScript and imports nothing but built-ins.
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const REQUIRED_MAJOR = 24;
+const EXIT_CONFIGURATION = 78;
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+function majorOf(version) {
+  return Number(version.split('.')[0]);
+}
+
+/** The npm package "node" in a node_modules folder: its version, and its executable when that is really there. */
+function inspectRuntime(folder) {
+  try {
+    const root = join(folder, 'node_modules', 'node');
+    const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version;
+    const file = join(root, 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
+    // Without its install script the package holds a few bytes of text where the executable belongs.
+    const installed = existsSync(file) && statSync(file).size > 1000000;
+    return { version, file: installed ? file : undefined };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Every "node" package from this folder up to the root, nearest first. */
+function nearbyRuntimes() {
+  const found = [];
+  for (let folder = here; ; folder = dirname(folder)) {
+    const runtime = inspectRuntime(folder);
+    if (runtime !== undefined) found.push(runtime);
+    if (folder === dirname(folder)) return found;
+  }
+}
+
+function runWith(file) {
+  const child = spawn(file, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' });
+  const forward = (signal) => child.kill(signal);
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
+  for (const signal of signals) process.on(signal, forward);
+  child.on('error', (error) => fail(`${file} does not run (${error.message})`, 'reinstall it: npm install node@24'));
+  child.on('exit', (code, signal) => {
+    for (const name of signals) process.removeListener(name, forward);
+    if (signal === null) process.exit(code);
+    process.kill(process.pid, signal);
+  });
+}
+
+function fail(problem, remedy) {
+  process.stderr.write(`appscli: ${problem}; ${remedy}\n`);
+  process.exit(EXIT_CONFIGURATION);
+}
+
+function start() {
+  if (majorOf(process.versions.node) >= REQUIRED_MAJOR) {
+    const source = new URL('./appscli.ts', import.meta.url);
+    return import(existsSync(source) ? source.href : new URL('../../dist/engine/bin/appscli.js', import.meta.url).href);
+  }
+  const candidates = nearbyRuntimes().filter((runtime) => majorOf(runtime.version) >= REQUIRED_MAJOR);
+  const usable = candidates.find((runtime) => runtime.file !== undefined);
+  if (usable !== undefined) return runWith(usable.file);
+  const problem = `this is Node.js ${process.versions.node}, but Node.js ${REQUIRED_MAJOR} or newer is needed`;
+  if (candidates.length > 0) {
+    return fail(
+      `${problem}, and the npm package node@${candidates[0].version} is installed without its executable`,
+      'let npm run its install script: npm rebuild node (where that is blocked, first npm install-scripts approve node)',
+    );
+  }
+  return fail(problem, 'add it to this project with npm install node@24, or install Node.js 24');
+}
+
+start();

@@ -1,0 +1,61 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Database } from '../services/database.ts';
+import { type AuditRow, auditTail } from '../services/usage.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import type { CommandContext } from './program.ts';
+import { withDatabase } from './with-database.ts';
+
+const POLL_MS = 500;
+const PAGE = 1000;
+
+/** `appscli audit tail`: the latest records, oldest first, and with `--follow` those that come after, until Ctrl-C. */
+export async function tailAudit(
+  context: CommandContext,
+  given: { readonly config: string; readonly lines: number; readonly follow?: true; readonly json?: true },
+): Promise<number> {
+  const { terminal } = context;
+  const { lines, follow = false, json = false } = given;
+  const print = (rows: readonly AuditRow[]) => {
+    for (const row of rows) terminal.data(`${json ? jsonLine(row) : readableLine(row)}\n`);
+  };
+  return withDatabase(context, given.config, async ({ database }) => {
+    // At least one, to know where to go on from.
+    const latest = await auditTail(database, { limit: Math.max(1, lines) });
+    print(lines === 0 ? [] : latest);
+    if (latest.length === 0 && !follow && !json) terminal.words('The audit log is empty.\n');
+    if (follow) await printWhatComes(database, latest.at(-1)?.id ?? 0, print);
+    return EXIT_OK;
+  });
+}
+
+/** Prints what comes after a record until SIGINT or SIGTERM. */
+async function printWhatComes(
+  database: Database,
+  after: number,
+  print: (rows: readonly AuditRow[]) => void,
+): Promise<void> {
+  const stop = new AbortController();
+  const onSignal = () => stop.abort();
+  process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
+  let last = after;
+  while (!stop.signal.aborted) {
+    const rows = await auditTail(database, { after: last, limit: PAGE });
+    print(rows);
+    last = rows.at(-1)?.id ?? last;
+    if (rows.length < PAGE) await pause(POLL_MS, undefined, { signal: stop.signal }).catch(() => {});
+  }
+}
+
+function jsonLine({ id, at, request_id, record }: AuditRow): string {
+  return JSON.stringify({ id, at, request_id, ...record });
+}
+
+/** One record as one line for a person: when, who, what, with which result. */
+function readableLine({ at, record }: AuditRow): string {
+  const { user, model, upstream, surface, status, error, aborted, cost_usd, duration_ms, request_id } = record;
+  const what = [model ?? surface, upstream === null || upstream === undefined ? undefined : `at ${upstream}`];
+  const cost = typeof cost_usd === 'number' ? `$${cost_usd.toFixed(6)}` : undefined;
+  const result = [status ?? 'no answer', error, aborted === true ? 'aborted' : undefined, cost];
+  const parts = [at.toISOString(), ...result, user ?? 'unknown caller', ...what, `${duration_ms} ms`, request_id];
+  return parts.filter((part) => part !== undefined && part !== null).join('  ');
+}

@@ -1,0 +1,8 @@
+export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../services/start-error.ts';
+
+/** Everything went well. */
+export const EXIT_OK = 0;
+/** The command worked and found something to complain about. */
+export const EXIT_FINDINGS = 1;
+/** The command line was wrong. */
+export const EXIT_USAGE = 64;

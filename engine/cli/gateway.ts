@@ -1,0 +1,18 @@
+import { createLog } from '../services/log.ts';
+import type { CommandContext } from './program.ts';
+import { runUntilSignal } from './signals.ts';
+import { startGateway } from './start-gateway.ts';
+
+/** `appscli gateway`: runs the gateway until a signal ends it. The log goes to standard error, as JSON lines unless a person watches. */
+export async function runGateway(context: CommandContext, given: { readonly config: string }): Promise<number> {
+  const { terminal, env } = context;
+  // Audit lines may go to standard output; who stops reading them must not stop the gateway.
+  terminal.outliveReader();
+  const log = createLog({
+    write: (line) => terminal.words(line),
+    format: terminal.words_watched ? 'readable' : 'json',
+    debug: env.APPSCLI_DEBUG === '1',
+  });
+  const stages = await context.stages();
+  return runUntilSignal(() => startGateway({ config_file: given.config, stages, env, log }), log);
+}

@@ -1,0 +1,25 @@
+import { CommanderError } from 'commander';
+import type { StageDefinition } from '../api.ts';
+import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import { reportFailure } from './failure.ts';
+import { createProgram } from './program.ts';
+import { processTerminal } from './terminal.ts';
+
+/** Runs one command line and sets the exit code of the process. A failure is one line on standard error. */
+export async function main(
+  arguments_: readonly string[],
+  env: NodeJS.ProcessEnv,
+  stages: () => Promise<readonly StageDefinition[]>,
+): Promise<void> {
+  const terminal = processTerminal(env);
+  let exit_code = EXIT_OK;
+  const program = createProgram({ terminal, env, stages, finish: (code) => (exit_code = code) });
+  try {
+    await program.parseAsync(arguments_, { from: 'user' });
+  } catch (error) {
+    // Commander has said already what there is to say; showing help or the version is no mistake.
+    if (!(error instanceof CommanderError)) exit_code = await reportFailure(error, terminal, env);
+    else exit_code = error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
+  }
+  process.exitCode = exit_code;
+}

@@ -1,0 +1,31 @@
+import { EXPAND_CODES } from './codes/expand.ts';
+import { FLOW_CODES } from './codes/flow.ts';
+import { LINK_CODES } from './codes/link.ts';
+import { RULE_CODES } from './codes/rules.ts';
+import { SCHEMA_CODES } from './codes/schema.ts';
+import { SOURCE_CODES } from './codes/source.ts';
+import { WARNING_CODES } from './codes/warnings.ts';
+
+/** What the reference says about one diagnostic code. */
+export interface DiagnosticSpec {
+  /** The mistake in a few words. */
+  readonly title: string;
+  /** Why it is a mistake and what to do about it. */
+  readonly explanation: string;
+  /** A piece of configuration that has it. */
+  readonly example: string;
+}
+
+/** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings. */
+export const DIAGNOSTICS = {
+  ...SOURCE_CODES,
+  ...EXPAND_CODES,
+  ...SCHEMA_CODES,
+  ...LINK_CODES,
+  ...RULE_CODES,
+  ...FLOW_CODES,
+  ...WARNING_CODES,
+} as const satisfies Record<string, DiagnosticSpec>;
+
+/** A diagnostic code. */
+export type DiagnosticCode = keyof typeof DIAGNOSTICS;

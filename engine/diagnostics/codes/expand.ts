@@ -1,0 +1,52 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
+/** Diagnostics of the second pass: fragments and their parameters. */
+export const EXPAND_CODES = {
+  C2001: {
+    title: 'The fragment does not exist',
+    explanation:
+      'A fragment named by `use:` is looked for in `fragments/` beside the pipeline, then among the shipped fragments.',
+    example: '- use: fragments/audti',
+  },
+  C2002: {
+    title: 'Fragments include each other in a circle',
+    explanation: 'A fragment may use other fragments, but never, directly or indirectly, itself.',
+    example: '# fragments/a.yaml\n- use: fragments/a',
+  },
+  C2003: {
+    title: 'A fragment parameter is missing',
+    explanation: 'A parameter without a default must be given under `with:`.',
+    example: '- use: fragments/refuse-large',
+  },
+  C2004: {
+    title: 'The fragment has no such parameter',
+    explanation: 'Only parameters that the fragment declares under `parameters:` may be given under `with:`.',
+    example: '- use: fragments/refuse-large\n  with: { max_bytse: 1000 }',
+  },
+  C2005: {
+    title: 'A placeholder is only part of a value',
+    explanation:
+      'A placeholder stands for a whole value of any type. Text cannot be pasted together from placeholders, and keys cannot be placeholders.',
+    example: 'message: "Ask ${{ team }} for access"',
+  },
+  C2006: {
+    title: 'The fragment does not declare this placeholder',
+    explanation: 'Every placeholder must be declared under `parameters:` of its fragment.',
+    example: 'status: ${{ stauts }}',
+  },
+  C2007: {
+    title: 'A placeholder stands outside a fragment',
+    explanation: 'Placeholders are replaced in fragments only. Elsewhere, write the value.',
+    example: 'summary: ${{ text }}',
+  },
+  C2008: {
+    title: 'The keys of a stage entry contradict each other',
+    explanation:
+      'An entry either names one stage (`stage`, with `options`) or includes a fragment (`use`, with `with`), never both.',
+    example: '- stage: fail\n  use: fragments/refuse',
+  },
+  C2009: {
+    title: 'The name of a fragment is not allowed',
+    explanation: 'A fragment is named `fragments/<name>`, without an ending and without a way out of that directory.',
+    example: '- use: ../other/refuse.yaml',
+  },
+} as const;

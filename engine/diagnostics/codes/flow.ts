@@ -1,0 +1,36 @@
+/** Diagnostics of the sixth pass: order of stages and the facts between them. */
+export const FLOW_CODES = {
+  C6001: {
+    title: 'The pipeline may end without an answer',
+    explanation:
+      'Every request needs a stage that answers it. The last one must be unguarded, so that it is always reached.',
+    example: 'stages: [{ stage: authenticate }]',
+  },
+  C6002: {
+    title: 'The stage can never run',
+    explanation: 'After the stage that always answers, only observers may follow, never another stage that answers.',
+    example: 'stages: [{ stage: forward }, { stage: fail, options: { error: forbidden } }]',
+  },
+  C6003: {
+    title: 'A fact is read before anything writes it',
+    explanation: 'A stage reads facts that earlier stages write. Put the stage that writes it first.',
+    example: 'stages: [{ stage: resolve-route }, { stage: read-body }, ...]',
+  },
+  C6004: {
+    title: 'A fact is read that may not be there',
+    explanation:
+      'The stage that writes this fact is guarded and may be skipped. Remove its guard, or put the same guard on the reader.',
+    example: 'stages: [{ stage: read-body, when: ... }, { stage: resolve-route }, ...]',
+  },
+  C6005: {
+    title: 'A fact is written twice',
+    explanation: 'Every fact has one value and one writer per request.',
+    example: 'stages: [{ stage: read-body }, { stage: read-body, id: again }, ...]',
+  },
+  C6006: {
+    title: 'A rewrite is not audited',
+    explanation:
+      'A stage that may change the body needs an audit stage under `finally:`, so that every rewrite is on record.',
+    example: 'stages: [{ stage: drop-field }, { stage: forward }]   # and no finally',
+  },
+} as const;

@@ -1,0 +1,116 @@
+/** Diagnostics of the fourth pass: names that must exist, and things that must fit together. */
+export const LINK_CODES = {
+  C4001: {
+    title: 'The stage does not exist',
+    explanation:
+      'A stage is named as it is defined: one of the shipped stages, or one of your own listed under `stages:` in gateway.yaml.',
+    example: '- stage: authentikate',
+  },
+  C4002: {
+    title: 'A stage refuses its options or the configuration',
+    explanation: 'The stage itself checks what a schema cannot say; its message names the reason.',
+    example: '- stage: resolve-route',
+  },
+  C4003: {
+    title: 'The error code does not exist',
+    explanation: 'Only codes of the error catalogue can be handled or raised.',
+    example: 'on_error: [{ errors: [spend_limit], stage: fail, options: { error: forbidden } }]',
+  },
+  C4004: {
+    title: 'The upstream does not exist',
+    explanation: 'Routes and model identifiers may only name an entry of `upstreams`.',
+    example: 'routing: { default_upstream: mian }',
+  },
+  C4005: {
+    title: 'A name is used twice',
+    explanation:
+      'Names of upstreams, models, token groups, teams, rules and pipelines tell their owners apart in routes, audit rows and the ledger.',
+    example: 'upstreams: [{ name: main, ... }, { name: main, ... }]',
+  },
+  C4006: {
+    title: 'Two stages of a pipeline have one id',
+    explanation:
+      'A stage entry is identified by its `id`, or by the name of its stage. Give the second one an `id` of its own.',
+    example: 'stages: [{ stage: fail, ... }, { stage: fail, ... }]',
+  },
+  C4007: {
+    title: 'Two pipelines serve one method and path',
+    explanation:
+      'A request must belong to exactly one pipeline. To replace a shipped pipeline, give yours the same name.',
+    example: 'pipeline: mine\nmatch: { methods: [POST], paths: [/v1/messages] }',
+  },
+  C4008: {
+    title: 'The stage is in the wrong list',
+    explanation:
+      'Some stages run after the response, under `finally:`; all others run under `stages:`. A stage says in its definition which it is.',
+    example: 'finally: [{ stage: authenticate }]',
+  },
+  C4009: {
+    title: 'Two keys exclude each other',
+    explanation: 'Only one of these keys may be present.',
+    example: 'api_key_env: A\nauth_token_env: B',
+  },
+  C4010: {
+    title: 'The URL cannot be used',
+    explanation:
+      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment.',
+    example: 'base_url: api.example.com',
+  },
+  C4011: {
+    title: 'The environment variable is not set',
+    explanation: 'A variable that the configuration names must be set, and not be empty, when the gateway starts.',
+    example: 'api_key_env: UPSTREAM_KEY   # and no such variable',
+  },
+  C4012: {
+    title: 'A stage module does not load',
+    explanation: 'A file listed under `stages:` is imported; it must exist and run without an error.',
+    example: 'stages: [./stages/siem.ts]   # throws when imported',
+  },
+  C4013: {
+    title: 'A stage module does not define a stage',
+    explanation:
+      "A stage module's default export is made with `defineStage`; its options are a closed schema, and the facts, error codes and capabilities it names exist.",
+    example: 'export const siem = defineStage({ ... }) // not the default export',
+  },
+  C4014: {
+    title: 'A stage name is already taken',
+    explanation: 'A stage of your own may not have the name of a shipped stage or of another of yours.',
+    example: "export default defineStage({ name: 'forward', ... })",
+  },
+  C4015: {
+    title: 'The directory of pipelines cannot be read',
+    explanation: 'The directory named by `pipelines:` must exist.',
+    example: 'pipelines: piplines',
+  },
+  C4016: {
+    title: 'The stage cannot handle an error',
+    explanation: 'An `on_error` clause runs one terminal stage, normally `fail`, that answers in place of the error.',
+    example: 'on_error: [{ stage: authenticate }]',
+  },
+  C4017: {
+    title: 'The time zone does not exist',
+    explanation: 'Time zones are named as in the IANA database, such as UTC or Europe/Berlin.',
+    example: 'time_zone: Berlin',
+  },
+  C4018: {
+    title: 'The address is not an IP address or range',
+    explanation: 'Trusted proxies are IP addresses or ranges in CIDR notation.',
+    example: 'trusted_proxies: [10.0.0.0/33]',
+  },
+  C4019: {
+    title: 'The model does not exist',
+    explanation:
+      'A routing rule names a model, or a glob over model ids, that matches no entry of `models`: the rule would never apply to it.',
+    example: 'models: [codr-1]',
+  },
+  C4020: {
+    title: 'The token group does not exist',
+    explanation: 'Only groups listed under `token_groups` exist.',
+    example: 'group: enginers',
+  },
+  C4021: {
+    title: 'A file that is needed to start does not exist',
+    explanation: 'A file that the gateway needs to start, such as a certificate, is not there.',
+    example: 'tls: { cert_file: tls.cert, key_file: tls.key }',
+  },
+} as const;

@@ -1,0 +1,28 @@
+import type { DiagnosticCode } from './codes.ts';
+
+/** A finding of the loader. Text never contains the value of a secret. */
+export interface Diagnostic {
+  readonly code: DiagnosticCode;
+  readonly severity: 'error' | 'warning';
+  /** One sentence: what is wrong. */
+  readonly message: string;
+  readonly file: string;
+  /** Counted from 1; absent when the finding is about the file as a whole. */
+  readonly line?: number;
+  readonly column?: number;
+  /** Length of the marked text on that line, in characters. */
+  readonly length?: number;
+  /** JSON pointer of the node (RFC 6901). */
+  readonly pointer?: string;
+  /** Fragments that led here, outermost first. */
+  readonly chain?: readonly { readonly file: string; readonly line: number }[];
+  readonly expected?: string;
+  readonly found?: string;
+  /** What to do; may hold text that is ready to paste. */
+  readonly help?: string;
+}
+
+/** Codes that start with W are warnings, all others errors. */
+export function severityOf(code: DiagnosticCode): Diagnostic['severity'] {
+  return code.startsWith('W') ? 'warning' : 'error';
+}

@@ -1,0 +1,62 @@
+/** Text that reads like a credential whatever its place. */
+const TOKEN_SHAPES = [
+  /\b(?:sk|pk|rk|gw|ghp|gho|ghs|glpat|xox[a-z]|hf|npm|whsec)[-_][\w-]{2,}/gi,
+  /\bgithub_pat_\w+/gi,
+  /\bAKIA[0-9A-Z]{12,}/g,
+  /\beyJ[\w-]{6,}(?:\.[\w-]+){0,2}/g,
+];
+
+/** User and password of a URL. */
+const URL_CREDENTIALS = /(:\/\/)([^\s/@'"]+)(?=@)/g;
+
+/** `key: value` where the key's name promises a secret. */
+const SECRET_KEY_VALUE =
+  /(["']?\b(?:api_?key|auth_?token|access_?token|client_?secret|signing_?key|secret(?:_?key)?|password|passwd|token|key|authorization|bearer|dsn)["']?\s*:\s+)([^\s,}#][^,}#]*)/gi;
+
+/** `key_env: value`; the value is hidden unless it can be a variable's name. */
+const ENV_KEY_VALUE = /(\b\w+_env["']?\s*:\s+)([^\s,}#][^,}]*)/g;
+
+const stars = (text: string): string => '*'.repeat(text.length);
+
+/** Stars for a text, but not for the spaces after it. */
+const blank = (text: string): string => stars(text.trimEnd()).padEnd(text.length);
+
+/** Whether one underscore-free part of a name is random-looking: long, and letters and digits mixed. */
+function isRandomPart(part: string): boolean {
+  if (part.length < 16) return false;
+  return /\d/.test(part) && /[a-z]/i.test(part) && !/^[a-z]+\d{1,4}$/i.test(part);
+}
+
+/** Whether a text looks like a credential rather than like a name or a number. */
+export function looksSecret(text: string): boolean {
+  if (TOKEN_SHAPES.some((shape) => text.search(shape) >= 0)) return true;
+  if (text.search(URL_CREDENTIALS) >= 0) return true;
+  return text.split(/[^A-Za-z0-9]/).some(isRandomPart);
+}
+
+/** Whether a text can be the name of an environment variable, and is not a credential put in its place. */
+export function isEnvironmentName(text: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(text) && text.length <= 64 && !looksSecret(text);
+}
+
+/** Blanks out whatever looks like a secret in one line of a configuration file; the length stays the same. */
+export function hideSecrets(line: string): string {
+  let hidden = line
+    .replace(SECRET_KEY_VALUE, (_, key: string, value: string) => key + blank(value))
+    .replace(ENV_KEY_VALUE, (whole, key: string, value: string) => {
+      const name = value.replace(/\s*(#.*)?$/, '').replace(/^(["'])(.*)\1$/, '$2');
+      return isEnvironmentName(name) ? whole : key + blank(value);
+    })
+    .replace(URL_CREDENTIALS, (_, slashes: string, credentials: string) => slashes + stars(credentials));
+  for (const shape of TOKEN_SHAPES) hidden = hidden.replace(shape, stars);
+  return hidden.replace(/[A-Za-z0-9]{16,}/g, (part) => (isRandomPart(part) ? stars(part) : part));
+}
+
+/** Blanks out ranges (offsets, start and end) of a text, and whatever else in it looks like a secret. Line breaks stay. */
+export function hideRanges(text: string, ranges: readonly (readonly [number, number])[]): string {
+  let hidden = text;
+  for (const [start, end] of ranges) {
+    hidden = hidden.slice(0, start) + hidden.slice(start, end).replace(/[^\r\n]/g, '*') + hidden.slice(end);
+  }
+  return hidden.split('\n').map(hideSecrets).join('\n');
+}

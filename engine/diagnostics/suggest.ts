@@ -1,0 +1,49 @@
+/** Edits between two texts, a swap of neighbours counting as one (optimal string alignment). */
+export function editDistance(a: string, b: string): number {
+  let before: number[] = [];
+  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i += 1) {
+    const current = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
+      let best = Math.min(previous[j]! + 1, current[j - 1]! + 1, previous[j - 1]! + cost);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, before[j - 2]! + 1);
+      current[j] = best;
+    }
+    before = previous;
+    previous = current;
+  }
+  return previous[b.length]!;
+}
+
+/** How many edits still read as a slip of the pen in a word of this length. */
+const tolerance = (length: number): number => (length <= 3 ? 1 : length <= 8 ? 2 : 3);
+
+/** The word that was probably meant, or `undefined` when none is close. */
+export function closest(word: string, known: Iterable<string>): string | undefined {
+  const wanted = word.toLowerCase().replaceAll('-', '_');
+  let best: string | undefined;
+  let best_distance = Number.POSITIVE_INFINITY;
+  for (const candidate of known) {
+    if (Math.abs(candidate.length - word.length) > 3) continue;
+    const distance = editDistance(wanted, candidate.toLowerCase().replaceAll('-', '_'));
+    if (distance <= tolerance(Math.min(word.length, candidate.length)) && distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
+export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
+  const meant = closest(word, known);
+  return meant === undefined ? otherwise : `did you mean \`${meant}\`?`;
+}
+
+/** A list for people: `a, b or c`, cut off after `limit` entries. */
+export function listed(words: readonly string[], limit = 8): string {
+  if (words.length > limit) return `${words.slice(0, limit).join(', ')}, ... (${words.length} in all)`;
+  const last = words.at(-1) ?? 'nothing';
+  return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
+}

@@ -1,0 +1,227 @@
+/** What the catalogue says about one error code. */
+export interface ErrorSpec {
+  /** HTTP status. */
+  readonly status: number;
+  /** `error.type` in the Messages envelope. */
+  readonly type: string;
+  /** `error.type` and `error.code` in the chat-completions and Responses envelope. */
+  readonly compat: { readonly type: string; readonly code: string | null };
+  /** When it is raised; for reference pages. */
+  readonly meaning: string;
+  /** Whether a client may send the same request again; sent as `x-should-retry` when the code decides it. */
+  readonly retry?: boolean;
+}
+
+const invalid = { type: 'invalid_request_error', code: null } as const;
+const credential = { type: 'invalid_request_error', code: 'invalid_api_key' } as const;
+const server = { type: 'server_error', code: null } as const;
+
+/** The error catalogue: every error the gateway itself can answer with, by code. */
+export const ERRORS = {
+  invalid_json: {
+    status: 400,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'The body is not JSON',
+    retry: false,
+  },
+  invalid_encoding: {
+    status: 400,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'The body is not UTF-8',
+    retry: false,
+  },
+  invalid_request: {
+    status: 400,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'A field is missing or of the wrong type',
+    retry: false,
+  },
+  bad_http: {
+    status: 400,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'The request is not well-formed HTTP',
+    retry: false,
+  },
+  credential_missing: {
+    status: 401,
+    type: 'authentication_error',
+    compat: credential,
+    meaning: 'No credential was sent',
+    retry: false,
+  },
+  credential_invalid: {
+    status: 401,
+    type: 'authentication_error',
+    compat: credential,
+    meaning: 'The credential is malformed or unknown',
+    retry: false,
+  },
+  credential_expired: {
+    status: 401,
+    type: 'authentication_error',
+    compat: credential,
+    meaning: 'The credential has expired',
+    retry: false,
+  },
+  credential_revoked: {
+    status: 401,
+    type: 'authentication_error',
+    compat: credential,
+    meaning: 'The credential was revoked',
+    retry: false,
+  },
+  forbidden: {
+    status: 403,
+    type: 'permission_error',
+    compat: { type: 'invalid_request_error', code: 'forbidden' },
+    meaning: 'The caller may not do this',
+    retry: false,
+  },
+  path_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    compat: { type: 'invalid_request_error', code: 'unknown_url' },
+    meaning: 'No pipeline serves this path',
+    retry: false,
+  },
+  model_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    compat: { type: 'invalid_request_error', code: 'model_not_found' },
+    meaning: 'The model does not exist for this caller',
+    retry: false,
+  },
+  method_not_allowed: {
+    status: 405,
+    type: 'invalid_request_error',
+    compat: { type: 'invalid_request_error', code: 'method_not_allowed' },
+    meaning: 'The path does not take this method',
+    retry: false,
+  },
+  request_timeout: {
+    status: 408,
+    type: 'timeout_error',
+    compat: invalid,
+    meaning: 'The client took too long to send the request',
+    retry: true,
+  },
+  body_too_large: {
+    status: 413,
+    type: 'request_too_large',
+    compat: { type: 'invalid_request_error', code: 'request_too_large' },
+    meaning: 'The body is larger than the limit',
+    retry: false,
+  },
+  expectation_failed: {
+    status: 417,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'The Expect header asks for something else than 100-continue',
+    retry: false,
+  },
+  headers_too_large: {
+    status: 431,
+    type: 'invalid_request_error',
+    compat: invalid,
+    meaning: 'The request head is larger than the limit',
+    retry: false,
+  },
+  spend_limit_exceeded: {
+    status: 429,
+    type: 'billing_error',
+    compat: { type: 'insufficient_quota', code: 'insufficient_quota' },
+    meaning: 'A spend limit has no room for this request',
+    retry: false,
+  },
+  internal_error: { status: 500, type: 'api_error', compat: server, meaning: 'The gateway failed', retry: true },
+  stage_failed: {
+    status: 500,
+    type: 'api_error',
+    compat: server,
+    meaning: 'A stage failed in a way it did not declare',
+    retry: true,
+  },
+  not_supported: {
+    status: 501,
+    type: 'not_supported',
+    compat: { type: 'invalid_request_error', code: 'not_supported' },
+    meaning: 'The route does not support this operation',
+    retry: false,
+  },
+  upstream_unreachable: {
+    status: 502,
+    type: 'api_error',
+    compat: server,
+    meaning: 'No connection to the upstream',
+    retry: true,
+  },
+  upstream_failed: {
+    status: 502,
+    type: 'api_error',
+    compat: server,
+    meaning: 'The upstream dropped the connection',
+    retry: true,
+  },
+  upstream_invalid: {
+    status: 502,
+    type: 'api_error',
+    compat: server,
+    meaning: 'The upstream answered with something that is not the API',
+    retry: true,
+  },
+  store_unavailable: {
+    status: 503,
+    type: 'api_error',
+    compat: server,
+    meaning: 'The gateway cannot reach its database',
+    retry: true,
+  },
+  overloaded: {
+    status: 503,
+    type: 'overloaded_error',
+    compat: { type: 'server_error', code: 'server_is_overloaded' },
+    meaning: 'The gateway holds as many request bytes as it may',
+    retry: true,
+  },
+  draining: { status: 503, type: 'api_error', compat: server, meaning: 'The gateway is shutting down', retry: true },
+  upstream_timeout: {
+    status: 504,
+    type: 'timeout_error',
+    compat: server,
+    meaning: 'The upstream took too long',
+    retry: true,
+  },
+} as const satisfies Record<string, ErrorSpec>;
+
+/** A code of the error catalogue. */
+export type ErrorCode = keyof typeof ERRORS;
+
+/** Typed extras of an error; they appear beside `type` and `message` in the envelope. Never prompt text, never a secret. */
+export type ErrorDetails = Readonly<Record<string, string | number | boolean | null>>;
+
+/** How a stage refuses or fails a request: a catalogue code, a sentence for the person who reads it, typed details. */
+export class StageError extends Error {
+  readonly code: ErrorCode;
+  readonly details: ErrorDetails;
+  /** HTTP status; the catalogue's unless the operator chose another. */
+  readonly status: number;
+  /** Extra response headers, such as `retry-after`. */
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    more: { details?: ErrorDetails; status?: number; headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    super(message, { cause: more.cause });
+    this.name = 'StageError';
+    this.code = code;
+    this.details = more.details ?? {};
+    this.status = more.status ?? ERRORS[code].status;
+    this.headers = more.headers ?? {};
+  }
+}

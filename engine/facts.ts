@@ -1,0 +1,119 @@
+/** The kinds of value a fact can hold; rules are type-checked against them. */
+export type FactKind = 'string' | 'number' | 'boolean' | 'strings' | 'object';
+
+interface FactSpec {
+  readonly kind: FactKind;
+  /** One sentence for reference pages. */
+  readonly meaning: string;
+  /** The closed set of values, where there is one. */
+  readonly values?: readonly string[];
+}
+
+/**
+ * The vocabulary: every fact a stage or a rule can see, by dotted path. Message text never becomes a fact.
+ * A fact is written once per request, by the engine or by the one stage that declares it in `writes`.
+ */
+export const FACTS = {
+  'request.id': {
+    kind: 'string',
+    meaning: 'Identifier of this request, also in the x-gateway-request-id response header',
+  },
+  'request.method': { kind: 'string', meaning: 'HTTP method, upper case' },
+  'request.path': { kind: 'string', meaning: 'URL path without the query string' },
+  'request.surface': {
+    kind: 'string',
+    meaning: 'API the pipeline serves',
+    values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],
+  },
+  'request.client.name': { kind: 'string', meaning: 'Product name in the user-agent header' },
+  'request.client.version': { kind: 'string', meaning: 'Product version in the user-agent header' },
+  'request.session_id': { kind: 'string', meaning: 'Session identifier the client sent in a header' },
+  'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes' },
+  'request.model': { kind: 'string', meaning: 'Model identifier the client asked for' },
+  'request.max_tokens': { kind: 'number', meaning: 'Output bound the client asked for, in tokens' },
+  'request.stream': { kind: 'boolean', meaning: 'Whether the client asked for a stream' },
+  'request.tool_count': { kind: 'number', meaning: 'Number of tool definitions' },
+  'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
+  'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
+  'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },
+  'request.cache.ttl': {
+    kind: 'string',
+    meaning: 'Longest prompt cache lifetime asked for',
+    values: ['none', '5m', '1h'],
+  },
+
+  'principal.id': { kind: 'string', meaning: 'Stable identifier of the caller' },
+  'principal.email': { kind: 'string', meaning: 'E-mail address of the caller' },
+  'principal.kind': { kind: 'string', meaning: 'How the caller proved who it is', values: ['access_token', 'session'] },
+  'principal.groups': { kind: 'strings', meaning: 'Groups of the caller; for an access token its token group' },
+  'principal.team': { kind: 'string', meaning: 'Team whose budget the caller shares' },
+  'principal.project': { kind: 'string', meaning: 'Project the access token was made for' },
+  'principal.roles': { kind: 'strings', meaning: 'Roles of the caller' },
+  'principal.token.id': { kind: 'string', meaning: 'Public identifier of the access token' },
+  'principal.token.name': { kind: 'string', meaning: 'Name the access token was created with' },
+  'principal.token.group': { kind: 'string', meaning: 'Token group of the access token' },
+
+  'route.upstream': { kind: 'string', meaning: 'Upstream the request goes to' },
+  'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },
+  'route.region': { kind: 'string', meaning: 'Region of the upstream' },
+  'route.rule': { kind: 'string', meaning: 'Routing rule that matched, or "default"' },
+  'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
+  'route.supports.prompt_cache_1h': { kind: 'boolean', meaning: 'Whether the upstream keeps prompts for an hour' },
+
+  'spend.reserved_nano_usd': { kind: 'number', meaning: 'Amount held for this request, in nano-USD' },
+  'spend.rule': { kind: 'string', meaning: 'Spend rule that refused the request' },
+
+  'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
+  'upstream.attempts': { kind: 'number', meaning: 'How many upstreams were tried' },
+  'upstream.ttfb_ms': { kind: 'number', meaning: 'Milliseconds from forwarding to the first response byte' },
+  'upstream.request_id': { kind: 'string', meaning: "The upstream's own request identifier" },
+
+  'usage.input_tokens': {
+    kind: 'number',
+    meaning: 'Input tokens that were neither read from nor written to the cache',
+  },
+  'usage.output_tokens': { kind: 'number', meaning: 'Output tokens' },
+  'usage.cache_read_input_tokens': { kind: 'number', meaning: 'Input tokens read from the prompt cache' },
+  'usage.cache_write_5m_input_tokens': {
+    kind: 'number',
+    meaning: 'Input tokens written to the five-minute prompt cache',
+  },
+  'usage.cache_write_1h_input_tokens': { kind: 'number', meaning: 'Input tokens written to the one-hour prompt cache' },
+  'usage.cost_nano_usd': { kind: 'number', meaning: 'Cost of the request in nano-USD' },
+  'usage.provenance': { kind: 'object', meaning: 'Where each number came from: upstream, estimate or abort' },
+
+  'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },
+  'outcome.error': { kind: 'string', meaning: "Error code of the gateway's own refusal or failure" },
+  'outcome.aborted': { kind: 'boolean', meaning: 'Whether the client went away before the end' },
+  'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
+  'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
+
+  'error.code': { kind: 'string', meaning: 'Error code being handled; set only in on_error and afterwards' },
+  'error.status': { kind: 'number', meaning: 'HTTP status of the error being handled' },
+  'error.stage': { kind: 'string', meaning: 'Stage that raised the error being handled' },
+} as const satisfies Record<string, FactSpec>;
+
+/** Dotted path of a fact. */
+export type FactPath = keyof typeof FACTS;
+
+interface KindTypes {
+  string: string;
+  number: number;
+  boolean: boolean;
+  strings: readonly string[];
+  object: Readonly<Record<string, unknown>>;
+}
+
+/** The TypeScript type of the value of fact `P`. */
+export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']];
+
+/** Facts the engine itself writes before the first stage or after the last; no stage may declare them in `writes`. */
+export const ENGINE_FACTS: readonly FactPath[] = (Object.keys(FACTS) as FactPath[]).filter(
+  (path) =>
+    /^request\.(id|method|path|surface|client\.|session_id)/.test(path) ||
+    path.startsWith('outcome.') ||
+    path.startsWith('error.'),
+);
+
+/** Facts that are always present, before the first stage runs. */
+export const INITIAL_FACTS: readonly FactPath[] = ['request.id', 'request.method', 'request.path', 'request.surface'];

@@ -1,0 +1,205 @@
+import { existsSync, statSync } from 'node:fs';
+import { isEnvironmentName } from '../diagnostics/secrets.ts';
+import { didYouMean, listed } from '../diagnostics/suggest.ts';
+import { ERRORS } from '../errors.ts';
+import type { Condition, ConditionChecker } from '../rules/check.ts';
+import { isAddressRange, isTimeZone, urlProblem } from './addresses.ts';
+import { keyName, quote } from './describe.ts';
+import type { Findings } from './findings.ts';
+import { type Node, nodeAt } from './node.ts';
+import { reportLiteralSecret } from './schema-wording.ts';
+import type { Annotation, Validated } from './validate.ts';
+
+/** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
+export interface KnownNames {
+  readonly upstream: readonly string[] | undefined;
+  readonly model: readonly string[] | undefined;
+  readonly 'token-group': readonly string[] | undefined;
+}
+
+/** What the checks of annotated values need to know. */
+export interface AnnotationContext {
+  readonly findings: Findings;
+  readonly env: NodeJS.ProcessEnv;
+  readonly environment: 'required' | 'ignored' | 'unread';
+  /** Absent until the names are known; references are then not checked. */
+  readonly names?: KnownNames;
+  readonly conditions: ConditionChecker;
+}
+
+const REFERENCES = {
+  upstream: ['C4004', 'upstream'],
+  model: ['C4019', 'model'],
+  'token-group': ['C4020', 'token group'],
+  'error-code': ['C4003', 'error code'],
+} as const;
+
+/** Acts on every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
+export function checkAnnotations(node: Node, validated: Validated, context: AnnotationContext): void {
+  const whole_sections = validated.annotations.filter(
+    ({ kind, parameter }) => kind === 'x-later' && parameter === true,
+  );
+  for (const annotation of validated.annotations) {
+    const at = nodeAt(node, annotation.pointer);
+    // A value that comes from a default has nothing to point at and nothing wrong.
+    if (!isWritten(node, annotation.pointer)) continue;
+    // Nothing reads a section that is not in force: what it names need not be there yet.
+    const unread = whole_sections.some(({ pointer }) => annotation.pointer.startsWith(`${pointer}/`));
+    checkOne(annotation, at, validated, unread ? { ...context, environment: 'unread' } : context);
+  }
+}
+
+function isWritten(root: Node, pointer: string): boolean {
+  if (pointer === '') return true;
+  const parent = nodeAt(root, pointer.slice(0, pointer.lastIndexOf('/')));
+  return nodeAt(root, pointer) !== parent;
+}
+
+type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;
+
+/** The checks of annotated texts; conditions and settings for later can be of any type. */
+const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule' | 'x-later'>, Check>> = {
+  'x-secret': environmentVariable,
+  'x-ref': reference,
+  'x-path': path,
+  'x-url': url,
+  'x-address': address,
+  'x-time-zone': timeZone,
+};
+
+function checkOne(annotation: Annotation, node: Node, validated: Validated, context: AnnotationContext): void {
+  const { kind, pointer, value } = annotation;
+  if (kind === 'x-rule') {
+    const condition = context.conditions.check(node);
+    if (condition === undefined) return;
+    replaceAt(validated.value, pointer, condition.logic);
+    checkReads(condition, annotation.parameter, context);
+  } else if (kind === 'x-later') {
+    later(annotation, node, context);
+  } else if (typeof value === 'string' && value !== '') {
+    TEXT_CHECKS[kind](annotation, node, context);
+  }
+}
+
+/** @param sections first parts of the facts that are there when the condition is evaluated; `true` for all. */
+function checkReads(condition: Condition, sections: unknown, { findings }: AnnotationContext): void {
+  if (!Array.isArray(sections)) return;
+  for (const { path, mark } of condition.reads) {
+    if (sections.includes(path.split('.')[0])) continue;
+    findings.report('C6003', mark, `the fact ${path} is not known yet when this is decided`, {
+      expected: `a fact below ${listed(sections as string[])}`,
+    });
+  }
+}
+
+/** A JSON pointer as people write it: `/routing/rules/0/mode` -> `routing.rules[0].mode`. */
+function dotted(pointer: string): string {
+  return pointer
+    .slice(1)
+    .replaceAll('/', '.')
+    .replace(/\.(\d+)/g, '[$1]');
+}
+
+function later({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  const { except, meanwhile } = parameter as { except?: unknown; meanwhile?: string };
+  if (except !== undefined && value === except) return;
+  const key = dotted(node.mark.pointer);
+  const what = except === undefined ? keyName(key) : `\`${key}: ${String(value)}\``;
+  const effect = meanwhile ?? 'this version does not act on it';
+  findings.report('W7001', node.mark, `${what} is valid, but not in force yet: ${effect}`);
+}
+
+function environmentVariable({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const { findings, env, environment } = context;
+  const name = String(value);
+  if (!isEnvironmentName(name)) {
+    reportLiteralSecret(node, parameter, findings);
+    return;
+  }
+  if (environment === 'unread' || (env[name] ?? '') !== '') return;
+  const state = env[name] === undefined ? 'is not set' : 'is empty';
+  const code = environment === 'required' ? 'C4011' : 'W7004';
+  const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
+  if (/^[A-Z][A-Z0-9_]*$/.test(name)) {
+    findings.report(code, node.mark, `the environment variable ${name} ${state}`, {
+      help: `${keyName(key)} needs it: export ${name}=...`,
+    });
+  } else {
+    // Few variables have such names, many passwords do.
+    findings.hide(node);
+    findings.report(code, node.mark, `the environment variable named here ${state}`, {
+      help: `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
+    });
+  }
+}
+
+function reference({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const kind = parameter as keyof typeof REFERENCES;
+  const name = String(value);
+  const known = kind === 'error-code' ? Object.keys(ERRORS) : context.names?.[kind];
+  if (known === undefined || known.includes(name)) return;
+  const [code, word] = REFERENCES[kind];
+  const all = known.length === 0 ? `there are no ${word}s` : `${word}s: ${listed(known)}`;
+  const help = didYouMean(name, known, all) ?? all;
+  context.findings.report(code, node.mark, `there is no ${word} ${quote(name)}`, { help });
+}
+
+/** Whether a file name ends like a module that can be imported. */
+export function isModule(file: string): boolean {
+  return /\.m?[jt]s$/.test(file);
+}
+
+function path({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const { findings, environment } = context;
+  const file = String(value);
+  const exists = existsSync(file);
+  if (parameter === 'directory' && !(exists && statSync(file).isDirectory())) {
+    findings.report('C4015', node.mark, exists ? 'this is not a directory' : 'the directory does not exist', {
+      expected: `a directory at ${file}`,
+    });
+  }
+  if (parameter === 'module' && isModule(file) && !exists) {
+    findings.report('C4012', node.mark, 'the stage module does not exist', { expected: `a file at ${file}` });
+  }
+  if (parameter === 'file' && !exists) {
+    const code = environment === 'required' ? 'C4021' : 'W7007';
+    findings.report(code, node.mark, 'the file does not exist', { expected: `a file at ${file}` });
+  }
+}
+
+function url({ parameter: kind, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  const problem = urlProblem(String(value), kind);
+  if (problem === undefined) return;
+  if (/credentials/.test(problem)) findings.hide(node);
+  findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
+    expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
+    ...(/credentials/.test(problem)
+      ? { help: 'name the variable that holds the credential in a key that ends in _env' }
+      : {}),
+  });
+}
+
+function address({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  if (isAddressRange(String(value))) return;
+  const expected = 'an IP address or a range such as 10.0.0.0/8';
+  findings.report('C4018', node.mark, `${quote(String(value))} is not an address`, { expected });
+}
+
+function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  if (isTimeZone(String(value))) return;
+  const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
+  findings.report('C4017', node.mark, `there is no time zone ${quote(String(value))}`, { expected });
+}
+
+/** Puts a value at a JSON pointer of a plain value. */
+function replaceAt(root: unknown, pointer: string, value: unknown): void {
+  const tokens = pointer
+    .split('/')
+    .slice(1)
+    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const last = tokens.pop();
+  if (last === undefined) return;
+  let owner = root as Record<string, unknown>;
+  for (const token of tokens) owner = owner[token] as Record<string, unknown>;
+  owner[last] = value;
+}

@@ -1,0 +1,49 @@
+import { resolve } from 'node:path';
+import type { GatewayConfig, ModelConfig, RoutingRuleConfig } from '../config.ts';
+import { deepFreeze } from './freeze.ts';
+
+/** What clients assume of a model whose window is not stated. */
+const DEFAULT_CONTEXT_WINDOW = 200_000;
+const DEFAULT_DATA_DIR = '.appscli/postgres';
+
+type RawModel = Omit<ModelConfig, 'context_window' | 'max_output_tokens'> & Partial<ModelConfig>;
+
+interface RawRule extends Omit<RoutingRuleConfig, 'upstream'> {
+  readonly upstream?: string;
+  readonly upstreams?: readonly string[];
+  readonly weights?: unknown;
+  readonly mode?: string;
+}
+
+interface RawConfig extends Omit<GatewayConfig, 'database' | 'models' | 'routing'> {
+  readonly database?: GatewayConfig['database'];
+  readonly models: readonly RawModel[];
+  readonly routing: { readonly default_upstream: string; readonly rules?: readonly RawRule[] };
+}
+
+function shapeModel(model: RawModel): ModelConfig {
+  const { context_window = DEFAULT_CONTEXT_WINDOW } = model;
+  return { ...model, context_window, max_output_tokens: model.max_output_tokens ?? context_window };
+}
+
+/** Rules that decide: shadow rules never do, and the first of several upstreams stands for all until failover exists. */
+function shapeRules(rules: readonly RawRule[]): RoutingRuleConfig[] {
+  return rules.flatMap(({ upstreams, weights: _weights, mode, upstream, ...rule }, index) => {
+    if (mode === 'shadow') return [];
+    return [{ ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: upstream ?? upstreams![0]! }];
+  });
+}
+
+/**
+ * The configuration stages see, from a validated gateway.yaml.
+ * @param directory of gateway.yaml, where the embedded database lives by default.
+ */
+export function shapeConfig(value: unknown, directory: string): GatewayConfig {
+  const raw = value as RawConfig;
+  return deepFreeze({
+    ...raw,
+    database: raw.database ?? { embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } },
+    models: raw.models.map(shapeModel),
+    routing: { ...raw.routing, rules: shapeRules(raw.routing.rules ?? []) },
+  });
+}

@@ -1,0 +1,84 @@
+import { existsSync } from 'node:fs';
+import { registerHooks } from 'node:module';
+import { extname } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { StageDefinition } from '../api.ts';
+import { hideSecrets } from '../diagnostics/secrets.ts';
+import { quote } from './describe.ts';
+import type { Findings } from './findings.ts';
+import { definitionProblem } from './stage-definition.ts';
+
+const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;
+
+let resolving = false;
+
+/**
+ * Makes `import ... from 'appscli'` mean this running engine, so that a stage module needs no node_modules and its
+ * StageError is the engine's own class.
+ */
+function resolveEngine(): void {
+  if (resolving) return;
+  resolving = true;
+  registerHooks({
+    resolve: (specifier, context, next) =>
+      specifier === 'appscli' ? { url: API_URL, shortCircuit: true } : next(specifier, context),
+  });
+}
+
+async function importStage(file: string, findings: Findings): Promise<StageDefinition | undefined> {
+  let module: { default?: unknown };
+  try {
+    module = await import(pathToFileURL(file).href);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    findings.report('C4012', { file }, 'the stage module does not load', {
+      found: hideSecrets(message.split('\n')[0] ?? ''),
+    });
+    return undefined;
+  }
+  if (module.default === undefined) {
+    findings.report('C4013', { file }, 'the stage module has no default export', {
+      expected: 'export default defineStage({ ... })',
+    });
+    return undefined;
+  }
+  const problem = definitionProblem(module.default);
+  if (problem === undefined) return module.default as StageDefinition;
+  findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
+    expected: 'export default defineStage({ ... })',
+  });
+  return undefined;
+}
+
+/** The stages a configuration can name. */
+export interface StageSet {
+  readonly stages: ReadonlyMap<string, StageDefinition>;
+  /** Whether every module loaded; otherwise a name that is missing may be one of theirs. */
+  readonly complete: boolean;
+}
+
+/** Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code. */
+export async function loadStages(
+  shipped: readonly StageDefinition[],
+  files: readonly string[],
+  findings: Findings,
+): Promise<StageSet> {
+  const stages = new Map(shipped.map((stage) => [stage.name, stage]));
+  let complete = true;
+  if (files.length > 0) resolveEngine();
+  for (const file of files) {
+    // A file that is missing was reported where gateway.yaml names it.
+    const stage = existsSync(file) ? await importStage(file, findings) : undefined;
+    if (stage === undefined) {
+      complete = false;
+    } else if (stages.has(stage.name)) {
+      const whose = shipped.some(({ name }) => name === stage.name) ? 'a shipped stage' : 'another of your stages';
+      findings.report('C4014', { file }, `${quote(stage.name)} is already the name of ${whose}`, {
+        help: 'give your stage another name',
+      });
+    } else {
+      stages.set(stage.name, stage);
+    }
+  }
+  return { stages, complete };
+}

@@ -1,0 +1,154 @@
+import { didYouMean, listed } from '../diagnostics/suggest.ts';
+import { keyName } from './describe.ts';
+import type { Findings } from './findings.ts';
+import type { FragmentLibrary } from './fragments.ts';
+import {
+  type Chain,
+  childOf,
+  type Entry,
+  entriesOf,
+  entryOf,
+  type ListNode,
+  type MapNode,
+  type Node,
+  remark,
+  textOf,
+} from './node.ts';
+import { refusePlaceholders, substitute } from './placeholders.ts';
+
+const STAGE_LISTS = ['stages', 'finally'];
+
+/** A pipeline with its fragments put in. */
+export interface Expanded {
+  readonly root: MapNode;
+  /** Whether every fragment was found; otherwise stages are missing. */
+  readonly complete: boolean;
+}
+
+/** Replaces every `use:` entry of a pipeline by the stages of its fragment. */
+export function expand(root: MapNode, library: FragmentLibrary, findings: Findings): Expanded {
+  refusePlaceholders(root, findings);
+  const before = findings.errors();
+  const expansion = new Expansion(library, findings);
+  const entries = root.entries.map((entry) => {
+    if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    return { ...entry, value: expansion.list(entry.value, []) };
+  });
+  return { root: { ...root, entries }, complete: findings.errors() === before };
+}
+
+class Expansion {
+  private readonly library: FragmentLibrary;
+  private readonly findings: Findings;
+
+  constructor(library: FragmentLibrary, findings: Findings) {
+    this.library = library;
+    this.findings = findings;
+  }
+
+  /** @param open files of the fragments being put in, outermost first. */
+  list(list: ListNode, open: readonly string[]): ListNode {
+    return { ...list, items: list.items.flatMap((item) => (item.kind === 'map' ? this.item(item, open) : [item])) };
+  }
+
+  private item(item: MapNode, open: readonly string[]): readonly Node[] {
+    const use = entryOf(item, 'use');
+    if (use === undefined) {
+      const stray = entryOf(item, 'with');
+      if (stray !== undefined && entryOf(item, 'stage') !== undefined) {
+        this.findings.report('C2008', stray.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
+        return [{ ...item, entries: item.entries.filter((entry) => entry !== stray) }];
+      }
+      return [item];
+    }
+    const clash = entryOf(item, 'stage') ?? entryOf(item, 'options');
+    if (clash !== undefined) {
+      this.findings.report('C2008', clash.key_mark, `an entry with \`use\` has no ${keyName(clash.key)}`, {
+        help: clash.key === 'options' ? 'a fragment takes `with`' : 'make two entries of it',
+      });
+      return [unresolved(item, use)];
+    }
+    const before = this.findings.errors();
+    const stages = this.fragment(item, use, open);
+    return this.findings.errors() === before ? stages : [unresolved(item, use)];
+  }
+
+  private fragment(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] {
+    const fragment = this.library.find(use.value);
+    if (fragment === undefined) return [];
+    if (open.includes(fragment.file)) {
+      this.findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
+        help: `the circle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
+      });
+      return [];
+    }
+    const { mark } = use.value;
+    const chain: Chain = [...(mark.chain ?? []), { file: mark.file, line: mark.line }];
+    const placed = remark(fragment.root, (inner) => ({ ...inner, chain })) as MapNode;
+    const values = this.parameters(item, use, placed);
+    const stages = childOf(placed, 'stages');
+    if (values === undefined || stages?.kind !== 'list') return [];
+    const filled = substitute(stages, values, this.findings) as ListNode;
+    return this.list(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
+  }
+
+  /** The value of every parameter; `undefined` after reporting what is missing. */
+  private parameters(item: MapNode, use: Entry, fragment: MapNode): ReadonlyMap<string, Node> | undefined {
+    const declared = entriesOf(childOf(fragment, 'parameters'));
+    const given = entriesOf(childOf(item, 'with'));
+    const names = declared.map((parameter) => parameter.key);
+    const unknown = given.filter((entry) => !names.includes(entry.key));
+    for (const { key, key_mark } of unknown) {
+      const known = names.length === 0 ? 'it has no parameters' : `parameters: ${listed(names)}`;
+      this.findings.report('C2004', key_mark, `the fragment has no parameter ${keyName(key)}`, {
+        help: didYouMean(key, names, known) ?? known,
+      });
+    }
+    const values = new Map<string, Node>();
+    let complete = unknown.length === 0;
+    for (const { key, value } of declared) {
+      const set = given.find((entry) => entry.key === key)?.value ?? childOf(value, 'default');
+      if (set !== undefined) {
+        values.set(key, set);
+      } else if (complete) {
+        this.findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
+          help: `add it: with: { ${key}: ... }`,
+        });
+        complete = false;
+      }
+    }
+    return complete ? values : undefined;
+  }
+}
+
+/** What stands for a fragment that could not be put in, so that the list is not also reported as empty. */
+function unresolved(item: MapNode, use: Entry): MapNode {
+  return { ...item, entries: [use] };
+}
+
+const baseName = (file: string): string => file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1);
+
+/** A stage of a fragment under the guard of the entry that uses it, its id prefixed with that entry's. */
+function withOuter(stage: Node, item: MapNode): Node {
+  if (stage.kind !== 'map') return stage;
+  const guard = entryOf(item, 'when');
+  const prefix = entryOf(item, 'id');
+  let { entries } = stage;
+  if (prefix !== undefined && textOf(prefix.value) !== undefined) {
+    const own = entryOf(stage, 'id')?.value ?? childOf(stage, 'stage');
+    const value = { ...prefix.value, value: `${textOf(prefix.value)}/${textOf(own) ?? 'stage'}` } as Node;
+    entries = [...entries.filter((entry) => entry.key !== 'id'), { ...prefix, value }];
+  }
+  if (guard !== undefined) {
+    const inner = entryOf(stage, 'when');
+    const value = inner === undefined ? guard.value : both(guard, inner);
+    entries = [...entries.filter((entry) => entry.key !== 'when'), { ...guard, value }];
+  }
+  return { ...stage, entries };
+}
+
+function both(outer: Entry, inner: Entry): MapNode {
+  const { mark } = outer.value;
+  const operands: ListNode = { kind: 'list', mark, items: [outer.value, inner.value] };
+  return { kind: 'map', mark, entries: [{ key: 'and', key_mark: mark, value: operands }] };
+}

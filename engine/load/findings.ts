@@ -1,0 +1,70 @@
+import type { DiagnosticCode } from '../diagnostics/codes.ts';
+import { type Diagnostic, severityOf } from '../diagnostics/diagnostic.ts';
+import { hideRanges } from '../diagnostics/secrets.ts';
+import { type Mark, type Node, scalarsOf } from './node.ts';
+
+/** The optional parts of a diagnostic. */
+export type Details = Pick<Diagnostic, 'found' | 'expected' | 'help'>;
+
+/** What one load has found so far: diagnostics, files read, and which text is secret. */
+export interface Findings {
+  /** Adds a diagnostic at a mark, or about a file as a whole. */
+  report(code: DiagnosticCode, at: Mark | { readonly file: string }, message: string, details?: Details): void;
+  /** Declares every scalar below a node secret: no snippet will show it. */
+  hide(node: Node): void;
+  /** Leaves out warnings of one code in one file. */
+  allow(file: string, code: string): void;
+  /** Remembers a file that was read, with its text. */
+  read(file: string, text: string): void;
+  /** How many errors there are so far. */
+  errors(): number;
+  /** Sorted by file, line and column, without repetitions; a file with errors has no warnings. */
+  diagnostics(): readonly Diagnostic[];
+  /** Files that were read, absolute. */
+  files(): readonly string[];
+  /** Text of each file with secrets blanked out, for snippets. */
+  sources(): ReadonlyMap<string, string>;
+}
+
+function byPlace(a: Diagnostic, b: Diagnostic): number {
+  if (a.file !== b.file) return a.file < b.file ? -1 : 1;
+  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
+}
+
+/** An empty collection of findings. */
+export function createFindings(): Findings {
+  const found = new Map<string, Diagnostic>();
+  const texts = new Map<string, string>();
+  const hidden = new Map<string, (readonly [number, number])[]>();
+  const allowed = new Set<string>();
+  let errors = 0;
+  return {
+    report(code, at, message, details = {}) {
+      const place = 'line' in at ? at : { file: at.file };
+      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...place, ...details };
+      // A fragment used twice shows its mistakes once.
+      const key = [code, at.file, diagnostic.line, diagnostic.column, message].join('\n');
+      if (found.has(key)) return;
+      found.set(key, diagnostic);
+      if (diagnostic.severity === 'error') errors += 1;
+    },
+    hide(node) {
+      for (const scalar of scalarsOf(node)) {
+        const ranges = hidden.get(scalar.mark.file) ?? [];
+        ranges.push(scalar.range);
+        hidden.set(scalar.mark.file, ranges);
+      }
+    },
+    allow: (file, code) => void allowed.add(`${file}\n${code}`),
+    read: (file, text) => void texts.set(file, text),
+    errors: () => errors,
+    diagnostics() {
+      const all = [...found.values()].filter(({ file, code }) => !allowed.has(`${file}\n${code}`));
+      // Warnings say what a file that runs might not mean; while it cannot run they would only hide the errors.
+      const broken = new Set(all.filter(({ severity }) => severity === 'error').map(({ file }) => file));
+      return all.filter(({ file, severity }) => severity === 'error' || !broken.has(file)).sort(byPlace);
+    },
+    files: () => [...texts.keys()],
+    sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),
+  };
+}

@@ -1,0 +1,57 @@
+import { resolve } from 'node:path';
+import type { StageDefinition } from '../api.ts';
+import { loadStages, type StageSet } from './custom-stages.ts';
+import { createFindings, type Findings } from './findings.ts';
+import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
+import { readSource } from './source.ts';
+import type { Loaded, PipelineSpec } from './spec.ts';
+
+/** How to load a configuration. */
+export interface LoadOptions {
+  /** The shipped stages. */
+  readonly stages: readonly StageDefinition[];
+  readonly env: NodeJS.ProcessEnv;
+  /** `required`: environment variables and files that the configuration names must be there. `ignored`: warn only. */
+  readonly environment: 'required' | 'ignored';
+  /** Directory of the shipped pipelines; those of this package by default. */
+  readonly shipped_pipelines?: string;
+}
+
+/** What one gateway.yaml brings along. */
+export interface LoadedGateway extends CheckedGateway {
+  readonly compiled: readonly PipelineSpec[];
+  readonly stages: StageSet;
+}
+
+/** Compiles gateway.yaml with its pipelines into the given findings; `undefined` when it cannot be read at all. */
+export async function loadInto(
+  file: string,
+  options: LoadOptions,
+  findings: Findings,
+): Promise<LoadedGateway | undefined> {
+  const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
+  const root = readSource(file, findings);
+  if (root === undefined) return undefined;
+  const gateway = checkGateway(root, file, { env, environment, findings });
+  const stages = await loadStages(options.stages, gateway.modules, findings);
+  const { config, names, pipelines } = gateway;
+  const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
+  return { ...gateway, compiled, stages };
+}
+
+/**
+ * Compiles gateway.yaml and the pipelines it brings along. Never throws for a mistake in them: everything found, all
+ * mistakes of all passes, is in `diagnostics`. Runs the code of the operator's own stage modules.
+ */
+export async function load(file: string, options: LoadOptions): Promise<Loaded> {
+  const findings = createFindings();
+  const gateway = await loadInto(resolve(file), options, findings);
+  return Object.freeze({
+    config: gateway?.config,
+    pipelines: Object.freeze(gateway?.compiled ?? []),
+    diagnostics: findings.diagnostics(),
+    files: [...findings.files(), ...(gateway?.modules ?? [])],
+    sources: findings.sources(),
+  });
+}

@@ -1,0 +1,188 @@
+import { didYouMean, listed } from '../diagnostics/suggest.ts';
+import { matchesGlob } from '../rules/glob.ts';
+import { priceToPico, usdToNano } from '../services/money.ts';
+import type { KnownNames } from './annotations.ts';
+import { keyName, quote } from './describe.ts';
+import type { Findings } from './findings.ts';
+import { childOf, type Entry, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
+
+/** Checks what must fit together in gateway.yaml; tolerates values that validation already refused. */
+export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
+  const linker = new GatewayLinker(root, names, findings);
+  linker.names();
+  linker.database();
+  linker.upstreams();
+  linker.models();
+  linker.tokenGroups();
+  linker.routing();
+  linker.money();
+}
+
+class GatewayLinker {
+  private readonly root: MapNode;
+  private readonly findings: Findings;
+  private readonly model_nodes: readonly Node[];
+  private readonly known: KnownNames;
+
+  constructor(root: MapNode, known: KnownNames, findings: Findings) {
+    this.root = root;
+    this.known = known;
+    this.findings = findings;
+    this.model_nodes = itemsOf(childOf(root, 'models'));
+  }
+
+  private list(section: string, key?: string): readonly Node[] {
+    const node = childOf(this.root, section);
+    return itemsOf(key === undefined ? node : childOf(node, key));
+  }
+
+  names(): void {
+    this.unique('upstream', this.list('upstreams'), 'name');
+    this.unique('model', this.model_nodes, 'id');
+    this.unique('token group', this.list('token_groups'), 'name');
+    this.unique('team', this.list('auth', 'teams'), 'name');
+    this.unique('spend rule', this.list('spend_limits', 'rules'), 'name');
+    const rules = this.list('routing', 'rules');
+    this.unique('routing rule', rules, 'name');
+    for (const name of rules.map((rule) => childOf(rule, 'name'))) {
+      if (name === undefined || textOf(name) !== 'default') continue;
+      this.findings.report('C4005', name.mark, 'the name "default" belongs to the default route', {
+        help: 'give the rule another name: audit rows tell routes apart by it',
+      });
+    }
+  }
+
+  private unique(what: string, items: readonly Node[], key: string): void {
+    const first = new Map<string, Node>();
+    for (const item of items) {
+      const node = childOf(item, key);
+      const name = textOf(node);
+      if (node === undefined || name === undefined) continue;
+      const earlier = first.get(name);
+      if (earlier === undefined) {
+        first.set(name, node);
+      } else {
+        const message = `there are two ${what}s named ${quote(name)}`;
+        this.findings.report('C4005', node.mark, message, { help: `the first one is in line ${earlier.mark.line}` });
+      }
+    }
+  }
+
+  private exclusive(owner: Node | undefined, keys: readonly [string, string]): void {
+    const entries = keys.flatMap((key) => entryOf(owner, key) ?? []);
+    const later = entries.toSorted(
+      (a, b) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column,
+    )[1];
+    if (later === undefined) return;
+    const other = keys.find((key) => key !== later.key) ?? '';
+    this.findings.report('C4009', later.key_mark, `${keyName(later.key)} and ${keyName(other)} exclude each other`, {
+      help: 'keep one of them',
+    });
+  }
+
+  database(): void {
+    this.exclusive(childOf(this.root, 'database'), ['postgres', 'embedded']);
+  }
+
+  upstreams(): void {
+    for (const upstream of this.list('upstreams')) {
+      this.exclusive(upstream, ['api_key_env', 'auth_token_env']);
+      const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
+      const name = childOf(upstream, 'name');
+      if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) continue;
+      this.findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
+        help: 'if it needs one: api_key_env or auth_token_env',
+      });
+    }
+  }
+
+  models(): void {
+    const upstreams = this.known.upstream;
+    for (const model of upstreams === undefined ? [] : this.model_nodes) {
+      for (const { key, key_mark } of entriesOf(childOf(model, 'upstream_ids'))) {
+        if (upstreams!.includes(key)) continue;
+        const all = `upstreams: ${listed(upstreams!)}`;
+        this.findings.report('C4004', key_mark, `there is no upstream ${quote(key)}`, {
+          help: didYouMean(key, upstreams!, all) ?? all,
+        });
+      }
+    }
+    const section = entryOf(this.root, 'models');
+    if (section !== undefined && (section.value.kind !== 'list' || this.model_nodes.length > 0)) return;
+    this.findings.report(
+      'W7003',
+      section?.value.mark ?? this.root.mark,
+      'there are no models: every request will be refused',
+      {
+        help: 'list the models callers may use under `models:`',
+      },
+    );
+  }
+
+  tokenGroups(): void {
+    if (this.known.model === undefined) return;
+    const families = this.model_nodes.flatMap((model) => textOf(childOf(model, 'family')) ?? []);
+    for (const group of this.list('token_groups')) {
+      for (const glob of itemsOf(childOf(group, 'models'))) this.matches(glob, 'W7002');
+      for (const family of itemsOf(childOf(group, 'families'))) {
+        const name = textOf(family);
+        if (name === undefined || families.includes(name)) continue;
+        const all = families.length === 0 ? 'no model has a family' : `families: ${listed([...new Set(families)])}`;
+        this.findings.report('W7002', family.mark, `no model is of the family ${quote(name)}`, {
+          help: didYouMean(name, families, all) ?? all,
+        });
+      }
+    }
+  }
+
+  private matches(glob: Node, code: 'W7002' | 'C4019'): void {
+    const pattern = textOf(glob);
+    const { model: ids } = this.known;
+    if (pattern === undefined || ids === undefined || ids.some((id) => matchesGlob(pattern, id))) return;
+    const all = `models: ${listed(ids)}`;
+    this.findings.report(code, glob.mark, `no model matches ${quote(pattern)}`, {
+      help: didYouMean(pattern, ids, all) ?? all,
+    });
+  }
+
+  routing(): void {
+    for (const rule of this.list('routing', 'rules')) {
+      this.exclusive(rule, ['upstream', 'upstreams']);
+      const upstreams = itemsOf(childOf(rule, 'upstreams')).flatMap((item) => textOf(item) ?? []);
+      for (const weight of entriesOf(childOf(rule, 'weights'))) this.weight(weight, upstreams);
+      for (const glob of itemsOf(childOf(rule, 'models'))) this.matches(glob, 'C4019');
+    }
+  }
+
+  private weight({ key, key_mark }: Entry, upstreams: readonly string[]): void {
+    if (upstreams.includes(key)) return;
+    const all = `upstreams of this rule: ${listed(upstreams)}`;
+    this.findings.report('C4004', key_mark, `this rule has no upstream ${quote(key)}`, {
+      help: didYouMean(key, upstreams, all) ?? all,
+    });
+  }
+
+  /** Amounts must be exact in the units money is kept in. */
+  money(): void {
+    for (const model of this.model_nodes) {
+      for (const { value } of entriesOf(childOf(model, 'pricing'))) this.exact(value, priceToPico);
+    }
+    const limits = childOf(this.root, 'spend_limits');
+    for (const { value } of entriesOf(childOf(limits, 'defaults'))) this.exact(value, usdToNano);
+    for (const rule of itemsOf(childOf(limits, 'rules'))) {
+      const amount = childOf(rule, 'limit_usd');
+      if (amount !== undefined) this.exact(amount, usdToNano);
+    }
+  }
+
+  private exact(node: Node, convert: (amount: number) => number): void {
+    if (node.kind !== 'scalar' || !Number.isFinite(node.value) || Number(node.value) < 0) return;
+    try {
+      convert(Number(node.value));
+    } catch (error) {
+      this.findings.report('C3005', node.mark, 'the amount cannot be kept exactly', {
+        expected: (error as Error).message,
+      });
+    }
+  }
+}

@@ -1,0 +1,163 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { PACKAGE_ROOT } from '../package-root.ts';
+import { createConditionChecker } from '../rules/check.ts';
+import { quote } from './describe.ts';
+import { expand } from './expand.ts';
+import { checkFlow } from './flow.ts';
+import { createFragmentLibrary } from './fragments.ts';
+import { deepFreeze } from './freeze.ts';
+import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
+import { PIPELINE_SCHEMA } from './schemas.ts';
+import { readSource } from './source.ts';
+import type { PipelineSpec } from './spec.ts';
+import { validate } from './validate.ts';
+
+/** Directory of the pipelines that ship with the gateway. */
+export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
+
+/** What compiling pipelines needs to know. */
+export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
+  /** Directory of the shipped pipelines and fragments. */
+  readonly shipped: string;
+}
+
+interface PipelineFile {
+  readonly file: string;
+  readonly root: MapNode;
+  readonly name: string | undefined;
+}
+
+function pipelineFiles(directory: string): string[] {
+  if (!existsSync(directory) || !statSync(directory).isDirectory()) return [];
+  return readdirSync(directory)
+    .filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml'))
+    .toSorted()
+    .map((name) => join(directory, name));
+}
+
+function readPipelines(directory: string, { findings }: PipelineContext): PipelineFile[] {
+  return pipelineFiles(directory).flatMap((file) => {
+    const root = readSource(file, findings);
+    return root === undefined ? [] : [{ file, root, name: textOf(childOf(root, 'pipeline')) }];
+  });
+}
+
+/** Compiles the shipped pipelines and the operator's, which replace shipped ones of the same name. */
+export function loadPipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSpec[] {
+  const own = directory === undefined ? [] : readPipelines(directory, context);
+  const replaced = new Set(own.map(({ name }) => name));
+  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context);
+  const files = [...shipped.filter(({ name }) => !replaced.has(name)), ...own];
+  reportTwins(own, context);
+  reportClaims(files, context);
+  return files.flatMap(({ file, root }) => compilePipeline(file, root, context) ?? []);
+}
+
+function reportTwins(files: readonly PipelineFile[], { findings }: PipelineContext): void {
+  const first = new Map<string, string>();
+  for (const { file, root, name } of files) {
+    if (name === undefined) continue;
+    const earlier = first.get(name);
+    first.set(name, earlier ?? file);
+    const mark = childOf(root, 'pipeline')?.mark ?? root.mark;
+    if (earlier === undefined) continue;
+    findings.report('C4005', mark, `there are two pipelines named ${quote(name)}`, { help: `the other is ${earlier}` });
+  }
+}
+
+/** Reports methods and paths that two pipelines serve, at the later of the two: the operator's, if one is shipped. */
+function reportClaims(files: readonly PipelineFile[], context: PipelineContext): void {
+  const claims = new Map<string, PipelineFile>();
+  for (const pipeline of files) {
+    const match = childOf(pipeline.root, 'match');
+    const methods = itemsOf(childOf(match, 'methods')).flatMap((method) => textOf(method) ?? []);
+    for (const path of itemsOf(childOf(match, 'paths'))) {
+      const taken = methods.filter((method) => {
+        const other = claims.get(`${method} ${textOf(path)}`);
+        return other !== undefined && other.file !== pipeline.file;
+      });
+      const other = claims.get(`${taken[0]} ${textOf(path)}`);
+      for (const method of methods) claims.set(`${method} ${textOf(path)}`, pipeline);
+      // Two pipelines of one name are one mistake, reported as such.
+      if (other === undefined || other.name === pipeline.name) continue;
+      const shipped = dirname(other.file) === context.shipped;
+      context.findings.report(
+        'C4007',
+        path.mark,
+        `the pipeline ${quote(other.name ?? other.file)} already serves ${taken.join(', ')} ${textOf(path) ?? ''}`,
+        { help: shipped ? `to replace it, write \`pipeline: ${other.name}\`` : 'remove the path from one of the two' },
+      );
+    }
+  }
+}
+
+/** Compiles one pipeline file; `undefined` when a part of it could not be resolved. */
+export function compilePipeline(file: string, source: MapNode, given: PipelineContext): PipelineSpec | undefined {
+  const { findings } = given;
+  const library = createFragmentLibrary([dirname(file), given.shipped], findings);
+  const { root, complete } = expand(source, library, findings);
+  const validated = validate(PIPELINE_SCHEMA, root, dirname(file), findings);
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings);
+  const context = { ...given, conditions };
+  const before = findings.errors();
+  const lists = {
+    stages: linkStages(root, 'stages', context),
+    on_error: linkStages(root, 'on_error', context),
+    finally: linkStages(root, 'finally', context),
+  };
+  if (complete && validated.ok) conditions.reportUnused();
+  reportSameIds(Object.values(lists).flat(), context);
+  const resolved = (['stages', 'on_error', 'finally'] as const).every(
+    (list) => lists[list].length === itemsOf(childOf(root, list)).length,
+  );
+  if (!complete || !validated.ok || !resolved) return undefined;
+  // A stage in the wrong list would only be reported again, in other words.
+  if (findings.errors() === before) {
+    const stages_mark = entriesOf(root).find(({ key }) => key === 'stages')?.key_mark ?? root.mark;
+    checkFlow({ ...lists, stages_mark }, given.stages.stages, findings);
+  }
+  allowWarnings(root, file, context);
+  return shapePipeline(validated.value as RawPipeline, file, lists);
+}
+
+function reportSameIds(stages: readonly LinkedStage[], { findings }: PipelineContext): void {
+  const first = new Map<string, Mark>();
+  for (const { entry, mark } of stages) {
+    const earlier = first.get(entry.id);
+    if (earlier === undefined) {
+      first.set(entry.id, mark);
+      continue;
+    }
+    findings.report('C4006', mark, `there are two stages with the id ${quote(entry.id)}`, {
+      help: `the first one is in line ${earlier.line}; give this one an id: id: ${entry.id}-2`,
+    });
+  }
+}
+
+/** Silences the warnings that the file allows. */
+function allowWarnings(root: MapNode, file: string, { findings }: PipelineContext): void {
+  for (const { key } of entriesOf(childOf(root, 'allow'))) findings.allow(file, key);
+}
+
+type RawPipeline = Pick<PipelineSpec, 'version' | 'summary' | 'match' | 'limits'> & { readonly pipeline: string };
+
+function shapePipeline(
+  raw: RawPipeline,
+  file: string,
+  lists: Readonly<Record<'stages' | 'on_error' | 'finally', readonly LinkedStage[]>>,
+): PipelineSpec {
+  const { pipeline: name, version, summary, match, limits } = raw;
+  return deepFreeze({
+    name,
+    version,
+    summary,
+    file,
+    match,
+    limits,
+    stages: lists.stages.map(({ entry }) => entry),
+    on_error: lists.on_error.map(({ entry }) => entry),
+    finally: lists.finally.map(({ entry }) => entry),
+  });
+}

@@ -1,0 +1,207 @@
+import { readFileSync, statSync } from 'node:fs';
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type ParsedNode,
+  parseDocument,
+  type Scalar,
+  visit,
+} from 'yaml';
+import type { Findings } from './findings.ts';
+import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
+import { type Span, yamlBreaks } from './yaml-errors.ts';
+
+/** Largest configuration file that is read, in bytes. */
+export const MAX_FILE_BYTES = 4 * 1024 * 1024;
+
+function unreadable(file: string, error: NodeJS.ErrnoException, findings: Findings): undefined {
+  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
+    findings.report('C1001', { file }, 'the file does not exist');
+  } else {
+    const reasons: Record<string, string> = { EACCES: 'permission denied', EISDIR: 'it is a directory' };
+    const reason = reasons[error.code ?? ''] ?? error.code ?? 'unknown reason';
+    findings.report('C1002', { file }, `the file cannot be read: ${reason}`);
+  }
+}
+
+/** The text of a file without a byte order mark; `undefined` after reporting why there is none. */
+function readText(file: string, findings: Findings): string | undefined {
+  let bytes: Buffer;
+  try {
+    const { size } = statSync(file);
+    if (size > MAX_FILE_BYTES) {
+      findings.report('C1003', { file }, `the file is too large: ${size} bytes`, {
+        expected: `at most ${MAX_FILE_BYTES} bytes`,
+      });
+      return undefined;
+    }
+    bytes = readFileSync(file);
+  } catch (error) {
+    return unreadable(file, error as NodeJS.ErrnoException, findings);
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    findings.report('C1004', { file }, 'the file is not UTF-8 text', { help: 'save the file as UTF-8' });
+    return undefined;
+  }
+}
+
+/** Turns nodes of the YAML library into nodes of ours. */
+class Builder {
+  private readonly file: string;
+  private readonly text: string;
+  private readonly lines: LineCounter;
+  private readonly findings: Findings;
+
+  constructor(file: string, text: string, lines: LineCounter, findings: Findings) {
+    this.file = file;
+    this.text = text;
+    this.lines = lines;
+    this.findings = findings;
+  }
+
+  mark(start: number, end: number, pointer: string): Mark {
+    const { line, col } = this.lines.linePos(start);
+    const newline = this.text.indexOf('\n', start);
+    const stop = Math.max(start + 1, Math.min(end, newline < 0 ? end : newline));
+    return { file: this.file, line, column: col, length: stop - start, pointer };
+  }
+
+  /** @param key mark of the key that holds the node, which stands for it when the node has no compact text of its own. */
+  build(node: ParsedNode | null, pointer: string, key?: Mark): Node {
+    const owner = key === undefined ? undefined : { ...key, pointer };
+    if (node === null) return { kind: 'scalar', value: null, mark: owner ?? this.mark(0, 1, pointer), range: [0, 0] };
+    const [start, end] = node.range;
+    if (isAlias(node)) {
+      // Its anchor stands earlier in the file and is reported there.
+      return { kind: 'scalar', value: null, mark: this.mark(start, end, pointer), range: [start, end] };
+    }
+    if (node.anchor !== undefined) this.reportBefore('C1010', '&', start, pointer);
+    if (node.tag !== undefined) this.reportBefore('C1012', '!', start, pointer);
+    if (isScalar(node)) return this.scalar(node as Scalar.Parsed, pointer, owner);
+    const written = node.flow === true ? this.mark(start, end, pointer) : owner;
+    if (isSeq(node)) {
+      const items = node.items.map((item, index) => this.build(item as ParsedNode, pointer + pointerToken(index)));
+      return { kind: 'list', items, mark: written ?? this.mark(start, start + 1, pointer) };
+    }
+    return isMap(node) ? this.map(node as never, pointer, written) : this.build(null, pointer, key);
+  }
+
+  private scalar(node: Scalar.Parsed, pointer: string, owner: Mark | undefined): ScalarNode {
+    const [start, end] = node.range;
+    const value = node.value as ScalarNode['value'] | bigint;
+    const empty = start === end && owner !== undefined;
+    return {
+      kind: 'scalar',
+      value: typeof value === 'bigint' ? Number(value) : value,
+      mark: empty ? owner : this.mark(start, end, pointer),
+      range: [start, end],
+    };
+  }
+
+  private map(
+    node: { items: { key: ParsedNode; value: ParsedNode | null }[]; range: [number, number, number] },
+    pointer: string,
+    written: Mark | undefined,
+  ): MapNode {
+    const entries = node.items.flatMap((pair) => {
+      const range = pair.key?.range ?? [node.range[0], node.range[0] + 1];
+      const mark = this.mark(range[0], range[1], pointer);
+      const key = this.keyText(pair.key, mark);
+      if (key === undefined) return [];
+      const child = pointer + pointerToken(key);
+      const key_mark = { ...mark, pointer: child };
+      return [{ key, key_mark, value: this.build(pair.value, child, key_mark) }];
+    });
+    const first = entries[0]?.key_mark ?? this.mark(node.range[0], node.range[0] + 1, pointer);
+    return { kind: 'map', entries, mark: written ?? { ...first, pointer } };
+  }
+
+  private keyText(key: ParsedNode | null, mark: Mark): string | undefined {
+    if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
+      if (key.value === '<<' && (key as Scalar).type === 'PLAIN') return this.report('C1011', mark);
+      if (key.anchor !== undefined) return this.report('C1010', mark);
+      if (key.tag === undefined) return key.value;
+    }
+    if (/!\s*$/.test(this.lineBefore(mark))) return this.report('C1013', mark);
+    return this.report('C1014', mark);
+  }
+
+  private lineBefore(mark: Mark): string {
+    const start = this.lines.lineStarts[mark.line - 1] ?? 0;
+    return this.text.slice(start, start + mark.column - 1);
+  }
+
+  private reportBefore(code: 'C1010' | 'C1012', sign: string, start: number, pointer: string): void {
+    let at = Math.max(0, this.text.lastIndexOf(sign, start));
+    while (this.text[at - 1] === sign) at -= 1;
+    const word = /^\S+/.exec(this.text.slice(at, at + 80))?.[0] ?? sign;
+    this.report(code, this.mark(at, at + word.length, pointer));
+  }
+
+  private report(code: 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014', mark: Mark): undefined {
+    const [message, help] = REFUSALS[code];
+    this.findings.report(code, mark, message, { help });
+  }
+}
+
+function spansOf(document: Document.Parsed): Span[] {
+  const spans: Span[] = [];
+  if (document.errors.length === 0) return spans;
+  visit(document, (_key, node) => {
+    const range = (node as { range?: readonly [number, number, number] | null } | null)?.range;
+    if (!range) return;
+    const quoted = isScalar(node) && (node.type === 'QUOTE_DOUBLE' || node.type === 'QUOTE_SINGLE');
+    if (quoted || (isCollection(node) && node.flow === true)) spans.push({ start: range[0], end: range[1], quoted });
+  });
+  return spans;
+}
+
+const REFUSALS = {
+  C1010: ['anchors and aliases are not part of this language', 'write the value out, or use a fragment'],
+  C1011: ['merge keys are not part of this language', 'write the keys out, or use a fragment'],
+  C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],
+  C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],
+  C1014: ['a key must be a non-empty string', 'quote the key'],
+} as const;
+
+/**
+ * Parses a configuration file. YAML's warnings count as errors, and the parts of YAML that hide where a value comes
+ * from (anchors, aliases, merge keys, tags) are refused.
+ * @returns the top-level mapping, or `undefined` after reporting what is wrong.
+ */
+export function readSource(file: string, findings: Findings): MapNode | undefined {
+  const text = readText(file, findings);
+  return text === undefined ? undefined : parseSource(file, text, findings);
+}
+
+/** Parses the text of a configuration file; see `readSource`. */
+export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
+  findings.read(file, text);
+  const before = findings.errors();
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true, strict: true });
+  const builder = new Builder(file, text, lines, findings);
+  const problems = [...document.errors, ...document.warnings];
+  for (const { code, start, end, message, help } of yamlBreaks(problems, spansOf(document), text)) {
+    findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });
+  }
+  if (findings.errors() > before) return undefined;
+  if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) {
+    findings.report('C1005', { file }, 'the file is empty', { expected: 'a mapping (`key: value` lines)' });
+    return undefined;
+  }
+  const root = builder.build(document.contents, '');
+  if (root.kind !== 'map') {
+    const found = root.kind === 'list' ? 'a list' : 'a single value';
+    findings.report('C1006', root.mark, 'the file must be a mapping at the top', { found, expected: 'a mapping' });
+    return undefined;
+  }
+  return findings.errors() === before ? root : undefined;
+}

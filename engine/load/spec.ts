@@ -1,0 +1,57 @@
+import type { StageDefinition } from '../api.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { Diagnostic } from '../diagnostics/diagnostic.ts';
+import type { ErrorCode } from '../errors.ts';
+
+/** Where a node of a configuration file stands; line and column count from 1. */
+export interface SourcePlace {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** One stage of a pipeline after linking. */
+export interface StageEntry {
+  /** Unique within the pipeline; the stage's name unless the file says otherwise. */
+  readonly id: string;
+  readonly definition: StageDefinition;
+  /** Validated, defaulted, deeply frozen. */
+  readonly options: unknown;
+  /** JSON-Logic with named rules expanded; absent means always. */
+  readonly when?: unknown;
+  readonly place: SourcePlace;
+}
+
+/** One clause of `on_error`: a terminal stage for some error codes. */
+export interface ErrorClause extends StageEntry {
+  /** Codes it handles; absent means all. */
+  readonly errors?: readonly ErrorCode[];
+}
+
+/** A pipeline file after all load passes. */
+export interface PipelineSpec {
+  readonly name: string;
+  readonly version: number;
+  readonly summary: string;
+  readonly file: string;
+  readonly match: {
+    readonly methods: readonly string[];
+    readonly paths: readonly string[];
+    readonly surface: 'messages' | 'count_tokens' | 'models' | 'chat' | 'responses' | 'none';
+  };
+  readonly limits: { readonly body_bytes?: number };
+  readonly stages: readonly StageEntry[];
+  readonly on_error: readonly ErrorClause[];
+  readonly finally: readonly StageEntry[];
+}
+
+/** What `load` found. `config` and `pipelines` are complete only when no diagnostic is an error. */
+export interface Loaded {
+  readonly config: GatewayConfig | undefined;
+  readonly pipelines: readonly PipelineSpec[];
+  readonly diagnostics: readonly Diagnostic[];
+  /** Every file that was read, absolute; what a watcher would watch. */
+  readonly files: readonly string[];
+  /** Text of each file with secrets blanked out, for snippets of diagnostics. */
+  readonly sources: ReadonlyMap<string, string>;
+}

@@ -1,0 +1,53 @@
+import type { StageDefinition } from '../api.ts';
+import { ERRORS } from '../errors.ts';
+import { ENGINE_FACTS, FACTS } from '../facts.ts';
+import { schemaProblem } from './validate.ts';
+
+const CAPABILITIES = ['raw-body', 'rewrite-body', 'respond', 'network', 'database'];
+
+type Loose = Record<string, unknown>;
+
+function badList(value: unknown, known: readonly string[]): string | undefined {
+  if (!Array.isArray(value)) return 'it is not a list';
+  const stranger = value.find((item) => !known.includes(item as string));
+  return stranger === undefined ? undefined : `there is no "${String(stranger)}"`;
+}
+
+function optionsProblem(options: unknown): string | undefined {
+  if (typeof options !== 'object' || options === null) return '`options` is not a JSON Schema';
+  const { type, additionalProperties, properties } = options as Loose;
+  if (type !== 'object' || additionalProperties !== false) {
+    return '`options` must be closed: { type: "object", additionalProperties: false, properties: {...} }';
+  }
+  for (const [key, schema] of Object.entries((properties ?? {}) as Record<string, Loose>)) {
+    if (typeof schema.description !== 'string') return `the option "${key}" has no description`;
+  }
+  const problem = schemaProblem(options as StageDefinition['options']);
+  return problem === undefined ? undefined : `\`options\` is not a valid JSON Schema: ${problem}`;
+}
+
+/** What is wrong with a stage definition, in words; `undefined` when nothing is. */
+export function definitionProblem(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return 'it is not made with `defineStage`';
+  const stage = value as Loose;
+  const { name, version, summary, create, check, place, terminal } = stage;
+  if (typeof create !== 'function' || !('readsIfSet' in stage)) return 'it is not made with `defineStage`';
+  if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
+    return '`name` must be lower-case words joined by dashes';
+  }
+  if (!Number.isInteger(version)) return '`version` must be a whole number';
+  if (typeof summary !== 'string' || summary === '') return '`summary` must be a sentence';
+  if (check !== undefined && typeof check !== 'function') return '`check` must be a function';
+  if (place !== 'stages' && place !== 'finally') return '`place` must be stages or finally';
+  if (place === 'finally' && terminal === true) return 'a stage for `finally` cannot be terminal';
+  const facts = Object.keys(FACTS);
+  const writable = facts.filter((path) => !(ENGINE_FACTS as readonly string[]).includes(path));
+  const lists = { reads: facts, readsIfSet: facts, writes: writable, raises: Object.keys(ERRORS), needs: CAPABILITIES };
+  for (const [key, known] of Object.entries(lists)) {
+    const problem = badList(stage[key], known);
+    if (problem === undefined) continue;
+    const engine = key === 'writes' ? "; facts about the request and its outcome are the engine's to write" : '';
+    return `\`${key}\`: ${problem}${engine}`;
+  }
+  return optionsProblem(stage.options);
+}

@@ -1,0 +1,16 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+function findPackageRoot(): string {
+  let directory = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(directory, 'package.json'))) {
+    const parent = dirname(directory);
+    if (parent === directory) throw new Error('The installation is incomplete: package.json is missing.');
+    directory = parent;
+  }
+  return directory;
+}
+
+/** Directory that holds `pipelines/` and `schemas/`: the repository, or the installed package. */
+export const PACKAGE_ROOT = findPackageRoot();

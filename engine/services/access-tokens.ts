@@ -1,0 +1,228 @@
+import { LRUCache } from 'lru-cache';
+import type { AccessTokens, Clock, Log, Principal } from '../api.ts';
+import { StageError } from '../errors.ts';
+import { type Every, everyInBackground } from './clock.ts';
+import type { Database } from './database.ts';
+import { createGroupCommit } from './group-commit.ts';
+import { isPermanent } from './store-errors.ts';
+import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
+import { waitAtMost } from './wait-at-most.ts';
+
+/** Verification of access tokens, with a cache that follows changes in the database. */
+export interface OpenAccessTokens extends AccessTokens {
+  /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
+const CACHE_MS = 30_000;
+const MAX_CACHED = 10_000;
+/** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
+const MAX_CACHED_UNKNOWN = 1000;
+const USE_INTERVAL_MS = 60_000;
+const FLUSH_MS = 5000;
+const MAX_BATCH = 100;
+const CLOSE_PATIENCE_MS = 500;
+
+interface Entry {
+  readonly principal: Principal;
+  /** Milliseconds since the epoch. */
+  readonly expires_at: number;
+  readonly revoked_at: number | undefined;
+  /** By the monotonic clock. */
+  readonly stale_at: number;
+  /** When its use is to be noted again, by the monotonic clock. */
+  use_due_at: number;
+}
+
+type Lookup = Promise<Entry | undefined>;
+
+interface TokenRow {
+  readonly hash: string;
+  readonly id: string;
+  readonly name: string;
+  readonly token_group: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly principal_id: string;
+  readonly email: string;
+}
+
+/** Opens the verification of access tokens; needs no database yet. */
+export function openAccessTokens(options: {
+  readonly database: Pick<Database, 'query' | 'listen'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}): OpenAccessTokens {
+  const { database, clock, log, every = everyInBackground } = options;
+  const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
+  /** When a hash nobody has may be looked up again. */
+  const unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
+  const looking = new Map<string, Lookup>();
+  /** Last use by token id, not yet written. */
+  let used = new Map<string, Date>();
+
+  const onAnnounced = (hash: string) => {
+    looking.delete(hash);
+    entries.delete(hash);
+    unknown.delete(hash);
+  };
+  const forgetAll = () => {
+    looking.clear();
+    entries.clear();
+    unknown.clear();
+  };
+  database.listen(TOKENS_CHANNEL, onAnnounced, forgetAll).catch((error) => {
+    log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
+  });
+
+  const lookups = createGroupCommit<string, TokenRow | undefined>({
+    lanes: 2,
+    max_items: MAX_BATCH,
+    isolates: () => false,
+    async execute(hashes) {
+      const rows = await database.query<TokenRow>(
+        'token_lookup',
+        `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
+           t.revoked_at, p.id as principal_id, p.email
+         from access_tokens t join principals p on p.id = t.principal_id
+         where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
+        [hashes],
+      );
+      const by_hash = new Map(rows.map((row) => [row.hash, row]));
+      return hashes.map((hash) => by_hash.get(hash));
+    },
+  });
+
+  const look = (hash: string): Lookup => {
+    const running = looking.get(hash);
+    if (running !== undefined) return running;
+    const lookup: Lookup = lookups
+      .run(hash)
+      .then((row) => {
+        const stale_at = clock.monotonic() + CACHE_MS;
+        const entry = row && entryOf(row, stale_at, entries.peek(hash)?.use_due_at ?? 0);
+        // A change was announced meanwhile, and this may have been read before it.
+        if (looking.get(hash) !== lookup) return entry;
+        if (entry === undefined) unknown.set(hash, stale_at);
+        else entries.set(hash, entry);
+        return entry;
+      })
+      .finally(() => {
+        if (looking.get(hash) === lookup) looking.delete(hash);
+      });
+    looking.set(hash, lookup);
+    return lookup;
+  };
+
+  const admit = (entry: Entry | undefined): Principal => {
+    if (entry === undefined) throw unknownToken();
+    assertInForce(entry, clock.now());
+    const now = clock.monotonic();
+    if (now >= entry.use_due_at) {
+      entry.use_due_at = now + USE_INTERVAL_MS;
+      used.set(entry.principal.token.id, new Date(clock.now()));
+    }
+    return entry.principal;
+  };
+
+  const flush = async () => {
+    if (used.size === 0) return;
+    const batch = used;
+    used = new Map();
+    try {
+      await database.query(
+        'token_used',
+        `update access_tokens t set last_used_at = greatest(t.last_used_at, u.at)
+         from unnest($1::text[], $2::timestamptz[]) as u (id, at) where t.id = u.id`,
+        [[...batch.keys()], [...batch.values()]],
+      );
+    } catch (error) {
+      log.debug({ err: error }, 'the last use of some tokens was not noted');
+    }
+  };
+  const stopFlushing = every(FLUSH_MS, flush);
+
+  return {
+    verify(token) {
+      if (!isWellFormedToken(token)) throw malformedToken();
+      const hash = hashToken(token);
+      const now = clock.monotonic();
+      const entry = entries.get(hash);
+      if (entry !== undefined && now < entry.stale_at) return admit(entry);
+      if (now < (unknown.get(hash) ?? 0)) throw unknownToken();
+      return look(hash).then(admit, (error) => {
+        throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
+      });
+    },
+    flush,
+    async close() {
+      stopFlushing();
+      await waitAtMost(CLOSE_PATIENCE_MS, flush());
+    },
+  };
+}
+
+function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
+  const { id, name, token_group: group } = row;
+  return {
+    principal: Object.freeze({
+      id: row.principal_id,
+      email: row.email,
+      kind: 'access_token',
+      groups: Object.freeze([group]),
+      roles: Object.freeze([]),
+      team: row.team ?? undefined,
+      project: row.project ?? undefined,
+      token: Object.freeze({ id, name, group }),
+    } as const),
+    expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
+    revoked_at: row.revoked_at?.getTime(),
+    stale_at,
+    use_due_at,
+  };
+}
+
+function assertInForce({ expires_at, revoked_at, principal }: Entry, now: number): void {
+  const { name, id } = principal.token;
+  if (revoked_at !== undefined) {
+    throw new StageError(
+      'credential_revoked',
+      `The access token "${name}" (${id}) was revoked on ${new Date(revoked_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+  if (now >= expires_at) {
+    throw new StageError(
+      'credential_expired',
+      `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+}
+
+function malformedToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.',
+  );
+}
+
+function unknownToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.',
+  );
+}
+
+function storeAway(cause: unknown): StageError {
+  return new StageError(
+    'store_unavailable',
+    'The gateway cannot check access tokens at the moment. Try again shortly.',
+    {
+      cause,
+    },
+  );
+}

@@ -1,0 +1,127 @@
+import type { AuditLog, AuditRecord, Clock, Log } from '../api.ts';
+import { type Every, everyInBackground } from './clock.ts';
+import type { Database } from './database.ts';
+import { type LineFile, openLineFile } from './line-file.ts';
+import { storableJson } from './storable.ts';
+import { isPermanent } from './store-errors.ts';
+import { waitAtMost } from './wait-at-most.ts';
+
+/** The audit log of one process. */
+export interface OpenAuditLog extends AuditLog {
+  /** Writes what is queued, as far as possible now. A timer calls it; so may a test. Never rejects. */
+  flush(): Promise<void>;
+  /** Writes what is queued, for at most 1.5 seconds. */
+  close(): Promise<void>;
+}
+
+const MAX_QUEUED = 10_000;
+const MAX_BATCH = 500;
+const FLUSH_MS = 200;
+const CLOSE_PATIENCE_MS = 1500;
+const STANDARD_OUTPUT = '-';
+
+interface Queued {
+  readonly at_ms: number;
+  readonly request_id: string | null;
+  readonly record: AuditRecord;
+}
+
+/** Opens the audit log; needs no database yet. While the store is away 10,000 records are kept, then the oldest are dropped. */
+export function openAuditLog(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+  readonly standard_output?: { write(text: string): unknown };
+}): OpenAuditLog {
+  const { database, clock, log, every = everyInBackground, standard_output = process.stdout } = options;
+  const files = new Map<string, LineFile>();
+  const queue: Queued[] = [];
+  let writing: Promise<void> | undefined;
+  let dropped = 0;
+  let last_failed = false;
+
+  const insert = async (batch: readonly Queued[], again: boolean) => {
+    await database.query('audit_append', 'select audit_append($1, $2)', [storableJson(batch), again]);
+  };
+  const insertOneByOne = async (batch: readonly Queued[]) => {
+    for (const queued of batch) {
+      await insert([queued], true).catch((error) => {
+        if (!isPermanent(error)) throw error;
+        log.error({ err: error, request_id: queued.request_id }, 'an audit record cannot be stored');
+      });
+    }
+  };
+  const writeQueue = async () => {
+    while (queue.length > 0) {
+      const batch = queue.splice(0, MAX_BATCH);
+      try {
+        await insert(batch, last_failed).catch((error) => {
+          if (!isPermanent(error)) throw error;
+          return insertOneByOne(batch);
+        });
+      } catch (error) {
+        queue.unshift(...batch);
+        if (!last_failed) log.warn({ err: error }, 'audit records wait in memory until the database is back');
+        last_failed = true;
+        return;
+      }
+      if (dropped > 0) log.error({ records: dropped }, 'audit records were lost while the database was away');
+      last_failed = false;
+      dropped = 0;
+    }
+  };
+  const flush = () => {
+    if (queue.length > 0) {
+      writing ??= writeQueue().finally(() => {
+        writing = undefined;
+      });
+    }
+    return writing ?? Promise.resolve();
+  };
+  const stopFlushing = every(FLUSH_MS, flush);
+
+  const fileAt = (path: string): LineFile => {
+    let file = files.get(path);
+    if (file === undefined) {
+      file = openLineFile(path, log);
+      files.set(path, file);
+    }
+    return file;
+  };
+
+  return {
+    write(record) {
+      queue.push({ at_ms: clock.now(), request_id: requestIdOf(record), record });
+      if (queue.length > MAX_QUEUED) {
+        queue.shift();
+        dropped++;
+      }
+    },
+    appendLine(path, record) {
+      const line = JSON.stringify(record);
+      if (path === STANDARD_OUTPUT) standard_output.write(`${line}\n`);
+      else fileAt(path).append(line);
+    },
+    flush,
+    async close() {
+      stopFlushing();
+      await waitAtMost(
+        CLOSE_PATIENCE_MS,
+        flushUntilEmpty(() => queue.length === 0 || last_failed, flush),
+      );
+      const left = queue.length + dropped;
+      if (left > 0) log.error({ records: left }, 'audit records were lost because the database is away');
+      await Promise.all([...files.values()].map((file) => file.close()));
+    },
+  };
+}
+
+async function flushUntilEmpty(isDone: () => boolean, flush: () => Promise<void>): Promise<void> {
+  do await flush();
+  while (!isDone());
+}
+
+function requestIdOf({ request_id }: AuditRecord): string | null {
+  return typeof request_id === 'string' ? request_id : null;
+}

@@ -1,0 +1,209 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Log } from '../api.ts';
+import type { GatewayConfig } from '../config.ts';
+import { type DatabaseServer, findServer } from './database-server.ts';
+import { createKnex, type Knex } from './knex.ts';
+import { createListener } from './listener.ts';
+import { migrate } from './migrate.ts';
+import {
+  createConnections,
+  describeTrouble,
+  isSchemaMissing,
+  isTrouble,
+  PATIENCE_SECONDS,
+  runStatement,
+  storeUnavailable,
+} from './postgres-client.ts';
+import { StartError } from './start-error.ts';
+
+export type { Knex } from './knex.ts';
+
+/** The gateway's PostgreSQL database, its own embedded one or the operator's. */
+export interface Database {
+  /**
+   * Runs a named prepared statement; one name always goes with one text. bigint arrives as a number (RangeError beyond
+   * 2^53), `date` as text. Raises store_unavailable when the database can't be reached, is too slow, or not migrated yet.
+   */
+  query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]>;
+  /** For admin commands and reports, not for the path of a request: its errors are pg's own. */
+  readonly knex: Knex;
+  /**
+   * LISTEN on a dedicated connection that reconnects for ever. Resolves after the first attempt, whether it worked or
+   * not; `onReconnect` runs when listening begins late or again, since notifications may have been missed.
+   */
+  listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
+  /** Whether statements would run now; `detail` says why not, without credentials. */
+  check(): Promise<{ ok: boolean; detail?: string }>;
+  /** Closes every connection and, when this was its last user, the embedded server. Takes at most 5 seconds. */
+  close(): Promise<void>;
+}
+
+const FIRST_RETRY_MS = 100;
+const LAST_RETRY_MS = 2000;
+const DRAIN_MS = 500;
+const ADMIN_PATIENCE_SECONDS = 60;
+const LISTENERS = 1;
+const DEFAULT_POOL_MAX = 10;
+
+/**
+ * Opens the database of a configuration and brings its schema up to date.
+ * With 'until-ready' it raises StartError when that fails. With 'in-background' it resolves after the first attempt
+ * whatever came of it, and after 5 seconds at the latest; it is then tried again for ever, while `query` raises
+ * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is unusable.
+ */
+export async function openDatabase(options: {
+  config: GatewayConfig;
+  env: NodeJS.ProcessEnv;
+  log: Log;
+  wait: 'until-ready' | 'in-background';
+}): Promise<Database> {
+  const { config, env, log, wait } = options;
+  const server = await findServer({ config, env, log, supervise: wait === 'in-background' });
+  const connections = createConnections(server);
+  const total = config.database.postgres?.pool_max ?? DEFAULT_POOL_MAX;
+  const admins = total > 3 ? 2 : 1;
+  const pool = connections.createPool(Math.max(1, total - admins - LISTENERS), PATIENCE_SECONDS);
+  const adminPool = connections.createPool(admins, ADMIN_PATIENCE_SECONDS);
+  const knex = createKnex(adminPool);
+  const listener = createListener(connections);
+  const readiness = createReadiness({ server, log, prepare: () => migrate(connections) });
+
+  const database: Database = {
+    knex,
+    listen: listener.listen,
+    async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
+      readiness.demand();
+      try {
+        const rows = await runStatement<Row>(pool, name, text, values);
+        readiness.up();
+        return rows;
+      } catch (error) {
+        throw readiness.judge(error);
+      }
+    },
+    async check() {
+      try {
+        await database.query('check', 'select 1', []);
+        return { ok: true };
+      } catch (error) {
+        return { ok: false, detail: readiness.reason() ?? describeTrouble(error) };
+      }
+    },
+    async close() {
+      const closed = Promise.allSettled([readiness.close(), listener.close(), adminPool.end(), pool.end()]);
+      await Promise.race([closed, delay(DRAIN_MS, undefined, { ref: false })]);
+      connections.cut();
+      await server.close();
+    },
+  };
+
+  if (wait === 'in-background') await readiness.prepareForEver();
+  else {
+    await readiness.prepareOnce().catch(async (error) => {
+      await database.close();
+      throw error;
+    });
+  }
+  return database;
+}
+
+interface Readiness {
+  /** Raises store_unavailable while the schema is not known to be up to date. */
+  demand(): void;
+  up(): void;
+  /** The error to raise for one that a statement raised. */
+  judge(error: unknown): unknown;
+  /** Why statements can't run; undefined when they can, as far as is known. */
+  reason(): string | undefined;
+  prepareOnce(): Promise<void>;
+  /** Resolves after the first attempt, or when that takes too long. */
+  prepareForEver(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Knows whether the database can be used, and says so in the log once per change. */
+function createReadiness(options: { server: DatabaseServer; log: Log; prepare: () => Promise<void> }): Readiness {
+  const { server, log, prepare } = options;
+  const closing = new AbortController();
+  let prepared = false;
+  let preparing: Promise<void> | undefined;
+  let trouble: string | undefined;
+
+  const down = (reason: string) => {
+    if (trouble === undefined && !closing.signal.aborted)
+      log.warn({ database: server.label(), reason }, 'the database cannot be used');
+    trouble = reason;
+  };
+  const up = () => {
+    if (trouble !== undefined) log.info({ database: server.label() }, 'the database can be used again');
+    trouble = undefined;
+  };
+
+  const keepPreparing = async (attempted: () => void) => {
+    for (let pause = FIRST_RETRY_MS; !closing.signal.aborted; pause = Math.min(pause * 2, LAST_RETRY_MS)) {
+      try {
+        await prepare();
+        prepared = true;
+        return up();
+      } catch (error) {
+        down(explain(error));
+      } finally {
+        attempted();
+      }
+      await delay(pause, undefined, { signal: closing.signal }).catch(() => {});
+    }
+  };
+  const prepareForEver = async () => {
+    const attempt = Promise.withResolvers<void>();
+    preparing ??= keepPreparing(attempt.resolve).finally(() => {
+      preparing = undefined;
+      attempt.resolve();
+    });
+    await Promise.race([attempt.promise, delay(PATIENCE_SECONDS * 1000, undefined, { ref: false })]);
+  };
+
+  return {
+    up,
+    prepareForEver,
+    demand() {
+      if (!prepared) throw storeUnavailable('it is not ready yet');
+    },
+    judge(error) {
+      if (isSchemaMissing(error)) {
+        // Somebody put another database in its place: it gets its tables like the first one did.
+        prepared = false;
+        down(explain(error));
+        void prepareForEver();
+        return storeUnavailable('its tables are missing', error);
+      }
+      if (!isTrouble(error)) return error;
+      const reason = describeTrouble(error);
+      down(reason);
+      return storeUnavailable(reason, error);
+    },
+    reason: () => trouble ?? (prepared ? undefined : 'it is not ready yet'),
+    async prepareOnce() {
+      try {
+        await prepare();
+        prepared = true;
+      } catch (error) {
+        const { exit_code } = error instanceof StartError ? error : new StartError('');
+        const remedy = error instanceof StartError ? '' : `; ${server.remedy}`;
+        throw new StartError(`cannot use the database at ${server.label()}: ${explain(error)}${remedy}`, { exit_code });
+      }
+    },
+    async close() {
+      closing.abort();
+      await preparing;
+    },
+  };
+}
+
+/** Why the database can't be used, in one line for the operator. */
+function explain(error: unknown): string {
+  if (error instanceof StartError) return error.message;
+  const reason = describeTrouble(error);
+  // Knex puts the whole statement before the server's words.
+  const message = error instanceof Error ? (error.message.split(' - ').at(-1) ?? '').replace(/\s+/g, ' ') : '';
+  return message === '' || message.includes(reason) ? reason : `${reason} (${message})`;
+}

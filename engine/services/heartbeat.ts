@@ -1,0 +1,154 @@
+import type { Clock, Log } from '../api.ts';
+import type { Every } from './clock.ts';
+import type { GatewayProcess } from './gateway-process.ts';
+import { databaseTime, type LedgerStatements, type LedgerStore } from './ledger-statements.ts';
+import { isRunning } from './process-identity.ts';
+
+/** How a process stays known as alive, and how the money of dead ones is recorded. */
+export interface Heartbeat {
+  /** Makes this process known; nothing is reserved before. */
+  register(): Promise<void>;
+  beat(): Promise<void>;
+  recover(): Promise<number>;
+  /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
+  doubt(): void;
+  /** Stops the timer. */
+  stop(): void;
+  /** Makes this process unknown; what it left is an orphan from now on. */
+  leave(): Promise<void>;
+}
+
+const FIRST_BEAT_MS = 100;
+const BEAT_MS = 5000;
+const PATIENCE_SECONDS = 30;
+/** A process that itself just came back can't tell who is dead: it first lives as long as it has patience. */
+const BEATS_BEFORE_RECOVERY = PATIENCE_SECONDS / (BEAT_MS / 1000);
+const BEATS_BETWEEN_PARTITIONS = 720;
+/** For how many beats a doubt lasts: longer than a statement can run after its connection broke. */
+const BEATS_OF_DOUBT = 6;
+const MAX_RECOVERED = 500;
+
+/** Creates the heartbeat of a process; it beats by itself until it is stopped. */
+export function createHeartbeat(options: {
+  readonly database: LedgerStore;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every: Every;
+  readonly process_id: string;
+  readonly process: GatewayProcess;
+  isLive(request_id: string): boolean;
+  readonly release: LedgerStatements['release'];
+}): Heartbeat {
+  const { database, clock, log, every, process_id, process, isLive, release } = options;
+  let registered: Promise<void> | undefined;
+  let beats = 0;
+  let beats_in_a_row = 0;
+  let doubtful_beats = 0;
+
+  const sayAlive = async () => {
+    await database.query(
+      'process_alive',
+      `insert into processes (id, machine, identity, heartbeat_at) values ($1, $2, $3, coalesce($4, now()))
+       on conflict (id) do update set heartbeat_at = excluded.heartbeat_at`,
+      [process_id, process.machine, process.identity, databaseTime(clock)],
+    );
+  };
+  const register = () => {
+    registered ??= sayAlive().catch((error) => {
+      registered = undefined;
+      throw error;
+    });
+    return registered;
+  };
+
+  const recordOrphans = async (dead: readonly string[]): Promise<number> => {
+    let total = 0;
+    for (;;) {
+      const [row] = await database.query<{ orphans: number }>(
+        'recover_orphans',
+        // A stopped clock says nothing about when the server started.
+        `select recover_orphans($1::timestamptz, $2, make_interval(secs => $3),
+           case when $1::timestamptz is null then pg_postmaster_start_time() else '-infinity' end) as orphans`,
+        [databaseTime(clock), dead, PATIENCE_SECONDS],
+      );
+      total += row!.orphans;
+      if (row!.orphans < MAX_RECOVERED) break;
+    }
+    if (total > 0) log.warn({ requests: total }, 'recorded requests of a gateway that died, at their estimates');
+    return total;
+  };
+  const recordPredecessors = async () => {
+    const others = await database.query<{ id: string; identity: string }>(
+      'process_neighbours',
+      'select id, identity from processes where machine = $1 and id <> $2',
+      [process.machine, process_id],
+    );
+    const dead = others.filter(({ identity }) => !isRunning(identity)).map(({ id }) => id);
+    if (dead.length > 0) await recordOrphans(dead);
+  };
+
+  const releaseUnknown = async () => {
+    const rows = await database.query<{ request_id: string }>(
+      'process_reservations',
+      'select request_id from reservations where process_id = $1',
+      [process_id],
+    );
+    const unknown = rows.map(({ request_id }) => request_id).filter((request_id) => !isLive(request_id));
+    if (unknown.length > 0) await release(unknown);
+  };
+
+  const beat = async () => {
+    if (registered === undefined) await register();
+    else await sayAlive();
+    if (beats === 0) await recordPredecessors();
+    if (doubtful_beats > 0) {
+      await releaseUnknown();
+      doubtful_beats--;
+    }
+    if (beats % BEATS_BETWEEN_PARTITIONS === 0) {
+      await database.query('ensure_partitions', 'select ensure_partitions($1)', [databaseTime(clock)]);
+    }
+    beats++;
+  };
+  const recover = () => recordOrphans([]);
+
+  let beating = false;
+  const beatInBackground = async () => {
+    if (beating) return;
+    beating = true;
+    try {
+      await beat();
+      beats_in_a_row++;
+      if (beats === 1) restartTimer(BEAT_MS);
+      if (beats_in_a_row % BEATS_BEFORE_RECOVERY === 0) await recover();
+    } catch (error) {
+      beats_in_a_row = 0;
+      log.debug({ err: error }, 'a heartbeat failed');
+    } finally {
+      beating = false;
+    }
+  };
+  let stopTimer = every(FIRST_BEAT_MS, beatInBackground);
+  const restartTimer = (interval_ms: number) => {
+    stopTimer();
+    stopTimer = every(interval_ms, beatInBackground);
+  };
+
+  return {
+    register,
+    beat,
+    recover,
+    doubt() {
+      doubtful_beats = BEATS_OF_DOUBT;
+    },
+    stop: () => stopTimer(),
+    async leave() {
+      try {
+        if (doubtful_beats > 0) await releaseUnknown();
+        await database.query('process_gone', 'delete from processes where id = $1', [process_id]);
+      } catch (error) {
+        log.debug({ err: error }, 'this process could not say goodbye to the database');
+      }
+    },
+  };
+}

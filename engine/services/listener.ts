@@ -1,0 +1,109 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { PostgresConnections } from './postgres-client.ts';
+
+/** Notifications on one dedicated connection that is renewed for ever. */
+export interface Listener {
+  /**
+   * Subscribes to a channel. Resolves after the first attempt, whether it worked or not; `onReconnect` runs every time
+   * listening begins late or again, since notifications may have been missed.
+   */
+  listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
+  close(): Promise<void>;
+}
+
+interface Subscription {
+  readonly channel: string;
+  readonly onMessage: (payload: string) => void;
+  readonly onReconnect: () => void;
+  /** Whether `listen` has returned, so that whatever was not heard since then was missed. */
+  reliedOn: boolean;
+}
+
+const FIRST_RETRY_MS = 100;
+const LAST_RETRY_MS = 2000;
+const HEARTBEAT_MS = 10_000;
+
+/** Creates a listener; it connects at the first subscription. */
+export function createListener(connections: PostgresConnections): Listener {
+  const subscriptions: Subscription[] = [];
+  const closing = new AbortController();
+  let client: pg.Client | undefined;
+  let running: Promise<void> | undefined;
+
+  const subscribe = async (target: pg.Client, subscription: Subscription) => {
+    await target.query(`listen ${target.escapeIdentifier(subscription.channel)}`);
+    if (subscription.reliedOn) subscription.onReconnect();
+  };
+
+  const connect = async () => {
+    const next = new pg.Client({ ...connections.settings(), query_timeout: 5000 });
+    next.on('error', () => {});
+    next.on('notification', ({ channel, payload }) => {
+      for (const subscription of subscriptions) {
+        if (subscription.channel === channel) subscription.onMessage(payload ?? '');
+      }
+    });
+    try {
+      await next.connect();
+      // By index: another subscription may arrive meanwhile.
+      for (let index = 0; index < subscriptions.length; index++) await subscribe(next, subscriptions[index]!);
+      client = next;
+    } catch (error) {
+      next.end().catch(() => {});
+      throw error;
+    }
+    return next;
+  };
+
+  /** Resolves when the connection is lost. A heartbeat notices a peer that vanished without a word. */
+  const lost = (target: pg.Client) =>
+    new Promise<void>((resolve) => {
+      const heartbeat = setInterval(() => target.query('select 1').catch(finish), HEARTBEAT_MS);
+      const finish = () => {
+        clearInterval(heartbeat);
+        closing.signal.removeEventListener('abort', finish);
+        resolve();
+      };
+      target.once('end', finish);
+      closing.signal.addEventListener('abort', finish);
+    });
+
+  const run = async (attempted: () => void) => {
+    let pause = FIRST_RETRY_MS;
+    while (!closing.signal.aborted) {
+      try {
+        const current = await connect();
+        pause = FIRST_RETRY_MS;
+        attempted();
+        await lost(current);
+      } catch {
+        attempted();
+      }
+      client?.end().catch(() => {});
+      client = undefined;
+      await delay(pause, undefined, { signal: closing.signal }).catch(() => {});
+      pause = Math.min(pause * 2, LAST_RETRY_MS);
+    }
+  };
+
+  return {
+    async listen(channel, onMessage, onReconnect) {
+      const subscription: Subscription = { channel, onMessage, onReconnect, reliedOn: false };
+      subscriptions.push(subscription);
+      if (running === undefined) {
+        await new Promise<void>((resolve) => {
+          running = run(resolve);
+        });
+      } else if (client !== undefined) {
+        // When this fails the connection is lost, and its successor subscribes to everything.
+        await subscribe(client, subscription).catch(() => {});
+      }
+      subscription.reliedOn = true;
+    },
+    async close() {
+      closing.abort();
+      await running;
+    },
+  };
+}

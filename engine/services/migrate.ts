@@ -1,0 +1,68 @@
+import pg from 'pg';
+import { createKnex, type Knex } from './knex.ts';
+import { migrations } from './migrations/index.ts';
+import type { PostgresConnections } from './postgres-client.ts';
+import { StartError } from './start-error.ts';
+
+/** One step of the schema, forward only. */
+export interface SchemaMigration {
+  /** Recorded in the database; sorts in the order of application. */
+  readonly name: string;
+  up(knex: Knex): Promise<void>;
+}
+
+/** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
+const LOCK_KEY = 7_204_817_101;
+const LOCK_PATIENCE_SECONDS = 60;
+const TABLE = 'schema_migrations';
+
+/**
+ * Brings the schema up to date. Several processes may do this at once: one migrates, the others wait for it.
+ * Raises StartError when the database is newer than this program.
+ */
+export async function migrate(
+  connections: PostgresConnections,
+  steps: readonly SchemaMigration[] = migrations,
+): Promise<void> {
+  // The lock lives as long as this connection, so a killed process can't leave it behind.
+  const lock = new pg.Client({ ...connections.settings(), query_timeout: (LOCK_PATIENCE_SECONDS + 5) * 1000 });
+  lock.on('error', () => {});
+  const pool = connections.createPool(1, 0);
+  const knex = createKnex(pool);
+  try {
+    await lock.connect();
+    await lock.query(`set lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`);
+    await lock.query('select pg_advisory_lock($1)', [LOCK_KEY]);
+    await refuseNewerSchema(knex, steps);
+    const config = { migrationSource: sourceOf(steps), tableName: TABLE };
+    // Knex's own lock is a row, which a killed process does leave behind; under the advisory lock nobody holds it.
+    await knex.migrate.forceFreeMigrationsLock(config);
+    await knex.migrate.latest(config);
+  } finally {
+    await Promise.allSettled([pool.end(), lock.end()]);
+  }
+}
+
+async function refuseNewerSchema(knex: Knex, steps: readonly SchemaMigration[]): Promise<void> {
+  if (!(await knex.schema.hasTable(TABLE))) return;
+  const known = new Set(steps.map((step) => step.name));
+  const rows: { name: string }[] = await knex(TABLE).select('name').orderBy('id');
+  const unknown = rows.map((row) => row.name).filter((name) => !known.has(name));
+  if (unknown.length === 0) return;
+  throw new StartError(
+    `the database was migrated by a newer version of this program (it has ${unknown.join(', ')}); run that version or a later one`,
+  );
+}
+
+function sourceOf(steps: readonly SchemaMigration[]): Knex.MigrationSource<SchemaMigration> {
+  return {
+    getMigrations: async () => [...steps],
+    getMigrationName: (step) => step.name,
+    getMigration: async (step) => ({
+      up: step.up,
+      down: async () => {
+        throw new Error('migrations only go forward');
+      },
+    }),
+  };
+}

@@ -1,0 +1,5 @@
+import type { SchemaMigration } from '../migrate.ts';
+import { initial } from './0001_initial.ts';
+
+/** All migrations, in the order they are applied. A released one never changes: add another. */
+export const migrations: readonly SchemaMigration[] = [initial];

@@ -1,0 +1,66 @@
+/**
+ * Money as integers: nano-USD (10^-9) for amounts, pico-USD (10^-12) per token for prices. Decimals only at the edges.
+ * @module
+ */
+const NANO_DIGITS = 9;
+const PRICE_DIGITS = 6;
+const NANO_PER_USD = 10n ** BigInt(NANO_DIGITS);
+const PICO_PER_NANO = 1000;
+
+/** Nano-USD of an amount in USD, exactly. Throws a RangeError that says what is wrong with the amount. */
+export function usdToNano(usd: number): number {
+  return scaleDecimal(usd, NANO_DIGITS, 'an amount in USD');
+}
+
+/** Pico-USD per token of a price in USD per million tokens, exactly. Throws a RangeError that says what is wrong. */
+export function priceToPico(usd_per_million_tokens: number): number {
+  return scaleDecimal(usd_per_million_tokens, PRICE_DIGITS, 'a price in USD per million tokens');
+}
+
+/** An amount in nano-USD as a decimal in USD, without trailing zeros: `12.5`, `0.000000001`. */
+export function formatUsd(nano_usd: number | bigint): string {
+  const nano = BigInt(nano_usd);
+  const positive = nano < 0n ? -nano : nano;
+  const fraction = (positive % NANO_PER_USD).toString().padStart(NANO_DIGITS, '0').replace(/0+$/, '');
+  return `${nano < 0n ? '-' : ''}${positive / NANO_PER_USD}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+/** An amount in nano-USD as the number nearest to it in USD; what JSON output carries. */
+export function nanoToUsd(nano_usd: number | bigint): number {
+  return Number(formatUsd(nano_usd));
+}
+
+/**
+ * Nano-USD of some token counts at some prices in pico-USD per token, rounded up once.
+ * Throws a RangeError when a count is not a whole number or the cost does not fit 2^53 nano-USD.
+ */
+export function priceTokens(counts: readonly number[], pico_prices: readonly number[]): number {
+  let pico = 0;
+  for (let i = 0; i < counts.length; i++) {
+    const count = counts[i]!;
+    if (!(count >= 0 && Number.isSafeInteger(count))) throw new RangeError(`a token count cannot be ${count}`);
+    pico += count * pico_prices[i]!;
+  }
+  // Every term is exact while the sum is, because no term is larger than the sum.
+  if (pico <= Number.MAX_SAFE_INTEGER) return Math.ceil(pico / PICO_PER_NANO);
+  return priceManyTokens(counts, pico_prices);
+}
+
+function priceManyTokens(counts: readonly number[], pico_prices: readonly number[]): number {
+  const pico = counts.reduce((sum, count, i) => sum + BigInt(count) * BigInt(pico_prices[i]!), 0n);
+  const nano = (pico + BigInt(PICO_PER_NANO - 1)) / BigInt(PICO_PER_NANO);
+  if (nano > BigInt(Number.MAX_SAFE_INTEGER)) throw new RangeError(`a cost of ${formatUsd(nano)} USD is too large`);
+  return Number(nano);
+}
+
+/** `value` times 10^digits, read from its shortest decimal text so that 0.1 is one tenth and not the nearest double. */
+function scaleDecimal(value: number, digits: number, what: string): number {
+  if (!Number.isFinite(value) || value < 0) throw new RangeError(`${what} cannot be ${value}`);
+  const [mantissa = '', exponent = '0'] = String(value).split('e');
+  const [whole = '', fraction = ''] = mantissa.split('.');
+  const shift = Number(exponent) + digits - fraction.length;
+  if (shift < 0) throw new RangeError(`${what} has at most ${digits} decimals, ${value} has more`);
+  const scaled = BigInt(whole + fraction) * 10n ** BigInt(shift);
+  if (scaled > BigInt(Number.MAX_SAFE_INTEGER)) throw new RangeError(`${what} cannot be as large as ${value}`);
+  return Number(scaled);
+}

@@ -1,0 +1,16 @@
+/** Whether PostgreSQL can store a text as it is. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0');
+}
+
+/** A text with what PostgreSQL can't store replaced. */
+export function storable(text: string): string {
+  return isStorable(text) ? text : text.toWellFormed().replaceAll('\0', '\ufffd');
+}
+
+/** JSON that PostgreSQL takes as jsonb: one NUL or lone surrogate in one row would refuse the whole batch. */
+export function storableJson(value: unknown): string {
+  const json = JSON.stringify(value);
+  if (!/\\u(?:0000|d[89a-f])/.test(json)) return json;
+  return JSON.stringify(value, (_, part) => (typeof part === 'string' ? storable(part) : part));
+}

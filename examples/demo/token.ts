@@ -1,0 +1,21 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { RunningGateway } from '../../engine/cli/start-gateway.ts';
+import { createToken } from '../../engine/services/tokens.ts';
+
+/** Whether the gateway takes a token, asked the way a client would: by listing the models. */
+async function works(url: string, token: string): Promise<boolean> {
+  const response = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${token}` } });
+  return response.ok;
+}
+
+/** The token of an earlier start while it still works; otherwise a new one, kept in `file` for the owner's eyes only. */
+export async function obtainToken(gateway: RunningGateway, file: string): Promise<string> {
+  const kept = await readFile(file, 'utf8').catch(() => '');
+  if (kept !== '' && (await works(gateway.url, kept))) return kept;
+  const wish = { user: 'you@example.com', group: 'everyone', name: 'demo', team: 'demo-team' };
+  const { token } = await createToken(gateway.database, wish);
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, token, { mode: 0o600 });
+  return token;
+}

@@ -1,0 +1,180 @@
+/**
+ * A stand-in for a model provider: speaks the Messages API, streams word by word, counts words as tokens, remembers what
+ * was cached, and fails when it is asked to. It holds no model; it answers with the question.
+ * @module
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  createPromptCache,
+  type MessagesRequest,
+  type PromptCache,
+  textsOf,
+  type Usage,
+  wordsIn,
+} from './prompt-cache.ts';
+
+/** A running demo upstream. */
+export interface DemoUpstream {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+interface Reply {
+  readonly id: string;
+  readonly model: string;
+  readonly words: readonly string[];
+  readonly usage: Usage;
+  readonly stop_reason: 'end_turn' | 'max_tokens';
+}
+
+const WORD_PAUSE_MS = 25;
+const MODELS = ['demo-large', 'demo-small'];
+const FAILURES = ['400', '401', '429', '500', '529', 'html', 'reset', 'hang', 'cut'] as const;
+type Failure = (typeof FAILURES)[number];
+const ERROR_TYPES: Readonly<Record<string, string>> = {
+  '400': 'invalid_request_error',
+  '401': 'authentication_error',
+  '404': 'not_found_error',
+  '429': 'rate_limit_error',
+  '500': 'api_error',
+  '529': 'overloaded_error',
+};
+
+function sendJson(res: ServerResponse, status: number, value: unknown, headers: Record<string, string> = {}): void {
+  res.writeHead(status, { 'content-type': 'application/json', ...headers });
+  // The line break is for people: a shell prompt then starts on a line of its own.
+  res.end(`${JSON.stringify(value)}\n`);
+}
+
+function sendError(res: ServerResponse, status: number, message: string): void {
+  const retry: Record<string, string> = status === 429 ? { 'retry-after': '2' } : {};
+  const error = { type: ERROR_TYPES[String(status)] ?? 'api_error', message };
+  sendJson(res, status, { type: 'error', error, request_id: res.getHeader('request-id') }, retry);
+}
+
+/** Which failure was asked for: by the header `x-demo-fail`, or by the words `fail 529` in the last message. */
+function requestedFailure(req: IncomingMessage, body: MessagesRequest): Failure | undefined {
+  const said = textsOf(body.messages?.at(-1)?.content).join(' ');
+  const wish = req.headers['x-demo-fail'] ?? /\bfail (\w+)\b/i.exec(said)?.[1];
+  return FAILURES.find((failure) => failure === String(wish).toLowerCase());
+}
+
+/** Fails as asked, before the first byte of an answer; `cut` is left to the stream. */
+function fail(res: ServerResponse, failure: Failure): void {
+  if (failure === 'hang') return;
+  if (failure === 'reset' || failure === 'cut') {
+    res.socket?.resetAndDestroy();
+  } else if (failure === 'html') {
+    res.writeHead(502, { 'content-type': 'text/html' });
+    res.end('<html><body><h1>502 Bad Gateway</h1></body></html>');
+  } else {
+    sendError(res, Number(failure), `This is the failure ${failure} you asked for.`);
+  }
+}
+
+function compose(body: MessagesRequest, usage: Usage, id: string): Reply {
+  const said = textsOf(body.messages?.at(-1)?.content).join(' ').trim();
+  const answer = `You said: "${said}". I am the demo upstream, so that is all I know. Every word of this answer was one event of the stream, and every word was counted.`;
+  const words = answer.split(/(?<= )/);
+  const limit = body.max_tokens ?? words.length;
+  return {
+    id,
+    model: body.model ?? '',
+    words: words.slice(0, limit),
+    usage: { ...usage, output_tokens: Math.min(words.length, limit) },
+    stop_reason: words.length > limit ? 'max_tokens' : 'end_turn',
+  };
+}
+
+function messageOf(reply: Reply, finished: boolean): Record<string, unknown> {
+  return {
+    id: reply.id,
+    type: 'message',
+    role: 'assistant',
+    model: reply.model,
+    content: finished ? [{ type: 'text', text: reply.words.join('') }] : [],
+    stop_reason: finished ? reply.stop_reason : null,
+    stop_sequence: null,
+    usage: finished ? reply.usage : { ...reply.usage, output_tokens: 1 },
+  };
+}
+
+/** Streams a reply, the first event at once, then a word every few milliseconds. */
+async function streamReply(res: ServerResponse, reply: Reply, cut: boolean): Promise<void> {
+  const send = (event: { type: string } & Record<string, unknown>) =>
+    res.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+  res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' });
+  send({ type: 'message_start', message: messageOf(reply, false) });
+  send({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+  send({ type: 'ping' });
+  for (const [i, text] of reply.words.entries()) {
+    await pause(WORD_PAUSE_MS);
+    if (res.destroyed) return;
+    if (cut && i === 3) return void res.socket?.resetAndDestroy();
+    send({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
+  }
+  send({ type: 'content_block_stop', index: 0 });
+  const delta = { stop_reason: reply.stop_reason, stop_sequence: null };
+  send({ type: 'message_delta', delta, usage: { output_tokens: reply.usage.output_tokens } });
+  send({ type: 'message_stop' });
+  res.end();
+}
+
+async function readJson(req: IncomingMessage): Promise<MessagesRequest> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of req) chunks.push(chunk as Buffer);
+  return JSON.parse(Buffer.concat(chunks).toString('utf8')) as MessagesRequest;
+}
+
+function listModels(res: ServerResponse): void {
+  const data = MODELS.map((id) => ({ type: 'model', id, display_name: id, created_at: '2026-01-01T00:00:00Z' }));
+  sendJson(res, 200, { data, has_more: false, first_id: MODELS[0], last_id: MODELS.at(-1) });
+}
+
+async function answer(req: IncomingMessage, res: ServerResponse, id: string, cache: PromptCache): Promise<void> {
+  const path = req.url?.split('?')[0];
+  if (req.method === 'GET' && path === '/v1/models') return listModels(res);
+  if (req.method !== 'POST' || (path !== '/v1/messages' && path !== '/v1/messages/count_tokens')) {
+    return sendError(res, 404, 'The demo upstream has nothing at this path.');
+  }
+  const body = await readJson(req).catch(() => undefined);
+  if (body === undefined) return sendError(res, 400, 'The body is not JSON.');
+  if (!MODELS.includes(body.model ?? '')) return sendError(res, 404, `model: ${body.model}`);
+  if (!Array.isArray(body.messages)) return sendError(res, 400, 'messages: Field required');
+  if (path === '/v1/messages/count_tokens') return sendJson(res, 200, { input_tokens: wordsIn(body) });
+  const failure = requestedFailure(req, body);
+  if (failure !== undefined && !(failure === 'cut' && body.stream === true)) return fail(res, failure);
+  const reply = compose(body, cache.use(body), id);
+  if (body.stream === true) return streamReply(res, reply, failure === 'cut');
+  sendJson(res, 200, messageOf(reply, true));
+}
+
+/** Starts the demo upstream on a free port of 127.0.0.1 (or the one given); it answers only callers who send `api_key` in `x-api-key`. */
+export async function startUpstream(options: {
+  readonly api_key: string;
+  readonly port?: number;
+}): Promise<DemoUpstream> {
+  const cache = createPromptCache();
+  let requests = 0;
+  const server = createServer((req, res) => {
+    requests += 1;
+    const id = `demo_${String(requests).padStart(6, '0')}`;
+    res.setHeader('request-id', `req_${id}`);
+    if (req.headers['x-api-key'] !== options.api_key) return sendError(res, 401, 'invalid x-api-key');
+    answer(req, res, `msg_${id}`, cache).catch(() => res.destroy());
+  });
+  server.listen(options.port ?? 0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async close() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}

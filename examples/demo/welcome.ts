@@ -1,0 +1,33 @@
+/** What `npm start` prints when everything runs: 80 columns, commands that work when pasted into bash. */
+export function welcome(demo: {
+  readonly url: string;
+  readonly upstream_url: string;
+  readonly token: string;
+  readonly config_file: string;
+}): string {
+  const ask = (flags: string, stream: string) => `curl ${flags}${demo.url}/v1/messages \\
+  -H 'x-api-key: ${demo.token}' \\
+  -H 'content-type: application/json' \\
+  -d '{"model": "demo-large", "max_tokens": 100,${stream}
+       "messages": [{"role": "user", "content": "Hello, gateway!"}]}'`;
+  return `
+The gateway is running.
+
+  Gateway    ${demo.url}
+  Upstream   ${demo.upstream_url}  (a stand-in for a model provider)
+  Token      ${demo.token}
+
+Three commands to paste into another terminal, in this directory:
+
+# 1. Ask something.
+${ask('', '')}
+
+# 2. Ask for a stream, and see it come word by word.
+${ask('-N ', ' "stream": true,')}
+
+# 3. See who spent what.
+npx appscli usage --config ${demo.config_file}
+
+Ctrl-C here stops everything. The next start finds its data.
+`;
+}

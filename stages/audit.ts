@@ -1,0 +1,124 @@
+import { type AuditRecord, defineStage, nanoToUsd, type StageContext } from '../engine/api.ts';
+
+interface AuditOptions {
+  readonly table: boolean;
+  readonly json_lines?: string;
+}
+
+const READS = ['request.id', 'request.method', 'request.path', 'request.surface'] as const;
+
+const READS_IF_SET = [
+  'request.client.name',
+  'request.client.version',
+  'request.session_id',
+  'request.model',
+  'request.stream',
+  'principal.id',
+  'principal.email',
+  'principal.team',
+  'principal.project',
+  'principal.token.id',
+  'route.upstream',
+  'route.rule',
+  'spend.rule',
+  'upstream.status',
+  'upstream.request_id',
+  'usage.input_tokens',
+  'usage.output_tokens',
+  'usage.cache_read_input_tokens',
+  'usage.cache_write_5m_input_tokens',
+  'usage.cache_write_1h_input_tokens',
+  'usage.cost_nano_usd',
+  'outcome.status',
+  'outcome.error',
+  'outcome.aborted',
+  'outcome.duration_ms',
+  'outcome.rewrites',
+  'error.stage',
+] as const;
+
+type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], never>;
+
+function usageOf(ctx: AuditContext): AuditRecord | null {
+  const cost = ctx.get('usage.cost_nano_usd');
+  if (cost === undefined) return null;
+  return {
+    input_tokens: ctx.get('usage.input_tokens') ?? null,
+    output_tokens: ctx.get('usage.output_tokens') ?? null,
+    cache_read_tokens: ctx.get('usage.cache_read_input_tokens') ?? null,
+    cache_write_5m_tokens: ctx.get('usage.cache_write_5m_input_tokens') ?? null,
+    cache_write_1h_tokens: ctx.get('usage.cache_write_1h_input_tokens') ?? null,
+    cost_usd: nanoToUsd(cost),
+  };
+}
+
+/** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
+function describe(ctx: AuditContext, now: number): AuditRecord {
+  return {
+    at: new Date(now).toISOString(),
+    request_id: ctx.get('request.id'),
+    user: ctx.get('principal.email') ?? null,
+    principal: ctx.get('principal.id') ?? null,
+    token_id: ctx.get('principal.token.id') ?? null,
+    team: ctx.get('principal.team') ?? null,
+    project: ctx.get('principal.project') ?? null,
+    surface: ctx.get('request.surface'),
+    method: ctx.get('request.method'),
+    path: ctx.get('request.path'),
+    model: ctx.get('request.model') ?? null,
+    stream: ctx.get('request.stream') ?? null,
+    upstream: ctx.get('route.upstream') ?? null,
+    route_rule: ctx.get('route.rule') ?? null,
+    spend_rule: ctx.get('spend.rule') ?? null,
+    status: ctx.get('outcome.status') ?? null,
+    upstream_status: ctx.get('upstream.status') ?? null,
+    upstream_request_id: ctx.get('upstream.request_id') ?? null,
+    error: ctx.get('outcome.error') ?? null,
+    stage: ctx.get('error.stage') ?? null,
+    aborted: ctx.get('outcome.aborted') ?? ctx.aborted,
+    rewrites: ctx.get('outcome.rewrites') ?? [],
+    ...(usageOf(ctx) ?? {}),
+    duration_ms: Math.round(ctx.get('outcome.duration_ms') ?? 0),
+    client: ctx.get('request.client.name') ?? null,
+    client_version: ctx.get('request.client.version') ?? null,
+    session_id: ctx.get('request.session_id') ?? null,
+  };
+}
+
+export default defineStage({
+  name: 'audit',
+  version: 1,
+  place: 'finally',
+  summary:
+    'Records every request, refused ones included, in the audit table and as JSON lines, without any prompt text.',
+  options: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      table: { type: 'boolean', default: true, description: 'Whether records go to the audit_log table.' },
+      json_lines: {
+        type: 'string',
+        minLength: 1,
+        description: 'File that records are appended to, one JSON object per line; "-" is standard output.',
+      },
+    },
+  },
+  examples: [
+    { title: 'Record in the database', yaml: '- stage: audit' },
+    { title: 'Record in a file as well', yaml: '- stage: audit\n  options: { json_lines: audit.jsonl }' },
+  ],
+  reads: READS,
+  readsIfSet: READS_IF_SET,
+  needs: ['database'],
+  check: ({ table, json_lines }: AuditOptions) =>
+    table || json_lines !== undefined ? [] : ['with "table: false" and no "json_lines" nothing is recorded anywhere'],
+  create({ table, json_lines }: AuditOptions, { audit, clock }) {
+    return {
+      finally(ctx) {
+        const record = describe(ctx, clock.now());
+        if (table) audit.write(record);
+        if (json_lines !== undefined) audit.appendLine(json_lines, record);
+      },
+    };
+  },
+});

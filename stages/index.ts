@@ -1,0 +1,25 @@
+import type { StageDefinition } from '../engine/api.ts';
+import audit from './audit.ts';
+import authenticate from './authenticate.ts';
+import checkBudget from './check-budget.ts';
+import fail from './fail.ts';
+import forward from './forward.ts';
+import listModels from './list-models.ts';
+import meterUsage from './meter-usage.ts';
+import readBody from './read-body.ts';
+import reportHealth from './report-health.ts';
+import resolveRoute from './resolve-route.ts';
+
+/** The stages that ship with the gateway, in the order a request usually meets them. */
+export const stages: readonly StageDefinition[] = [
+  authenticate,
+  readBody,
+  resolveRoute,
+  checkBudget,
+  meterUsage,
+  forward,
+  listModels,
+  reportHealth,
+  fail,
+  audit,
+];

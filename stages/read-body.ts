@@ -1,0 +1,170 @@
+import { defineStage, StageError } from '../engine/api.ts';
+
+/** Characters per token of ordinary text and JSON, for the likely size. */
+const BYTES_PER_TOKEN = 4;
+
+/** What a provider adds to a request with tools, in tokens; it is not in the body. */
+const TOOL_PREAMBLE_TOKENS = 1000;
+
+/** Most tokens one image can stand for, whatever its size in the body. */
+const IMAGE_TOKENS = 5000;
+
+/** Most tokens a document, a remote reference or a tool run by the provider can stand for; the context window caps it. */
+const REFERENCE_TOKENS = 1_000_000;
+
+/** Keys that decide routing and money: two parsers must not be able to disagree on them. */
+const DECISIVE_KEYS = ['model', 'max_tokens', 'stream'] as const;
+
+interface Fields {
+  readonly model: string;
+  readonly max_tokens: number | undefined;
+  readonly stream: boolean;
+  readonly tools: readonly unknown[];
+  readonly messages: readonly unknown[];
+}
+
+function refuse(param: string, message: string): StageError {
+  return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'an array' : `a ${typeof value}`;
+}
+
+function listOf(body: Record<string, unknown>, key: string): readonly unknown[] {
+  const value = body[key];
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw refuse(key, `must be an array, not ${kindOf(value)}`);
+  return value;
+}
+
+function readFields(json: unknown): Fields {
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
+  }
+  const body = json as Record<string, unknown>;
+  const { model, max_tokens, stream } = body;
+  if (model === undefined) throw refuse('model', 'is required; GET /v1/models lists what there is');
+  if (typeof model !== 'string' || model === '')
+    throw refuse('model', `must be a non-empty string, not ${kindOf(model)}`);
+  if (max_tokens !== undefined && (!Number.isSafeInteger(max_tokens) || (max_tokens as number) < 0)) {
+    throw refuse('max_tokens', 'must be a whole number, 0 or more');
+  }
+  if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
+    throw refuse('stream', `must be true or false, not ${kindOf(stream)}`);
+  }
+  return {
+    model,
+    max_tokens: max_tokens as number | undefined,
+    stream: stream === true,
+    tools: listOf(body, 'tools'),
+    messages: listOf(body, 'messages'),
+  };
+}
+
+function cacheLifetime(bytes: Buffer): 'none' | '5m' | '1h' {
+  if (!bytes.includes('cache_control')) return 'none';
+  return bytes.includes('"1h"') ? '1h' : '5m';
+}
+
+/** Tokens that content blocks may stand for beyond the bytes they take. */
+function attachedTokens(content: unknown): number {
+  if (!Array.isArray(content)) return 0;
+  let tokens = 0;
+  for (const block of content) {
+    switch (block?.type) {
+      case 'text':
+      case 'tool_use':
+      case 'thinking':
+      case undefined:
+        break;
+      case 'image':
+        tokens += block.source?.type === 'base64' ? IMAGE_TOKENS : REFERENCE_TOKENS;
+        break;
+      case 'tool_result':
+        tokens += attachedTokens(block.content);
+        break;
+      default:
+        tokens += REFERENCE_TOKENS;
+    }
+  }
+  return tokens;
+}
+
+function toolTokens(tools: readonly unknown[]): number {
+  if (tools.length === 0) return 0;
+  const run_by_provider = tools.some((tool) => ((tool as { type?: string } | null)?.type ?? 'custom') !== 'custom');
+  return TOOL_PREAMBLE_TOKENS + (run_by_provider ? REFERENCE_TOKENS : 0);
+}
+
+/**
+ * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
+ * only refers to and what the provider adds.
+ */
+function inputTokensMax(bytes: Buffer, fields: Fields): number {
+  let tokens = bytes.length + toolTokens(fields.tools);
+  for (const message of fields.messages) tokens += attachedTokens((message as { content?: unknown } | null)?.content);
+  return tokens;
+}
+
+export default defineStage<
+  Record<never, never>,
+  never,
+  never,
+  | 'request.body_bytes'
+  | 'request.model'
+  | 'request.max_tokens'
+  | 'request.stream'
+  | 'request.tool_count'
+  | 'request.message_count'
+  | 'request.input_tokens_estimate'
+  | 'request.input_tokens_max'
+  | 'request.cache.ttl'
+>({
+  name: 'read-body',
+  version: 1,
+  summary: 'Reads the request body into memory and notes what routing and spend rules may know about it.',
+  options: { type: 'object', properties: {}, additionalProperties: false },
+  examples: [{ title: 'No options', yaml: '- stage: read-body' }],
+  writes: [
+    'request.body_bytes',
+    'request.model',
+    'request.max_tokens',
+    'request.stream',
+    'request.tool_count',
+    'request.message_count',
+    'request.input_tokens_estimate',
+    'request.input_tokens_max',
+    'request.cache.ttl',
+  ],
+  raises: [
+    'invalid_request',
+    'invalid_json',
+    'invalid_encoding',
+    'body_too_large',
+    'request_timeout',
+    'overloaded',
+    'bad_http',
+  ],
+  needs: ['raw-body'],
+  create: () => ({
+    async request(ctx) {
+      const body = await ctx.readBody();
+      const fields = readFields(body.json());
+      const twice = DECISIVE_KEYS[body.countKeys(DECISIVE_KEYS).findIndex((count) => count > 1)];
+      if (twice !== undefined) throw refuse(twice, 'occurs more than once in the body; send it once');
+      const { bytes } = body;
+      ctx.set('request.body_bytes', bytes.length);
+      ctx.set('request.model', fields.model);
+      if (fields.max_tokens !== undefined) ctx.set('request.max_tokens', fields.max_tokens);
+      ctx.set('request.stream', fields.stream);
+      ctx.set('request.tool_count', fields.tools.length);
+      ctx.set('request.message_count', fields.messages.length);
+      ctx.set('request.input_tokens_estimate', Math.ceil(bytes.length / BYTES_PER_TOKEN));
+      ctx.set('request.input_tokens_max', inputTokensMax(bytes, fields));
+      ctx.set('request.cache.ttl', cacheLifetime(bytes));
+      return undefined;
+    },
+  }),
+});

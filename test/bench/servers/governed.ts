@@ -1,0 +1,80 @@
+/**
+ * The gateway as it ships, with everything on: token, token group, routing, limits, reservation and ledger in a real
+ * PostgreSQL that syncs to disk, meter, audit.
+ */
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { startGateway } from '../../../engine/cli/start-gateway.ts';
+import { createToken } from '../../../engine/services/tokens.ts';
+import { stages } from '../../../stages/index.ts';
+import { until } from '../../support/until.ts';
+import { serveParent } from './parent.ts';
+
+const [upstream, directory] = process.argv.slice(2) as [string, string];
+
+const config = {
+  server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
+  database: { embedded: { data_dir: join(directory, 'postgres') } },
+  upstreams: [{ name: 'static', type: 'vendor', base_url: upstream, api_key_env: 'BENCH_UPSTREAM_KEY' }],
+  models: [
+    {
+      id: 'bench-model',
+      family: 'bench',
+      context_window: 500_000,
+      max_output_tokens: 64_000,
+      pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
+    },
+  ],
+  token_groups: [{ name: 'engineers', families: ['bench'] }],
+  routing: {
+    default_upstream: 'static',
+    rules: [{ name: 'research', group: 'research', models: ['bench-*'], upstream: 'static' }],
+  },
+  spend_limits: {
+    defaults: { user_daily_usd: 5_000_000, team_monthly_usd: 5_000_000 },
+    on_exceeded: 'deny',
+    reserve: 'worst_case',
+  },
+};
+
+// As root, PostgreSQL runs under another account, which has to get in.
+chmodSync(directory, 0o711);
+const config_file = join(directory, 'gateway.yaml');
+writeFileSync(config_file, JSON.stringify(config));
+
+const silent = { debug: () => {}, info: () => {}, warn: console.error, error: console.error };
+const gateway = await startGateway({
+  config_file,
+  stages,
+  env: { ...process.env, BENCH_UPSTREAM_KEY: 'bench-upstream-key' },
+  log: silent,
+});
+await until('the database is ready', async () => (await gateway.database.check()).ok);
+const { token } = await createToken(gateway.database, {
+  user: 'bench@example.com',
+  group: 'engineers',
+  name: 'bench',
+  team: 'speed',
+});
+
+const MICROSECONDS_PER_TICK = 10_000;
+
+/** CPU time of a process in microseconds, 0 when it cannot be known. */
+function cpuOf(pid: number): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /, '')
+      .split(' ');
+    return (Number(fields[11]) + Number(fields[12])) * MICROSECONDS_PER_TICK;
+  } catch {
+    return 0;
+  }
+}
+
+/** CPU time of all of PostgreSQL's processes so far, in microseconds. */
+async function databaseCpu(): Promise<number> {
+  const processes: { pid: number }[] = await gateway.database.knex('pg_stat_activity').select('pid');
+  return processes.reduce((sum, { pid }) => sum + cpuOf(pid), 0);
+}
+
+serveParent({ url: gateway.url, token }, { database_cpu: databaseCpu }, () => gateway.close());

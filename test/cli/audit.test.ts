@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { until } from '../support/until.ts';
+import { commandBench } from './with-gateway.ts';
+
+const bench = commandBench();
+
+test('audit tail prints the latest records, oldest first, and --json one object per line', async () => {
+  const token = await bench.newToken({ user: 'ivan@example.com' });
+  const ids = [await bench.request(token), await bench.request(token)];
+  const { stdout } = await bench.succeed('audit', 'tail', '-n', '2', '--json');
+  const records = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    records.map(({ request_id }) => request_id),
+    ids,
+  );
+  const readable = (await bench.succeed('audit', 'tail', '-n', '1')).stdout;
+  assert.match(readable, /^\S+ .*ivan@example\.com.*coder-1.*\n$/);
+});
+
+test('audit tail --follow goes on with new records until Ctrl-C', async () => {
+  const token = await bench.newToken({ user: 'judy@example.com' });
+  const tail = bench.start('audit', 'tail', '-n', '0', '--follow', '--json');
+  // It follows from the moment it has connected, which only its first record shows.
+  const seen = await until('the tail prints a new record', async () => {
+    await bench.request(token);
+    return tail.stdout().includes('judy@example.com');
+  });
+  assert.equal(seen, true);
+  tail.process.kill('SIGINT');
+  assert.equal((await tail.ended).exit_code, 0);
+});
+
+test('a reader that goes away ends a command quietly', async () => {
+  const tail = bench.start('audit', 'tail', '-n', '1000', '--follow', '--json');
+  await until('the tail prints', () => tail.stdout() !== '');
+  tail.process.stdout!.destroy();
+  const token = await bench.newToken({ user: 'kim@example.com' });
+  await until('the tail has ended', async () => {
+    await bench.request(token);
+    return tail.process.exitCode !== null;
+  });
+  assert.equal(tail.process.exitCode, 0);
+  assert.equal(tail.stderr(), '');
+});

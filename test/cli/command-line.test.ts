@@ -1,0 +1,53 @@
+/** What happens before any command runs: words, exit codes, which stream. */
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { cli } from './support.ts';
+
+test('--version prints the version of the package', async () => {
+  const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
+  assert.deepEqual(await cli(['--version']), { exit_code: 0, signal: null, stdout: `${version}\n`, stderr: '' });
+});
+
+test('help goes to standard output when asked for, and to standard error with exit code 64 when not', async () => {
+  const asked = await cli(['--help']);
+  assert.equal(asked.exit_code, 0);
+  assert.match(asked.stdout, /^Usage: appscli/);
+  const unasked = await cli([]);
+  assert.equal(unasked.exit_code, 64);
+  assert.equal(unasked.stdout, '');
+  assert.match(unasked.stderr, /^Usage: appscli/);
+});
+
+test('every command explains itself with examples in 80 columns', async () => {
+  const commands = ['gateway', 'check', 'tokens create', 'tokens list', 'tokens revoke', 'usage', 'audit tail'];
+  const explained = commands.map(async (command) => {
+    const { stdout, exit_code } = await cli([...command.split(' '), '--help']);
+    assert.equal(exit_code, 0);
+    assert.match(stdout, new RegExp(`\nExamples:\n.*appscli ${command}`));
+    for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
+  });
+  await Promise.all(explained);
+});
+
+test('a wrong command line is one line with what was probably meant, and exit code 64', async () => {
+  const wrong: [string[], RegExp][] = [
+    [['gatway'], /unknown command 'gatway' \(Did you mean gateway\?\)/],
+    [['usage', '--sinse', '7d'], /unknown option '--sinse' \(Did you mean --since\?\)/],
+    [['usage', '--since', 'yesterday'], /'yesterday' is invalid\. Write 7d/],
+    [['tokens', 'create', '--user', 'a@b.c', '--group', 'all'], /'--name <name>' not specified/],
+    [['tokens', 'create', '--user', 'alice', '--group', 'all', '--name', 'x'], /Write an e-mail address/],
+    [['tokens', 'create', '--user', 'a@b.c', '--group', 'g', '--name', 'x', '--expires', '2020-01-01'], /in the past/],
+    [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
+    [['audit', 'tail', '-n', 'many'], /Write a number/],
+    [['tokens', 'create', 'extra'], /./],
+  ];
+  const refused = wrong.map(async ([arguments_, expected]) => {
+    const { exit_code, stdout, stderr } = await cli(arguments_);
+    assert.equal(exit_code, 64, arguments_.join(' '));
+    assert.equal(stdout, '');
+    assert.match(stderr, expected);
+    assert.match(stderr, /^appscli: [^\n]+\n$/);
+  });
+  await Promise.all(refused);
+});

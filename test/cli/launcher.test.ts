@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { until } from '../support/until.ts';
+import { LAUNCHER, start } from './support.ts';
+
+let root: string;
+let pretend_old: string;
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'appscli-launcher-'));
+  pretend_old = join(root, 'pretend-old.mjs');
+  const versions = `{ ...process.versions, node: '20.20.2' }`;
+  await writeFile(pretend_old, `Object.defineProperty(process, 'versions', { value: ${versions} });\n`);
+});
+after(() => rm(root, { recursive: true, force: true }));
+
+/** The launcher alone in a package below `folder`, with a program that tells how it was run. */
+async function installLauncher(folder: string): Promise<string> {
+  const bin = join(folder, 'node_modules', 'appscli', 'engine', 'bin');
+  const dist = join(folder, 'node_modules', 'appscli', 'dist', 'engine', 'bin');
+  await mkdir(bin, { recursive: true });
+  await mkdir(dist, { recursive: true });
+  await writeFile(join(folder, 'node_modules', 'appscli', 'package.json'), '{ "type": "module" }');
+  await copyFile(LAUNCHER, join(bin, 'appscli.js'));
+  await writeFile(
+    join(dist, 'appscli.js'),
+    `const [how] = process.argv.slice(2);
+     if (how === 'wait') process.on('SIGTERM', () => process.exit(7));
+     if (how === 'wait') setInterval(() => {}, 1000);
+     console.log(JSON.stringify({ runtime: process.execPath, arguments: process.argv.slice(2) }));
+     if (how === 'die') process.kill(process.pid, 'SIGKILL');
+     if (how !== 'wait') process.exitCode = 3;`,
+  );
+  return join(bin, 'appscli.js');
+}
+
+/** The npm package "node" in `folder`; its executable is a link to the one that runs this test. */
+async function installRuntime(folder: string, version: string, executable: boolean): Promise<string> {
+  const bin = join(folder, 'node_modules', 'node', 'bin');
+  await mkdir(bin, { recursive: true });
+  await writeFile(join(folder, 'node_modules', 'node', 'package.json'), JSON.stringify({ version }));
+  const file = join(bin, 'node');
+  if (executable) await symlink(process.execPath, file);
+  else await writeFile(file, 'This file intentionally left blank');
+  return file;
+}
+
+/** Runs a launcher on a Node.js that says it is version 20. */
+function startOnOldNode(launcher: string, arguments_: readonly string[]) {
+  return start(process.execPath, ['--import', pathToFileURL(pretend_old).href, launcher, ...arguments_]);
+}
+
+test('on an old Node.js the program runs on the one from npm beside it, with its arguments and exit code', async () => {
+  const app = join(root, 'beside');
+  const launcher = await installLauncher(app);
+  await installRuntime(app, '24.3.0', true);
+  const ended = await startOnOldNode(launcher, ['usage', '--since', '7d']).ended;
+  assert.deepEqual(JSON.parse(ended.stdout).arguments, ['usage', '--since', '7d']);
+  assert.equal(ended.exit_code, 3);
+  assert.equal(ended.stderr, '');
+});
+
+test('a runtime further up is found when the nearest one is too old', async () => {
+  const outer = join(root, 'outer');
+  const inner = join(outer, 'inner');
+  const launcher = await installLauncher(inner);
+  await installRuntime(inner, '22.1.0', true);
+  await installRuntime(outer, '26.0.0', true);
+  assert.equal((await startOnOldNode(launcher, []).ended).exit_code, 3);
+});
+
+test('signals reach the program, and its way of ending becomes that of the launcher', async () => {
+  const app = join(root, 'signals');
+  const launcher = await installLauncher(app);
+  await installRuntime(app, '24.3.0', true);
+  const waiting = startOnOldNode(launcher, ['wait']);
+  await until('the program runs', () => waiting.stdout() !== '');
+  waiting.process.kill('SIGTERM');
+  assert.equal((await waiting.ended).exit_code, 7);
+  assert.equal((await startOnOldNode(launcher, ['die']).ended).signal, 'SIGKILL');
+});
+
+test('without a newer Node.js one line says what was found, what is needed and how to get it', async () => {
+  const launcher = await installLauncher(join(root, 'without'));
+  const ended = await startOnOldNode(launcher, ['--version']).ended;
+  assert.equal(
+    ended.stderr,
+    'appscli: this is Node.js 20.20.2, but Node.js 24 or newer is needed; ' +
+      'add it to this project with npm install node@24, or install Node.js 24\n',
+  );
+  assert.equal(ended.stdout, '');
+  assert.equal(ended.exit_code, 78);
+});
+
+test('a runtime whose install script npm did not run is named as such', async () => {
+  const app = join(root, 'scriptless');
+  const launcher = await installLauncher(app);
+  await installRuntime(app, '24.3.0', false);
+  const ended = await startOnOldNode(launcher, ['--version']).ended;
+  assert.match(ended.stderr, /node@24\.3\.0 is installed without its executable; .*npm rebuild node .*\n$/);
+  assert.equal(ended.exit_code, 78);
+});
+
+test('the launcher of this checkout runs on every Node.js of this machine', async () => {
+  const folders = new Set((process.env.PATH ?? '').split(':'));
+  const here: string[] = [];
+  for (const folder of folders) {
+    const names = await readdir(folder).catch(() => []);
+    if (names.some((name) => name === 'node')) here.push(join(folder, 'node'));
+  }
+  const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
+  for (const node of [process.execPath, ...here]) {
+    const ended = await start(node, [LAUNCHER, '--version']).ended;
+    assert.deepEqual([ended.stdout, ended.stderr, ended.exit_code], [`${version}\n`, '', 0], node);
+  }
+});

@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import type { Log } from '../../engine/api.ts';
+
+/** The launcher of this source checkout. */
+export const LAUNCHER = fileURLToPath(new URL('../../engine/bin/appscli.js', import.meta.url));
+
+/** A log that keeps the fields it is told. */
+export function collectingLog(): { log: Log; lines: Record<string, unknown>[] } {
+  const lines: Record<string, unknown>[] = [];
+  const keep = (fields: object, message: string) => void lines.push({ ...fields, message });
+  return { log: { debug: keep, info: keep, warn: keep, error: keep }, lines };
+}
+
+/** How a command ended. */
+export interface Ended {
+  readonly exit_code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A command that runs. */
+export interface RunningCommand {
+  readonly process: ChildProcess;
+  stdout(): string;
+  stderr(): string;
+  readonly ended: Promise<Ended>;
+}
+
+/** Where and with what a command runs. */
+export interface CommandOptions {
+  readonly cwd?: string;
+  readonly env?: NodeJS.ProcessEnv;
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+const running = new Map<ChildProcess, Promise<unknown>>();
+
+// What a failed test left running would keep its file from ending, and its PostgreSQL from stopping.
+after(async () => {
+  for (const [child, ended] of running) {
+    const patience = setTimeout(() => child.kill('SIGKILL'), 10_000);
+    child.kill('SIGINT');
+    await ended.catch(() => {});
+    clearTimeout(patience);
+  }
+});
+
+/** Starts a program and collects what it says. */
+export function start(file: string, arguments_: readonly string[], options: CommandOptions = {}): RunningCommand {
+  const child = spawn(file, arguments_, options);
+  const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+  child.stdout.on('data', (chunk: Buffer) => chunks.stdout.push(chunk));
+  child.stderr.on('data', (chunk: Buffer) => chunks.stderr.push(chunk));
+  const stdout = () => Buffer.concat(chunks.stdout).toString('utf8');
+  const stderr = () => Buffer.concat(chunks.stderr).toString('utf8');
+  const ended = new Promise<Ended>((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', (exit_code, signal) => resolve({ exit_code, signal, stdout: stdout(), stderr: stderr() }));
+  });
+  running.set(child, ended);
+  child.on('close', () => running.delete(child));
+  return { process: child, stdout, stderr, ended };
+}
+
+/** Starts `appscli` with this process's own Node.js. */
+export function startCli(arguments_: readonly string[], options: CommandOptions = {}): RunningCommand {
+  return start(process.execPath, [LAUNCHER, ...arguments_], options);
+}
+
+/** Runs `appscli` to its end. */
+export function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
+  return startCli(arguments_, options).ended;
+}

@@ -1,0 +1,119 @@
+/** The newcomer's two minutes: `npm start`, three commands to paste, Ctrl-C, and once more. */
+import assert from 'node:assert/strict';
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { type RunningCommand, start } from '../cli/support.ts';
+import { until } from '../support/until.ts';
+import { freePort } from './gateway-process.ts';
+
+const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
+/** Does what curl does with the options that the demo prints, where curl itself is not installed. */
+const CURL = `#!${process.execPath}
+const given = { headers: {} };
+for (let i = 2; i < process.argv.length; i++) {
+  const argument = process.argv[i];
+  if (argument === '-H') { const [name, value] = process.argv[++i].split(': '); given.headers[name] = value; }
+  else if (argument === '-d') { given.method = 'POST'; given.body = process.argv[++i]; }
+  else if (argument !== '-N') given.url = argument;
+}
+const response = await fetch(given.url, given);
+process.stdout.write(await response.text());
+`;
+
+let directory: string;
+let config_file: string;
+let env: NodeJS.ProcessEnv;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-demo-'));
+  await chmod(directory, 0o755);
+  config_file = join(directory, 'gateway.yaml');
+  const shipped = await readFile(join(REPOSITORY, 'examples/demo/gateway.yaml'), 'utf8');
+  const moves: [string, string][] = [
+    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
+    ['base_url: http://127.0.0.1:18080', `base_url: http://127.0.0.1:${await freePort()}`],
+    ['data_dir: ../../.appscli/postgres', 'data_dir: state/postgres'],
+  ];
+  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
+  const moved = moves.reduce((text, [from, to]) => text.replace(from, to), shipped);
+  await writeFile(config_file, moved);
+  await writeFile(join(directory, 'curl'), CURL, { mode: 0o755 });
+  await writeFile(join(directory, 'package.json'), '{ "type": "module" }');
+  env = { ...process.env, PATH: `${directory}${delimiter}${process.env.PATH}` };
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+/** The demo, once it has printed what it has to say. */
+async function startDemo(): Promise<RunningCommand> {
+  const demo = start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], {
+    cwd: REPOSITORY,
+    env,
+  });
+  await until('the demo is ready', () => {
+    if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
+    return demo.stdout().includes('Ctrl-C');
+  });
+  return demo;
+}
+
+/** The commands under "# 1.", "# 2." and "# 3.", as a person would copy them. */
+function commandsIn(output: string): string[] {
+  const commands = output.split(/^# \d\. .*\n/m).slice(1);
+  return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
+}
+
+async function paste(command: string): Promise<string> {
+  const { exit_code, stdout, stderr } = await start('sh', ['-c', command], { cwd: REPOSITORY, env }).ended;
+  assert.equal(exit_code, 0, stderr);
+  return stdout;
+}
+
+async function stop(demo: RunningCommand): Promise<void> {
+  const began = performance.now();
+  demo.process.kill('SIGINT');
+  const { exit_code, stderr } = await demo.ended;
+  assert.equal(exit_code, 0, stderr);
+  assert.equal(stderr, '');
+  assert.ok(performance.now() - began < 5000, `stopping took ${performance.now() - began} ms`);
+}
+
+test('the demo starts, its three commands work when pasted, Ctrl-C ends it within 5 s, and the data is there the next time', async () => {
+  const first = await startDemo();
+  const [plain, streamed, usage] = commandsIn(first.stdout()) as [string, string, string];
+  const token = /gw_\w+/.exec(first.stdout())![0];
+
+  const message = JSON.parse(await paste(plain));
+  assert.match(message.content[0].text, /Hello, gateway!/);
+  const events = await paste(streamed);
+  assert.match(events, /^event: message_start\n/);
+  assert.match(events, /event: message_stop\n/);
+  const table = await until('both requests are in the ledger', async () => {
+    const printed = await paste(usage);
+    return / 2 /.test(printed) && printed;
+  });
+  assert.match(table, /you@example\.com/);
+  assert.match(table, /demo-large/);
+  const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
+  const wide = as_shipped.split('\n').filter((line) => line.length > 80);
+  assert.deepEqual(wide, [], 'everything printed fits 80 columns');
+
+  const kept = await stat(join(directory, 'state', 'demo-token'));
+  assert.equal(kept.mode & 0o777, 0o600);
+  await stop(first);
+
+  const second = await startDemo();
+  assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
+  assert.match(await paste(usage), / 2 /);
+  await stop(second);
+});
+
+test('a port in use is one line with the remedy', async () => {
+  const demo = await startDemo();
+  const again = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env }).ended;
+  assert.equal(again.exit_code, 69);
+  assert.match(again.stderr, /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
+  await stop(demo);
+});

@@ -1,0 +1,83 @@
+/** The published package: packed, installed into an empty directory, and used there with the machine's own Node.js. */
+import assert from 'node:assert/strict';
+import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { type Ended, start } from '../cli/support.ts';
+import { gatewayConfig } from '../support/gateway.ts';
+import { until } from '../support/until.ts';
+import { freePort } from './gateway-process.ts';
+
+const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
+/** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
+const NPM_VARIABLE = /^(npm_(?!config_(cache|registry|userconfig|globalconfig|cafile)$)|INIT_CWD|NODE$|APPSCLI_)/i;
+
+let directory: string;
+let env: NodeJS.ProcessEnv;
+
+async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
+  const ended = await start(file, arguments_, { cwd, env }).ended;
+  assert.equal(ended.exit_code, 0, `${file} ${arguments_.join(' ')}: ${ended.stderr}${ended.stdout}`);
+  return ended;
+}
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-package-'));
+  await chmod(directory, 0o755);
+  const outside = (process.env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !NPM_VARIABLE.test(name)));
+  env.PATH = outside.join(delimiter);
+  await run('npm', ['pack', '--pack-destination', directory], REPOSITORY);
+  const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
+  await writeFile(join(directory, 'package.json'), '{ "private": true }');
+  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', `./${tarball}`], directory);
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+test('npx appscli answers', async () => {
+  const { version } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
+  assert.equal((await run('npx', ['appscli', '--version'], directory)).stdout, `${version}\n`);
+});
+
+test('the package holds the program and what it reads, and neither sources nor tests', async () => {
+  const root = join(directory, 'node_modules', 'appscli');
+  const names = (await readdir(root, { recursive: true })).filter((name) => !name.startsWith('node_modules'));
+  for (const needed of ['dist/engine/api.d.ts', 'pipelines/messages.yaml', 'schemas/gateway.schema.json', 'LICENSE']) {
+    assert.ok(names.includes(needed), needed);
+  }
+  const unwanted = names.filter((name) => /\.test\.|(?<!\.d)\.ts$|^test|^examples/.test(name));
+  assert.deepEqual(unwanted, []);
+});
+
+test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops within 5 s', async () => {
+  const port = await freePort();
+  const config = gatewayConfig('http://127.0.0.1:9', {
+    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}` },
+    database: { embedded: { data_dir: 'state' } },
+  });
+  await writeFile(join(directory, 'gateway.yaml'), JSON.stringify(config));
+  await run('npx', ['appscli', 'check', '--config', 'gateway.yaml'], directory);
+
+  // The link itself, without npx: the launcher finds the runtime that came with the package.
+  const bin = join(directory, 'node_modules', '.bin', 'appscli');
+  const gateway = start(bin, ['gateway', '--config', 'gateway.yaml'], {
+    cwd: directory,
+    env: { ...env, TEST_UPSTREAM_KEY: 'key' },
+  });
+  await until('the gateway is ready', async () => {
+    if (gateway.process.exitCode !== null) throw new Error(`the gateway ended: ${gateway.stderr()}`);
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+    return ready?.status === 200;
+  });
+  const arguments_ = ['tokens', 'create', '--user', 'alice@example.com', '--group', 'all', '--name', 'laptop'];
+  const token = (await run(bin, arguments_, directory)).stdout.trim();
+  const models = await fetch(`http://127.0.0.1:${port}/v1/models`, { headers: { 'x-api-key': token } });
+  assert.equal(models.status, 200);
+
+  const began = performance.now();
+  gateway.process.kill('SIGTERM');
+  assert.equal((await gateway.ended).exit_code, 0, gateway.stderr());
+  assert.ok(performance.now() - began < 5000);
+});

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type DemoUpstream, startUpstream } from '../../examples/demo/upstream.ts';
+
+const KEY = 'demo-key';
+let upstream: DemoUpstream;
+
+before(async () => {
+  upstream = await startUpstream({ api_key: KEY });
+});
+after(() => upstream.close());
+
+function post(path: string, body: object, headers: Record<string, string> = {}): Promise<Response> {
+  const init = { method: 'POST', headers: { 'x-api-key': KEY, ...headers }, body: JSON.stringify(body) };
+  return fetch(upstream.url + path, init);
+}
+
+/** A response body, whatever its shape. */
+// biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
+function json(response: Response): Promise<any> {
+  return response.json();
+}
+
+function request(more: object = {}): object {
+  return { model: 'demo-large', max_tokens: 100, messages: [{ role: 'user', content: 'one two three' }], ...more };
+}
+
+test('a plain answer repeats the question and counts words', async () => {
+  const message = await json(await post('/v1/messages', request()));
+  assert.match(message.content[0].text, /You said: "one two three"/);
+  assert.equal(message.usage.input_tokens, 3);
+  assert.equal(message.usage.output_tokens, message.content[0].text.split(' ').length);
+  assert.equal(message.stop_reason, 'end_turn');
+});
+
+test('a streamed answer is the same text, one event per word, with the usage at both ends', async () => {
+  const plain = await json(await post('/v1/messages', request()));
+  const text = await (await post('/v1/messages', request({ stream: true }))).text();
+  const events = text
+    .trimEnd()
+    .split('\n\n')
+    .map((event) => JSON.parse(event.slice(event.indexOf('data: ') + 6)));
+  assert.equal(events[0].type, 'message_start');
+  assert.equal(events[0].message.usage.input_tokens, 3);
+  assert.ok(events.some(({ type }) => type === 'ping'));
+  const words = events.filter(({ type }) => type === 'content_block_delta').map(({ delta }) => delta.text);
+  assert.equal(words.join(''), plain.content[0].text);
+  assert.deepEqual(events.at(-2).usage, { output_tokens: words.length });
+  assert.equal(events.at(-1).type, 'message_stop');
+});
+
+test('max_tokens cuts the answer short and says so', async () => {
+  const message = await json(await post('/v1/messages', request({ max_tokens: 2 })));
+  assert.equal(message.usage.output_tokens, 2);
+  assert.equal(message.stop_reason, 'max_tokens');
+});
+
+test('what a marker covers is written to the cache once, for its lifetime, and read from then on', async () => {
+  const system = [
+    { type: 'text', text: 'a b c d', cache_control: { type: 'ephemeral', ttl: '1h' } },
+    { type: 'text', text: 'e f', cache_control: { type: 'ephemeral' } },
+  ];
+  const ask = async () => (await json(await post('/v1/messages', request({ system })))).usage;
+  const first = await ask();
+  assert.deepEqual(first.cache_creation, { ephemeral_5m_input_tokens: 2, ephemeral_1h_input_tokens: 4 });
+  assert.equal(first.cache_creation_input_tokens, 6);
+  assert.equal(first.cache_read_input_tokens, 0);
+  const second = await ask();
+  assert.deepEqual(second.cache_creation, { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 });
+  assert.equal(second.cache_read_input_tokens, 6);
+  assert.equal(second.input_tokens, 3);
+});
+
+test('tokens are counted without an answer', async () => {
+  const response = await post('/v1/messages/count_tokens', request({ system: 'four more words here' }));
+  assert.deepEqual(await response.json(), { input_tokens: 7 });
+});
+
+test('it fails as it is asked to, by header or by words', async () => {
+  for (const status of [400, 429, 500, 529]) {
+    const response = await post('/v1/messages', request(), { 'x-demo-fail': String(status) });
+    assert.equal(response.status, status);
+    assert.equal((await json(response)).type, 'error');
+    assert.equal(response.headers.get('retry-after'), status === 429 ? '2' : null);
+  }
+  const words = await post('/v1/messages', request({ messages: [{ role: 'user', content: 'please fail 529 now' }] }));
+  assert.equal(words.status, 529);
+  const html = await post('/v1/messages', request(), { 'x-demo-fail': 'html' });
+  assert.match(await html.text(), /<html>/);
+  await assert.rejects(post('/v1/messages', request(), { 'x-demo-fail': 'reset' }));
+  const hang = AbortSignal.timeout(50);
+  const init = {
+    method: 'POST',
+    headers: { 'x-api-key': KEY, 'x-demo-fail': 'hang' },
+    body: JSON.stringify(request()),
+  };
+  await assert.rejects(fetch(`${upstream.url}/v1/messages`, { ...init, signal: hang }), { name: 'TimeoutError' });
+});
+
+test('a stream can be cut off in the middle', async () => {
+  const response = await post('/v1/messages', request({ stream: true }), { 'x-demo-fail': 'cut' });
+  assert.equal(response.status, 200);
+  await assert.rejects(response.text());
+});
+
+test('a wrong key, an unknown model, an unknown path and a broken body are errors like those of a real provider', async () => {
+  const wrong: [Promise<Response>, number, string][] = [
+    [post('/v1/messages', request(), { 'x-api-key': 'other' }), 401, 'authentication_error'],
+    [post('/v1/messages', request({ model: 'other' })), 404, 'not_found_error'],
+    [post('/v2/messages', request()), 404, 'not_found_error'],
+    [post('/v1/messages', { model: 'demo-large' }), 400, 'invalid_request_error'],
+  ];
+  for (const [asked, status, type] of wrong) {
+    const response = await asked;
+    assert.equal(response.status, status);
+    assert.equal((await json(response)).error.type, type);
+  }
+});
+
+test('it lists its models', async () => {
+  const response = await fetch(`${upstream.url}/v1/models?limit=1000`, { headers: { 'x-api-key': KEY } });
+  const { data, has_more } = await json(response);
+  assert.deepEqual(
+    data.map(({ id }: { id: string }) => id),
+    ['demo-large', 'demo-small'],
+  );
+  assert.equal(has_more, false);
+});

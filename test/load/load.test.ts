@@ -1,0 +1,362 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { StageError } from '../../engine/api.ts';
+import { type LoadOptions, load } from '../../engine/load/index.ts';
+import { createProject, GATEWAY, type Project, pipelineYaml, SHIPPED } from './support/project.ts';
+import { stages } from './support/stages.ts';
+
+const OPTIONS: LoadOptions = {
+  stages,
+  env: { UPSTREAM_KEY: 'value-of-the-key' },
+  environment: 'required',
+  shipped_pipelines: SHIPPED,
+};
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+function project(files: Readonly<Record<string, string>>): Project {
+  const created = createProject({ 'gateway.yaml': GATEWAY, ...files });
+  projects.push(created);
+  return created;
+}
+
+async function loadProject(files: Readonly<Record<string, string>> = {}, options: Partial<LoadOptions> = {}) {
+  const created = project(files);
+  const loaded = await load(created.path('gateway.yaml'), { ...OPTIONS, ...options });
+  return { ...loaded, created };
+}
+
+/** The configuration of files that must have no mistakes. */
+async function configOf(files: Readonly<Record<string, string>> = {}) {
+  const { config, diagnostics, created } = await loadProject(files);
+  assert.deepEqual(
+    diagnostics.filter(({ severity }) => severity === 'error'),
+    [],
+  );
+  return { config: config!, created };
+}
+
+function assertFrozen(value: unknown, path = '$'): void {
+  if (typeof value !== 'object' || value === null) return;
+  assert.ok(Object.isFrozen(value), `${path} is not frozen`);
+  for (const [key, child] of Object.entries(value)) {
+    if (key !== 'definition') assertFrozen(child, `${path}.${key}`);
+  }
+}
+
+describe('gateway.yaml', () => {
+  test('is filled up with the documented defaults', async () => {
+    const { config } = await configOf();
+    assert.deepEqual(config.server.limits, {
+      body_bytes: 33_554_432,
+      header_bytes: 262_144,
+      buffered_bytes: 536_870_912,
+    });
+    assert.deepEqual(config.server.timeouts, {
+      connect_seconds: 10,
+      first_byte_seconds: 120,
+      idle_seconds: 300,
+      drain_seconds: 25,
+      request_body_seconds: 30,
+    });
+    assert.equal(config.server.profile, 'neutral');
+    assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
+    assert.deepEqual(config.upstreams[0]?.supports, { prompt_cache_1h: true, count_tokens: true });
+    assert.equal(config.models[0]?.context_window, 200_000);
+    assert.equal(config.models[0]?.max_output_tokens, 200_000);
+    assert.deepEqual(config.routing.rules, []);
+    assert.equal(config.spend_limits, undefined);
+  });
+
+  test('fills up the spend limits only when the section is there', async () => {
+    const { config } = await configOf({
+      'gateway.yaml': `${GATEWAY}spend_limits: { defaults: { user_daily_usd: 50 } }\n`,
+    });
+    assert.deepEqual(config.spend_limits, {
+      defaults: { user_daily_usd: 50 },
+      on_exceeded: 'deny',
+      on_store_error: 'deny',
+      reserve: 'typical',
+      status: 429,
+      time_zone: 'UTC',
+      rules: [],
+    });
+  });
+
+  test('uses the embedded database beside the file when none is configured', async () => {
+    const { config, created } = await configOf();
+    assert.deepEqual(config.database, { embedded: { data_dir: join(created.directory, '.appscli/postgres') } });
+  });
+
+  test('makes every path absolute, starting at its own directory', async () => {
+    const { config, created } = await configOf({
+      'gateway.yaml': `${GATEWAY.replace('server:', 'server:\n  tls: { cert_file: gateway.yaml, key_file: ./gateway.yaml }')}
+database: { embedded: { data_dir: data } }
+pipelines: own
+`,
+      'own/mine.yaml': pipelineYaml(),
+    });
+    assert.deepEqual(config.server.tls, {
+      cert_file: created.path('gateway.yaml'),
+      key_file: created.path('gateway.yaml'),
+    });
+    assert.equal(config.database.embedded?.data_dir, created.path('data'));
+    assert.equal(config.pipelines, created.path('own'));
+  });
+
+  test('loses shadow rules, and takes the first of several upstreams', async () => {
+    const { config } = await configOf({
+      'gateway.yaml': `${GATEWAY}  rules:
+    - { group: research, upstream: main, mode: shadow }
+    - { group: interns, upstreams: [main], weights: { main: 1 } }
+`,
+    });
+    assert.deepEqual(config.routing.rules, [{ group: 'interns', name: 'routing.rules[1]', upstream: 'main' }]);
+  });
+
+  test('is frozen all the way down, and so are the pipelines', async () => {
+    const { config, pipelines } = await loadProject();
+    assertFrozen(config);
+    assertFrozen(pipelines);
+  });
+
+  test('never holds the value of an environment variable', async () => {
+    const { created: _created, ...loaded } = await loadProject();
+    assert.doesNotMatch(JSON.stringify(loaded), /value-of-the-key/);
+  });
+
+  test('with 500 rules and 2,000 lines loads in well under a second', async () => {
+    const rules = Array.from(
+      { length: 500 },
+      (_, i) => `    - name: rule-${i}
+      group: group-${i}
+      upstream: main
+      when: { ">": [{ var: request.max_tokens }, ${i}] }
+`,
+    );
+    const text = `${GATEWAY}  rules:\n${rules.join('')}`;
+    assert.ok(text.split('\n').length > 2000);
+    const start = performance.now();
+    const { diagnostics, config } = await loadProject({ 'gateway.yaml': text });
+    const seconds = (performance.now() - start) / 1000;
+    assert.deepEqual(diagnostics, []);
+    assert.equal(config?.routing.rules.length, 500);
+    assert.ok(seconds < 0.8, `${seconds} s`);
+  });
+});
+
+describe('mistakes', () => {
+  test('of all files and passes are found at once, sorted by place', async () => {
+    const { config, diagnostics } = await loadProject({
+      'gateway.yaml': `${GATEWAY.replace('listen', 'lissten').replace('default_upstream: main', 'default_upstream: mian')}pipelines: pipelines\n`,
+      'pipelines/mine.yaml': pipelineYaml('  - stage: list-modles'),
+      'pipelines/other.yaml': 'pipeline: other\n\tversion: 1\n',
+    });
+    assert.equal(config, undefined);
+    assert.deepEqual(
+      diagnostics.map(({ code, line }) => [code, line]),
+      [
+        ['C3001', 2],
+        ['C4004', 14],
+        ['C4001', 6],
+        ['C1008', 2],
+      ],
+    );
+  });
+
+  test('carry the JSON pointer of the node', async () => {
+    const { diagnostics } = await loadProject({ 'gateway.yaml': GATEWAY.replace('input: 3', 'input: "3"') });
+    assert.deepEqual(
+      diagnostics.map(({ pointer }) => pointer),
+      ['/models/0/pricing/input'],
+    );
+  });
+
+  test('leave no secret in the sources that snippets are cut from', async () => {
+    const { sources, created } = await loadProject({
+      'gateway.yaml': GATEWAY.replace('UPSTREAM_KEY', '|\n      hunter2 first\n      hunter2 second'),
+    });
+    const source = sources.get(created.path('gateway.yaml')) ?? '';
+    assert.doesNotMatch(source, /hunter2/);
+    assert.match(source, /name: main/);
+  });
+
+  test('in a stage the check of which throws are reported, not thrown', async () => {
+    const [first, ...rest] = stages;
+    const faulty = { ...first!, check: () => assert.fail('no such luck') };
+    const { diagnostics } = await loadProject({}, { stages: [faulty, ...rest] });
+    assert.deepEqual(
+      diagnostics.map(({ code }) => code),
+      ['C4002'],
+    );
+    assert.match(diagnostics[0]?.message ?? '', /no such luck/);
+  });
+});
+
+describe('pipelines', () => {
+  test('that ship are there without being named', async () => {
+    const { pipelines } = await loadProject();
+    assert.deepEqual(
+      pipelines.map(({ name }) => name),
+      ['messages'],
+    );
+  });
+
+  test('of the operator are added, or replace shipped ones by name', async () => {
+    const { pipelines, diagnostics, created } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+      'own/mine.yaml': pipelineYaml(),
+      'own/messages.yaml': pipelineYaml('  - stage: list-models', 'messages').replace('/mine', '/v1/messages'),
+      'own/mine.test.yaml': 'not: a pipeline\n',
+      'own/notes.txt': 'not yaml either',
+    });
+    assert.deepEqual(diagnostics, []);
+    assert.deepEqual(
+      pipelines.map(({ name, file }) => [name, file]),
+      [
+        ['messages', created.path('own/messages.yaml')],
+        ['mine', created.path('own/mine.yaml')],
+      ],
+    );
+  });
+
+  test('hold options with defaults filled in, rules expanded and places', async () => {
+    const { pipelines, diagnostics } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+      'own/mine.yaml': `${pipelineYaml(`  - stage: mirror
+    when: { and: [{ rule: is-post }, true] }
+  - stage: list-models`)}rules:
+  is-post: { "===": [{ var: request.method }, POST] }
+on_error:
+  - { errors: [forbidden], stage: fail, options: { error: forbidden } }
+  - { stage: fail, options: { error: internal_error } }
+`,
+    });
+    assert.deepEqual(diagnostics, []);
+    const mine = pipelines.find(({ name }) => name === 'mine')!;
+    const [mirror] = mine.stages;
+    assert.deepEqual(mirror?.options, { port: 514 });
+    assert.deepEqual(mirror?.when, { and: [{ '===': [{ var: 'request.method' }, 'POST'] }, true] });
+    assert.deepEqual([mirror?.place.line, mirror?.place.column], [6, 12]);
+    assert.deepEqual(
+      mine.on_error.map(({ id, errors }) => [id, errors]),
+      [
+        ['on-error-1', ['forbidden']],
+        ['on-error-2', undefined],
+      ],
+    );
+  });
+
+  test('get the stages of a fragment with parameters, outer guard and outer id', async () => {
+    const { pipelines, diagnostics } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+      'own/mine.yaml': pipelineYaml(`  - stage: read-body
+  - id: images
+    use: fragments/refuse-large
+    when: { var: request.stream }
+    with: { max_bytes: 1000 }
+  - stage: list-models`),
+    });
+    assert.deepEqual(diagnostics, []);
+    const entry = pipelines.find(({ name }) => name === 'mine')?.stages[1];
+    assert.equal(entry?.id, 'images/refuse-large');
+    assert.deepEqual(entry?.options, { error: 'body_too_large', message: 'The request is too large.' });
+    assert.deepEqual(entry?.when, {
+      and: [{ var: 'request.stream' }, { '>': [{ var: 'request.body_bytes' }, 1000] }],
+    });
+    assert.match(entry?.place.file ?? '', /fragments\/refuse-large\.yaml$/);
+  });
+
+  test('prefer a fragment of their own directory to a shipped one', async () => {
+    const { pipelines } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+      'own/mine.yaml': pipelineYaml('  - use: fragments/refuse-large'),
+      'own/fragments/refuse-large.yaml':
+        'fragment: refuse-large\nversion: 1\nsummary: Other.\nstages: [{ stage: list-models }]\n',
+    });
+    assert.deepEqual(
+      pipelines.find(({ name }) => name === 'mine')?.stages.map(({ id }) => id),
+      ['list-models'],
+    );
+  });
+
+  test('with a mistake in a fragment name every pipeline that led there', async () => {
+    const { diagnostics, created } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+      'own/mine.yaml': pipelineYaml('  - use: fragments/outer'),
+      'own/fragments/outer.yaml': 'fragment: outer\nversion: 1\nsummary: O.\nstages: [{ use: fragments/inner }]\n',
+      'own/fragments/inner.yaml': 'fragment: inner\nversion: 1\nsummary: I.\nstages: [{ stage: list-modles }]\n',
+    });
+    assert.deepEqual(
+      diagnostics.map(({ code, file, chain }) => [code, file, chain]),
+      [
+        [
+          'C4001',
+          created.path('own/fragments/inner.yaml'),
+          [
+            { file: created.path('own/mine.yaml'), line: 6 },
+            { file: created.path('own/fragments/outer.yaml'), line: 4 },
+          ],
+        ],
+      ],
+    );
+  });
+});
+
+describe('stages of the operator', () => {
+  const STAGE = `import { answerJson, defineStage, StageError } from 'appscli';
+
+export default defineStage({
+  name: 'refuse-politely',
+  version: 1,
+  summary: 'Refuses.',
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [],
+  terminal: true,
+  raises: ['forbidden'],
+  create: () => ({
+    request() {
+      throw new StageError('forbidden', 'Sorry.');
+    },
+  }),
+});
+`;
+
+  test("are loaded, can be named, and raise the engine's own errors", async () => {
+    const { pipelines, diagnostics, files, created, config } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [./own/stages/polite.ts]\n`,
+      'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),
+      'own/stages/polite.ts': STAGE,
+    });
+    assert.deepEqual(diagnostics, []);
+    assert.deepEqual(config?.stages, [created.path('own/stages/polite.ts')]);
+    assert.ok(files.includes(created.path('own/stages/polite.ts')));
+    const { definition, options } = pipelines.find(({ name }) => name === 'mine')!.stages[0]!;
+    const hooks = definition.create(options as never, {} as never);
+    assert.throws(() => hooks.request?.({} as never), StageError);
+  });
+
+  test('that do not load are one mistake: pipelines that name them are not blamed', async () => {
+    const { diagnostics } = await loadProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [polite.ts]\n`,
+      'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),
+      'polite.ts': 'throw new Error("not today");\n',
+    });
+    assert.deepEqual(
+      diagnostics.map(({ code, found }) => [code, found]),
+      [['C4012', 'not today']],
+    );
+  });
+
+  test('written in JavaScript load, too', async () => {
+    const { diagnostics } = await loadProject({
+      'gateway.yaml': `${GATEWAY}stages: [polite.mjs]\n`,
+      'polite.mjs': STAGE,
+    });
+    assert.deepEqual(diagnostics, []);
+  });
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import zlib from 'node:zlib';
+import fc from 'fast-check';
+import type { ResponseEvent } from '../../engine/api.ts';
+import { createObserver } from '../../engine/run/observe.ts';
+
+const encodings = {
+  identity: (bytes: Buffer) => bytes,
+  gzip: (bytes: Buffer) => zlib.gzipSync(bytes),
+  deflate: (bytes: Buffer) => zlib.deflateSync(bytes),
+  br: (bytes: Buffer) => zlib.brotliCompressSync(bytes),
+  zstd: (bytes: Buffer) => zlib.zstdCompressSync(bytes),
+};
+
+function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
+  const at = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
+  return [0, ...at].map((start, i) => bytes.subarray(start, at[i] ?? bytes.length));
+}
+
+async function observe(type: string, encoding: string, chunks: readonly Buffer[]): Promise<ResponseEvent[]> {
+  const seen: ResponseEvent[] = [];
+  const observer = createObserver(type, encoding, (event) => void seen.push(event))!;
+  for (const chunk of chunks) observer.write(chunk);
+  await observer.end();
+  return seen;
+}
+
+const event = fc.record(
+  {
+    name: fc.constantFrom('message_start', 'content_block_delta', 'x'),
+    data: fc.jsonValue().map((value) => JSON.stringify(value)),
+  },
+  { noNullPrototype: true },
+);
+const cuts = fc.array(fc.nat(), { maxLength: 12 });
+const encoding = fc.constantFrom(...(Object.keys(encodings) as (keyof typeof encodings)[]));
+
+test('a stream gives the same events however it is cut and compressed', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(event),
+      fc.constantFrom('\n', '\r\n'),
+      encoding,
+      cuts,
+      async (events, eol, coding, at) => {
+        const text = events.map(({ name, data }) => `event: ${name}${eol}data: ${data}${eol}${eol}`).join('');
+        const chunks = pieces(encodings[coding](Buffer.from(`: hello${eol}${text}`)), at);
+        assert.deepEqual(await observe('text/event-stream; charset=utf-8', coding, chunks), events);
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test('a document is seen once, whole, however it is cut and compressed', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.jsonValue(), encoding, cuts, async (value, coding, at) => {
+      const data = JSON.stringify(value);
+      const chunks = pieces(encodings[coding](Buffer.from(data)), at);
+      assert.deepEqual(await observe('application/json', coding, chunks), [{ name: undefined, data }]);
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('a copy that does not decompress ends quietly', async () => {
+  assert.deepEqual(await observe('application/json', 'gzip', [Buffer.from('not gzip'), Buffer.from('more')]), []);
+});
+
+test('a copy in an encoding nobody knows is not observed', () => {
+  assert.equal(
+    createObserver('application/json', 'rot13', () => {}),
+    undefined,
+  );
+});

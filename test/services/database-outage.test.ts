@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { createTestDatabase } from '../support/database.ts';
+import { createLog, open, outside, unavailable } from '../support/open-database.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+
+/** The same database behind a proxy. */
+async function behindProxy(url: string): Promise<{ proxy: TcpProxy; proxied: string }> {
+  const target = new URL(url);
+  const proxy = await startTcpProxy(Number(target.port));
+  target.port = String(proxy.port);
+  return { proxy, proxied: target.href };
+}
+
+describe('an absent database', { concurrency: true }, () => {
+  let url: string;
+  let drop: () => Promise<void>;
+
+  before(async () => {
+    ({ url, drop } = await createTestDatabase());
+    await (await open(url)).close();
+  });
+  after(() => drop());
+
+  test('is an error with the place and the remedy for a command', async () => {
+    const { proxy, proxied } = await behindProxy(url);
+    await proxy.stop();
+    await assert.rejects(open(proxied), {
+      name: 'StartError',
+      exit_code: 69,
+      message: new RegExp(
+        `^cannot use the database at 127\\.0\\.0\\.1:${proxy.port}/test_\\w+: connection refused \\(.*\\); start it, or correct the URL in TEST_DATABASE_URL$`,
+      ),
+    });
+  });
+
+  test('is waited for by the gateway, which logs it once and its arrival once', async () => {
+    const { proxy, proxied } = await behindProxy(url);
+    await proxy.stop();
+    const { lines, log } = createLog();
+    const database = await open(proxied, { wait: 'in-background', log });
+    let reconnects = 0;
+    await database.listen(
+      'late',
+      () => {},
+      () => reconnects++,
+    );
+    for (let attempt = 0; attempt < 3; attempt++) {
+      await assert.rejects(database.query('any', 'select 1', []), unavailable());
+    }
+    const { ok, detail } = await database.check();
+    assert.equal(ok, false);
+    assert.match(detail ?? '', /connection refused/);
+    await proxy.start();
+    await until('it is found', () => database.check().then((state) => state.ok));
+    await until('listening has begun', () => reconnects === 1);
+    assert.equal(lines.filter((line) => line.includes('cannot be used')).length, 1);
+    assert.equal(lines.filter((line) => line.includes('can be used again')).length, 1);
+    await database.close();
+    await proxy.stop();
+  });
+
+  test('in the middle of things is store_unavailable, and over as soon as it is back', async () => {
+    const { proxy, proxied } = await behindProxy(url);
+    const database = await open(proxied, { wait: 'in-background' });
+    await database.query('any', 'select 1', []);
+    const cut = assert.rejects(database.query('long', 'select pg_sleep(10)', []), unavailable(/connection lost/));
+    await until(
+      'it runs',
+      async () =>
+        (await outside(url, `select 1 from pg_stat_activity where query = 'select pg_sleep(10)' and state = 'active'`))
+          .length > 0,
+    );
+    await proxy.stop();
+    await cut;
+    await assert.rejects(database.query('any', 'select 1', []), unavailable(/connection refused/));
+    await proxy.start();
+    assert.deepEqual(await database.query('any', 'select 1 as one', []), [{ one: 1 }]);
+    await database.close();
+    await proxy.stop();
+  });
+
+  test('that swallows everything is store_unavailable after five seconds, and can be closed in less', async () => {
+    const { proxy, proxied } = await behindProxy(url);
+    const database = await open(proxied);
+    await database.query('any', 'select 1', []);
+    proxy.freeze();
+    const started = performance.now();
+    const known = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));
+    const fresh = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));
+    await Promise.all([known, fresh]);
+    assert.ok(performance.now() - started < 7000);
+    const pending = assert.rejects(database.query('any', 'select 1', []), unavailable());
+    const closing = performance.now();
+    await database.close();
+    assert.ok(performance.now() - closing < 2000);
+    await pending;
+    await proxy.stop();
+  });
+});

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { TokenCounts } from '../../engine/api.ts';
+import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/config.ts';
+import { createModelCatalog } from '../../engine/services/models.ts';
+
+function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
+  return {
+    id,
+    context_window: 200_000,
+    max_output_tokens: 64_000,
+    upstream_ids: {},
+    pricing: { input: 3, output: 15 },
+    ...more,
+  };
+}
+
+function catalog(models: readonly ModelConfig[], token_groups: readonly TokenGroupConfig[] = []) {
+  const upstreams = [{ name: 'main', type: 'vendor', base_url: 'https://api.example.com', supports: {} }];
+  return createModelCatalog({ models, token_groups, upstreams } as unknown as GatewayConfig);
+}
+
+const none: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+
+describe('the model catalogue', () => {
+  it('finds models by their exact id and keeps the order of the file', () => {
+    const models = catalog([model('coder-2'), model('coder-1')]);
+    assert.deepEqual(
+      models.all.map(({ id }) => id),
+      ['coder-2', 'coder-1'],
+    );
+    assert.equal(models.find('coder-1')?.id, 'coder-1');
+    assert.equal(models.find('coder'), undefined);
+    assert.equal(models.find('__proto__'), undefined);
+  });
+
+  it('lets a token group use what its globs and families name, and nothing else', () => {
+    const models = catalog(
+      [model('coder-1', { family: 'coder' }), model('writer-1', { family: 'writer' }), model('plain')],
+      [
+        { name: 'coders', models: ['coder-*'] },
+        { name: 'writers', families: ['writer'] },
+        { name: 'both', models: ['plain'], families: ['coder'] },
+      ],
+    );
+    const ids = (group: string) => models.all.filter((each) => models.allows(group, each)).map(({ id }) => id);
+    assert.deepEqual(ids('coders'), ['coder-1']);
+    assert.deepEqual(ids('writers'), ['writer-1']);
+    assert.deepEqual(ids('both'), ['coder-1', 'plain']);
+    assert.deepEqual(ids('unknown'), []);
+    assert.deepEqual(ids('all'), []);
+  });
+
+  it('has one group "all" with every model when gateway.yaml names no token groups', () => {
+    const models = catalog([model('coder-1')]);
+    assert.equal(models.allows('all', models.all[0]!), true);
+    assert.equal(models.allows('coders', models.all[0]!), false);
+  });
+
+  it('prices the five kinds of token apart', () => {
+    const pricing = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+    const models = catalog([model('coder-1', { pricing })]);
+    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens });
+    assert.equal(cost({ input: 1000 }), 3_000_000);
+    assert.equal(cost({ output: 1000 }), 15_000_000);
+    assert.equal(cost({ cache_read: 1000 }), 300_000);
+    assert.equal(cost({ cache_write_5m: 1000 }), 3_750_000);
+    assert.equal(cost({ cache_write_1h: 1000 }), 6_000_000);
+    assert.equal(cost({ input: 7, output: 11, cache_read: 13, cache_write_5m: 17, cache_write_1h: 19 }), 367_650);
+  });
+
+  it('derives cache prices that are left out from the input price', () => {
+    const models = catalog([model('coder-1', { pricing: { input: 3, output: 15 } })]);
+    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens });
+    assert.equal(cost({ cache_read: 1000 }), 300_000);
+    assert.equal(cost({ cache_write_5m: 1000 }), 3_750_000);
+    assert.equal(cost({ cache_write_1h: 1000 }), 6_000_000);
+  });
+
+  it('takes a cache price of zero as given', () => {
+    const models = catalog([model('coder-1', { pricing: { input: 3, output: 15, cache_read: 0 } })]);
+    assert.equal(models.cost(models.all[0]!, { ...none, cache_read: 1000 }), 0);
+  });
+
+  it('names the model and the field of a price it cannot hold exactly', () => {
+    const pricing = { input: 3, output: 0.0000001 };
+    assert.throws(
+      () => catalog([model('coder-1', { pricing })]),
+      /the "output" price of the model "coder-1": .* at most 6 decimals/,
+    );
+  });
+
+  it('knows its upstreams', () => {
+    assert.equal(catalog([]).upstream('main').base_url, 'https://api.example.com');
+    assert.throws(() => catalog([]).upstream('spare'), /no upstream "spare"/);
+  });
+});

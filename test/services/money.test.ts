@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { formatUsd, nanoToUsd, priceTokens, priceToPico, usdToNano } from '../../engine/services/money.ts';
+
+const safe = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
+
+describe('money', () => {
+  it('reads decimals as they are written, not as the nearest double', () => {
+    assert.equal(usdToNano(0.1), 100_000_000);
+    assert.equal(usdToNano(1.005), 1_005_000_000);
+    assert.equal(usdToNano(1e-9), 1);
+    assert.equal(usdToNano(1e6), 1_000_000_000_000_000);
+    assert.equal(usdToNano(-0), 0);
+    assert.equal(priceToPico(3), 3_000_000);
+    assert.equal(priceToPico(0.3), 300_000);
+    assert.equal(priceToPico(0.000001), 1);
+  });
+
+  it('refuses more decimals than it can hold, and says how many it can', () => {
+    assert.throws(() => usdToNano(0.0000000001), /an amount in USD has at most 9 decimals, 1e-10 has more/);
+    assert.throws(() => usdToNano(1.0000000001), RangeError);
+    assert.throws(
+      () => priceToPico(0.0000001),
+      /a price in USD per million tokens has at most 6 decimals, 1e-7 has more/,
+    );
+  });
+
+  it('refuses what is no amount of money', () => {
+    for (const value of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1e7, 1e300]) {
+      assert.throws(() => usdToNano(value), RangeError, String(value));
+    }
+  });
+
+  it('formats without float noise and without trailing zeros', () => {
+    assert.equal(formatUsd(0), '0');
+    assert.equal(formatUsd(1), '0.000000001');
+    assert.equal(formatUsd(12_500_000_000), '12.5');
+    assert.equal(formatUsd(-300_000_000), '-0.3');
+    assert.equal(formatUsd(2n ** 70n), '1180591620717.411303424');
+    assert.equal(nanoToUsd(100_000_000 + 200_000_000), 0.3);
+  });
+
+  it('gives back every amount it formatted', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 10 ** 15 }), (nano) => {
+        assert.equal(usdToNano(nanoToUsd(nano)), nano);
+      }),
+    );
+    fc.assert(
+      fc.property(safe, (nano) => {
+        const [whole, fraction = ''] = formatUsd(nano).split('.');
+        assert.equal(BigInt(whole + fraction.padEnd(9, '0')), BigInt(nano));
+      }),
+    );
+  });
+
+  it('rounds a cost up once, however many prices it sums', () => {
+    assert.equal(priceTokens([1, 1, 1], [300, 300, 300]), 1);
+    assert.equal(priceTokens([1], [1001]), 2);
+    assert.equal(priceTokens([0, 0], [3_000_000, 15_000_000]), 0);
+    assert.equal(priceTokens([1000, 500], [3_000_000, 15_000_000]), 10_500_000);
+  });
+
+  it('equals exact arithmetic for any counts and prices that fit', () => {
+    const term = fc.tuple(fc.integer({ min: 0, max: 10 ** 9 }), fc.integer({ min: 0, max: 10 ** 9 }));
+    fc.assert(
+      fc.property(fc.array(term, { minLength: 1, maxLength: 5 }), (terms) => {
+        const pico = terms.reduce((sum, [count, price]) => sum + BigInt(count) * BigInt(price), 0n);
+        const cost = priceTokens(
+          terms.map(([count]) => count),
+          terms.map(([, price]) => price),
+        );
+        assert.equal(BigInt(cost), (pico + 999n) / 1000n);
+      }),
+    );
+  });
+
+  it('refuses a cost beyond 2^53 nano-USD and counts that are not whole numbers', () => {
+    assert.throws(() => priceTokens([Number.MAX_SAFE_INTEGER], [10 ** 6]), /too large/);
+    for (const count of [-1, 0.5, Number.NaN, 2 ** 53]) assert.throws(() => priceTokens([count], [1]), RangeError);
+  });
+});

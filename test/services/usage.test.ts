@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { frozenClock } from '../../engine/services/clock.ts';
+import type { Database } from '../../engine/services/database.ts';
+import { openLedger } from '../../engine/services/ledger.ts';
+import { auditTail, reportUsage } from '../../engine/services/usage.ts';
+import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
+
+let store: TestStore;
+let database: Database;
+const clock = frozenClock('2026-03-10T12:00:00Z');
+const DAY_MS = 24 * 3_600_000;
+
+before(async () => {
+  store = await openTestStore();
+  database = store.database;
+  const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  const used = async (user: string, cost_nano_usd: number, more = {}) => {
+    const request = reservation({ user, ...more });
+    await ledger.reserve(request);
+    await ledger.settle(settlement(request, { cost_nano_usd }));
+  };
+  await used('ann@example.com', 100_000_000, { team: 'search', project: 'apollo' });
+  await used('ann@example.com', 200_000_000, { team: 'search', project: 'apollo' });
+  await used('ann@example.com', 1, { team: 'search', project: 'apollo', surface: 'count_tokens' });
+  clock.advance(DAY_MS);
+  await used('bob@example.com', 5_000_000_000, { model: 'coder-2', upstream: 'spare' });
+  await ledger.close();
+});
+after(() => store.close());
+
+const everything = { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 };
+
+describe('the usage report', () => {
+  it('sums requests, tokens and exact cost, dearest first', async () => {
+    const tokens = (times: number) =>
+      Object.fromEntries(Object.entries(everything).map(([name, count]) => [`${name}_tokens`, count * times]));
+    const ann = { user: 'ann@example.com', team: 'search', project: 'apollo', model: 'coder-1', upstream: 'main' };
+    const bob = { user: 'bob@example.com', team: null, project: null, model: 'coder-2', upstream: 'spare' };
+    assert.deepEqual(await reportUsage(database), [
+      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_usd: 5 },
+      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_usd: 0.3 },
+      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_usd: 0.000000001 },
+    ]);
+  });
+
+  it('counts only what every filter lets through', async () => {
+    const requests = async (filter: Parameters<typeof reportUsage>[1]) =>
+      (await reportUsage(database, filter)).reduce((sum, row) => sum + row.requests, 0);
+    const second_day = new Date(clock.now());
+    assert.equal(await requests({ since: second_day }), 1);
+    assert.equal(await requests({ until: second_day }), 3);
+    assert.equal(await requests({ user: 'Ann@example.com' }), 3);
+    assert.equal(await requests({ team: 'search', surface: 'messages' }), 2);
+    assert.equal(await requests({ project: 'apollo', upstream: 'spare' }), 0);
+    assert.equal(await requests({ model: 'coder-2' }), 1);
+    assert.deepEqual(await reportUsage(database, { user: "' or true --" }), []);
+  });
+});
+
+describe('the tail of the audit log', () => {
+  it('shows the latest records oldest first, and goes on after any of them', async () => {
+    const records = [1, 2, 3, 4].map((n) => ({ at_ms: clock.now(), request_id: `r${n}`, record: { n } }));
+    await database.query('test_audit', 'select audit_append($1, false)', [JSON.stringify(records)]);
+    const ids = (rows: { request_id: string | null }[]) => rows.map(({ request_id }) => request_id);
+    const latest = await auditTail(database, { limit: 3 });
+    assert.deepEqual(ids(latest), ['r2', 'r3', 'r4']);
+    assert.deepEqual(latest[0]!.record, { n: 2 });
+    assert.deepEqual(ids(await auditTail(database, { after: latest[0]!.id, limit: 1 })), ['r3']);
+    assert.deepEqual(await auditTail(database, { after: latest[2]!.id, limit: 10 }), []);
+  });
+});

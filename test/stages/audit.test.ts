@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import audit from '../../stages/audit.ts';
+import { type Facts, openStage, stageConfig } from '../support/stage-harness.ts';
+
+const NOON = Date.parse('2026-03-10T12:00:00Z');
+
+const ARRIVED: Facts = {
+  'request.id': 'req-1',
+  'request.method': 'POST',
+  'request.path': '/v1/messages',
+  'request.surface': 'messages',
+};
+
+async function recorded(facts: Facts, options: object = { table: true }) {
+  const stage = openStage(audit, { options, now: () => NOON });
+  const secret = 'planted-secret';
+  const ctx = stage.request({
+    facts: { ...ARRIVED, ...facts },
+    headers: { authorization: `Bearer ${secret}`, 'x-api-key': secret },
+    url: `/v1/messages?key=${secret}`,
+    body: JSON.stringify({ messages: [{ role: 'user', content: secret }] }),
+  });
+  await stage.hooks.finally!(ctx);
+  assert.ok(!JSON.stringify([stage.audit, [...stage.lines]]).includes(secret));
+  return stage;
+}
+
+describe('audit', () => {
+  it('records who asked for what, which rules decided and what came of it', async () => {
+    const { audit: records, lines } = await recorded({
+      'principal.id': 'user:alice@example.com',
+      'principal.email': 'alice@example.com',
+      'principal.team': 'search',
+      'principal.project': 'apollo',
+      'principal.token.id': 'tok_1',
+      'request.client.name': 'coder-cli',
+      'request.client.version': '2.1.0',
+      'request.session_id': 'session-1',
+      'request.model': 'coder-1',
+      'request.stream': true,
+      'route.upstream': 'main',
+      'route.rule': 'default',
+      'upstream.status': 200,
+      'upstream.request_id': 'up-1',
+      'usage.input_tokens': 10,
+      'usage.output_tokens': 20,
+      'usage.cache_read_input_tokens': 3,
+      'usage.cache_write_5m_input_tokens': 2,
+      'usage.cache_write_1h_input_tokens': 1,
+      'usage.cost_nano_usd': 367_650,
+      'outcome.status': 200,
+      'outcome.aborted': false,
+      'outcome.duration_ms': 1234.5,
+    });
+    assert.deepEqual(records, [
+      {
+        at: '2026-03-10T12:00:00.000Z',
+        request_id: 'req-1',
+        user: 'alice@example.com',
+        principal: 'user:alice@example.com',
+        token_id: 'tok_1',
+        team: 'search',
+        project: 'apollo',
+        surface: 'messages',
+        method: 'POST',
+        path: '/v1/messages',
+        model: 'coder-1',
+        stream: true,
+        upstream: 'main',
+        route_rule: 'default',
+        spend_rule: null,
+        status: 200,
+        upstream_status: 200,
+        upstream_request_id: 'up-1',
+        error: null,
+        stage: null,
+        aborted: false,
+        rewrites: [],
+        input_tokens: 10,
+        output_tokens: 20,
+        cache_read_tokens: 3,
+        cache_write_5m_tokens: 2,
+        cache_write_1h_tokens: 1,
+        cost_usd: 0.00036765,
+        duration_ms: 1235,
+        client: 'coder-cli',
+        client_version: '2.1.0',
+        session_id: 'session-1',
+      },
+    ]);
+    assert.equal(lines.size, 0);
+  });
+
+  it('records a refusal with its code, stage and rule', async () => {
+    const { audit: records } = await recorded({
+      'spend.rule': 'defaults.user_daily_usd',
+      'outcome.status': 429,
+      'outcome.error': 'spend_limit_exceeded',
+      'error.stage': 'check-budget',
+      'outcome.rewrites': ['max_tokens'],
+    });
+    const { error, stage, spend_rule, status, rewrites, user, ...rest } = records[0]!;
+    assert.deepEqual(
+      { error, stage, spend_rule, status, rewrites, user },
+      {
+        error: 'spend_limit_exceeded',
+        stage: 'check-budget',
+        spend_rule: 'defaults.user_daily_usd',
+        status: 429,
+        rewrites: ['max_tokens'],
+        user: null,
+      },
+    );
+    assert.ok(!('cost_usd' in rest));
+  });
+
+  it('writes JSON lines as well, or instead', async () => {
+    const both = await recorded({}, { table: true, json_lines: 'audit.jsonl' });
+    assert.deepEqual(both.lines.get('audit.jsonl'), both.audit);
+    const only = await recorded({}, { table: false, json_lines: '-' });
+    assert.equal(only.lines.get('-')?.length, 1);
+    assert.equal(only.audit.length, 0);
+  });
+
+  it('is refused at load when it would record nothing', () => {
+    const problems = audit.check!({ table: false } as never, stageConfig());
+    assert.deepEqual(problems, ['with "table: false" and no "json_lines" nothing is recorded anywhere']);
+    assert.deepEqual(audit.check!({ table: true } as never, stageConfig()), []);
+  });
+});

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
+import type { Diagnostic } from '../../engine/diagnostics/diagnostic.ts';
+import { load } from '../../engine/load/index.ts';
+import { definitionProblem } from '../../engine/load/stage-definition.ts';
+import { stages } from '../../stages/index.ts';
+import { gatewayConfig } from '../support/gateway.ts';
+
+const STAGES = join(import.meta.dirname, '..', '..', 'stages');
+
+/** Every schema of a value inside a schema, with its path. */
+function* valueSchemas(schema: JsonSchema, path: string): Generator<readonly [path: string, schema: JsonSchema]> {
+  for (const [key, child] of Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>)) {
+    yield [`${path}.${key}`, child];
+    yield* valueSchemas(child, `${path}.${key}`);
+  }
+  if (schema.items !== undefined) yield* valueSchemas(schema.items as JsonSchema, `${path}[]`);
+}
+
+/** Stages that write what an example may need, in the order of the shipped pipelines. */
+const COMPANY = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'forward', 'fail'];
+
+function entry(name: string): string {
+  return name === 'fail' ? '- stage: fail\n  options: { error: forbidden }' : `- stage: ${name}`;
+}
+
+/** A pipeline around an example: the example stands where its stage usually does, the stages before it are there. */
+function pipelineAround(stage: StageDefinition, example: string): string {
+  const at = COMPANY.indexOf(stage.name);
+  const others = at < 0 ? ['authenticate'] : COMPANY.slice(0, at);
+  const before_it = stage.terminal ? others.filter((name) => name !== 'forward' && name !== 'fail') : others;
+  const answer = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('fail')];
+  const middle = stage.place === 'finally' ? [] : [example];
+  const indent = (text: string) => text.replace(/^/gm, '  ');
+  return [
+    'pipeline: example',
+    'version: 1',
+    'summary: Holds one example.',
+    'match: { methods: [POST], paths: [/example], surface: messages }',
+    'stages:',
+    ...[...before_it.map(entry), ...middle, ...answer].map(indent),
+    'finally:',
+    indent(stage.place === 'finally' ? example : entry('audit')),
+    '',
+  ].join('\n');
+}
+
+describe('stages', () => {
+  let directory: string;
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'appscli-stages-'));
+  });
+  after(() => rm(directory, { recursive: true, force: true }));
+
+  async function diagnose(pipeline: string, name: string): Promise<readonly Diagnostic[]> {
+    const own = await mkdtemp(join(directory, 'example-'));
+    const config = join(own, 'gateway.yaml');
+    await writeFile(join(own, `${name}.yaml`), pipeline);
+    await writeFile(config, JSON.stringify(gatewayConfig('http://127.0.0.1:9', { pipelines: '.' })));
+    const { diagnostics } = await load(config, { stages, env: {}, environment: 'ignored' });
+    return diagnostics.filter(({ file }) => file.endsWith(`${name}.yaml`));
+  }
+
+  it('are all in the list, each under the name of its file', async () => {
+    const files = readdirSync(STAGES).filter((file) => file.endsWith('.ts') && file !== 'index.ts');
+    assert.deepEqual(stages.map((stage) => `${stage.name}.ts`).toSorted(), files.toSorted());
+    for (const stage of stages) {
+      const module = (await import(join(STAGES, `${stage.name}.ts`))) as { default: StageDefinition };
+      assert.equal(module.default, stage);
+    }
+  });
+
+  for (const stage of stages) {
+    describe(stage.name, () => {
+      it('is a definition the loader accepts', () => {
+        assert.equal(definitionProblem(stage), undefined);
+      });
+
+      it('says in one sentence what it does', () => {
+        assert.match(stage.summary, /^[A-Z][^.!?\n]{10,160}\.$/);
+      });
+
+      it('has closed options, all described', () => {
+        assert.equal(stage.options.additionalProperties, false);
+        for (const [path, schema] of valueSchemas(stage.options, 'options')) {
+          assert.match(String(schema.description), /^[A-Z].*\.$/, `${path} needs a sentence`);
+          if (schema.type !== 'object') continue;
+          assert.notEqual(schema.additionalProperties ?? true, true, `${path} takes any key`);
+        }
+      });
+
+      it('names no fact, error or capability twice', () => {
+        for (const list of [[...stage.reads, ...stage.readsIfSet], stage.writes, stage.raises, stage.needs]) {
+          assert.equal(new Set<string>(list).size, list.length, list.join(', '));
+        }
+      });
+
+      it('answers only with the capability to', () => {
+        if (stage.terminal && stage.name !== 'fail') assert.ok(stage.needs.includes('respond'));
+      });
+
+      it('shows examples that compile', async () => {
+        assert.ok(stage.examples.length > 0);
+        for (const { title, yaml } of stage.examples) {
+          assert.match(title, /^[A-Z]/);
+          assert.match(yaml, new RegExp(`^- (.*\\n {2})*stage: ${stage.name}\\b`));
+          const diagnostics = await diagnose(pipelineAround(stage, yaml), 'example');
+          assert.deepEqual(
+            diagnostics.map(({ code, message, line }) => `${line}: ${code} ${message}`),
+            [],
+            `${title}:\n${yaml}`,
+          );
+        }
+      });
+
+      it('refuses an option it does not know', async () => {
+        const example = `- stage: ${stage.name}\n  options: { surely_not_an_option: 1 }`;
+        const diagnostics = await diagnose(pipelineAround(stage, example), 'example');
+        assert.ok(diagnostics.some(({ message }) => message.includes('surely_not_an_option')));
+      });
+    });
+  }
+});

@@ -1,0 +1,145 @@
+/** Boots the real gateway inside a test's process, on a database of its own, in front of a scripted upstream. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigurationError } from '../../engine/cli/configuration-error.ts';
+import { startGateway } from '../../engine/cli/start-gateway.ts';
+import type { Database } from '../../engine/services/database.ts';
+import { createToken } from '../../engine/services/tokens.ts';
+import { stages } from '../../stages/index.ts';
+import { createTestDatabase } from './database.ts';
+import { until } from './until.ts';
+
+/** The credential the gateway uses upstream; must never be seen by a client. */
+export const UPSTREAM_KEY = 'upstream-key-5f3a9c17';
+
+/** What a test may say about an access token; the rest has defaults. */
+export interface TokenWish {
+  readonly user?: string;
+  readonly group?: string;
+  readonly name?: string;
+  readonly team?: string;
+  readonly project?: string;
+  readonly expires_at?: Date;
+}
+
+/** A running gateway and its surroundings. */
+export interface TestGateway {
+  readonly url: string;
+  /** A valid access token of dev@example.com in group `all`. */
+  readonly token: string;
+  readonly database: Database;
+  readonly config_file: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** Everything the gateway logged, one JSON text per record. */
+  readonly logs: readonly string[];
+  newToken(wish?: TokenWish): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Sections of gateway.yaml that replace the default ones. */
+export type ConfigSections = Readonly<Record<string, unknown>>;
+
+const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+
+/** A complete gateway.yaml for one upstream. */
+export function gatewayConfig(upstream_url: string, sections: ConfigSections = {}): ConfigSections {
+  return {
+    server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
+    database: { postgres: { url_env: 'TEST_DATABASE_URL' } },
+    upstreams: [
+      {
+        name: 'main',
+        type: 'vendor',
+        base_url: upstream_url,
+        api_key_env: 'TEST_UPSTREAM_KEY',
+        supports: { prompt_cache_1h: true, count_tokens: true },
+      },
+    ],
+    models: [
+      { id: 'coder-1', family: 'coder', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING },
+      {
+        id: 'mapped-1',
+        family: 'mapped',
+        context_window: 200_000,
+        max_output_tokens: 64_000,
+        upstream_ids: { main: 'upstream-name@2026' },
+        pricing: PRICING,
+      },
+    ],
+    token_groups: [
+      { name: 'all', models: ['*'] },
+      { name: 'mapped-only', families: ['mapped'] },
+    ],
+    routing: { default_upstream: 'main', rules: [] },
+    ...sections,
+  };
+}
+
+/** Default `server` section with other timeouts or limits. */
+export function serverSection(more: { timeouts?: object; limits?: object }): object {
+  return { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', ...more };
+}
+
+/** A log that keeps what it is told. */
+function collectingLog(logs: string[]) {
+  const at = (level: string) => (fields: object, text: string) => {
+    const error = 'err' in fields && fields.err instanceof Error ? String(fields.err.stack) : undefined;
+    logs.push(JSON.stringify({ level, text, ...fields, ...(error === undefined ? {} : { error }) }));
+  };
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+}
+
+/** Makes an access token and returns its text. */
+export async function makeToken(database: Database, wish: TokenWish = {}): Promise<string> {
+  const { token } = await createToken(database, { user: 'dev@example.com', group: 'all', name: 'test', ...wish });
+  return token;
+}
+
+/** Writes gateway.yaml into a new temporary directory. JSON is YAML, so no YAML writer is needed. */
+export async function writeConfig(config: ConfigSections): Promise<{ directory: string; config_file: string }> {
+  const directory = await mkdtemp(join(tmpdir(), 'appscli-test-'));
+  const config_file = join(directory, 'gateway.yaml');
+  await writeFile(config_file, JSON.stringify(config, null, 2));
+  return { directory, config_file };
+}
+
+/** Boots a gateway; `close` also drops its database, unless `database_url` said which one to use. */
+export async function bootGateway(options: {
+  upstream_url: string;
+  config?: ConfigSections;
+  database_url?: string;
+  env?: NodeJS.ProcessEnv;
+}): Promise<TestGateway> {
+  const own = options.database_url === undefined ? await createTestDatabase() : undefined;
+  const { directory, config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
+  const env = {
+    ...process.env,
+    TEST_UPSTREAM_KEY: UPSTREAM_KEY,
+    TEST_DATABASE_URL: options.database_url ?? own!.url,
+    ...options.env,
+  };
+  const logs: string[] = [];
+  const gateway = await startGateway({ config_file, stages, env, log: collectingLog(logs) }).catch(async (error) => {
+    await own?.drop();
+    if (error instanceof ConfigurationError) {
+      error.message = error.findings.diagnostics.map(({ code, message }) => `${code} ${message}`).join('\n');
+    }
+    throw error;
+  });
+  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  return {
+    url: gateway.url,
+    database: gateway.database,
+    token: await makeToken(gateway.database),
+    config_file,
+    env,
+    logs,
+    newToken: (wish) => makeToken(gateway.database, wish),
+    async close() {
+      await gateway.close();
+      await own?.drop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}

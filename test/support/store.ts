@@ -1,0 +1,143 @@
+/** A migrated database of its own for one test file, and requests to put into it. */
+import { type LimitClaim, type Log, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
+import type { GatewayConfig } from '../../engine/config.ts';
+import { type Database, openDatabase } from '../../engine/services/database.ts';
+import { createTestDatabase } from './database.ts';
+
+/** A log that keeps nothing. */
+export const quietLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A database under test; `another` opens more connections to it, as another gateway would. */
+export interface TestStore {
+  readonly database: Database;
+  another(): Promise<Database>;
+  close(): Promise<void>;
+}
+
+/** Creates and migrates a fresh database; `close` removes it. */
+export async function openTestStore(): Promise<TestStore> {
+  const { url, drop } = await createTestDatabase();
+  const opened: Database[] = [];
+  const another = async () => {
+    const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 8 } } } as GatewayConfig;
+    const env = { TEST_DATABASE_URL: url };
+    const database = await openDatabase({ config, env, log: quietLog, wait: 'until-ready' });
+    opened.push(database);
+    return database;
+  };
+  return {
+    database: await another(),
+    another,
+    async close() {
+      await Promise.all(opened.map((database) => database.close()));
+      await drop();
+    },
+  };
+}
+
+let requests = 0;
+
+/** A reservation of somebody's, with a fresh request id; the rest has defaults. */
+export function reservation(more: Partial<ReservationRequest> = {}): ReservationRequest {
+  const user = more.user ?? 'alice@example.com';
+  return {
+    request_id: `request-${++requests}`,
+    surface: 'messages',
+    principal_id: `user:${user}`,
+    user,
+    team: null,
+    project: null,
+    token_id: null,
+    model: 'coder-1',
+    upstream: 'main',
+    upstream_model: 'coder-1',
+    amount_nano_usd: 100,
+    claims: [{ scope: 'user', key: user, window: 'day', limit_nano_usd: null, rule: 'daily' }],
+    ...more,
+  };
+}
+
+/** The settlement of a reservation; by default at its cost of 60 nano-USD. */
+export function settlement(request: ReservationRequest, more: Partial<Settlement> = {}): Settlement {
+  const { amount_nano_usd: _, claims: __, ...identity } = request;
+  return {
+    ...identity,
+    status: 200,
+    aborted: false,
+    tokens: { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 },
+    cost_nano_usd: 60,
+    provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+    reserved: true,
+    ...more,
+  };
+}
+
+/** One counter as the tests compare it. Amounts in nano-USD. */
+export interface CounterRow {
+  readonly window_kind: string;
+  readonly window_start: string;
+  readonly spent: number;
+  readonly held: number;
+}
+
+/** The counters under a key, by window. */
+export async function countersOf(database: Database, key: string): Promise<CounterRow[]> {
+  const rows = await database.query<Omit<CounterRow, 'window_start'> & { window_start: Date }>(
+    'test_counters',
+    `select window_kind, window_start, spent_nano_usd as spent, held_nano_usd as held
+     from spend_counters where key = $1 order by window_kind, window_start`,
+    [key],
+  );
+  return rows.map((row) => ({ ...row, window_start: row.window_start.toISOString() }));
+}
+
+/** What is spent and held under a key that has one window. */
+export async function balanceOf(database: Database, key: string): Promise<{ spent: number; held: number }> {
+  const [row, ...others] = await countersOf(database, key);
+  if (row === undefined || others.length > 0) throw new Error(`"${key}" has not one window`);
+  return { spent: row.spent, held: row.held };
+}
+
+/** Some columns of a ledger row. */
+export interface LedgerRow {
+  readonly request_id: string;
+  readonly project: string | null;
+  readonly status: number | null;
+  readonly cost_nano_usd: number;
+  readonly provenance: Readonly<Record<string, string>>;
+}
+
+/** The ledger rows of a user, by request id. */
+export function ledgerRowsOf(database: Database, user: string): Promise<LedgerRow[]> {
+  const text = 'select * from ledger where user_email = $1 order by request_id';
+  return database.query<LedgerRow>('test_ledger_rows', text, [user]);
+}
+
+/** A claim on somebody's day. */
+export function userClaim(user: string, limit_nano_usd: number | null): LimitClaim {
+  return { scope: 'user', key: user, window: 'day', limit_nano_usd, rule: 'daily' };
+}
+
+/** A claim on a team's month. */
+export function teamClaim(team: string, limit_nano_usd: number | null): LimitClaim {
+  return { scope: 'team', key: team, window: 'month', limit_nano_usd, rule: 'monthly' };
+}
+
+/** A store that spoils a statement some times: before it reaches the database, or after, when only the answer is lost. */
+export function spoiltStore(
+  database: Pick<Database, 'query'>,
+  statement: string,
+  times: number,
+  moment: 'before' | 'after',
+): Pick<Database, 'query'> {
+  let left = times;
+  return {
+    async query(name, text, values) {
+      const spoil = name === statement && left-- > 0;
+      if (spoil && moment === 'before') throw new StageError('store_unavailable', 'spoilt by the test');
+      const rows = await database.query<never>(name, text, values);
+      if (spoil) throw new StageError('store_unavailable', 'spoilt by the test');
+      return rows;
+    },
+  };
+}

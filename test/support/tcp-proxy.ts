@@ -1,0 +1,63 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+
+/** A connection to a server that a test can cut or stuff up. */
+export interface TcpProxy {
+  readonly port: number;
+  /** Cuts all connections and refuses new ones. */
+  stop(): Promise<void>;
+  /** Lets traffic through again, on the same port. */
+  start(): Promise<void>;
+  /** Keeps connections open and takes new ones, but no byte passes any more. */
+  freeze(): void;
+}
+
+/** Listens on a loopback port and passes everything on to another one. */
+export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
+  const sockets = new Set<Socket>();
+  let server: Server;
+  let port = 0;
+  let frozen = false;
+
+  const track = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.once('close', () => sockets.delete(socket));
+    return socket;
+  };
+  const start = async () => {
+    frozen = false;
+    server = createServer((client) => {
+      track(client);
+      if (frozen) return;
+      const upstream = track(connect(target_port, '127.0.0.1'));
+      for (const [from, to] of [
+        [client, upstream],
+        [upstream, client],
+      ] as const) {
+        from.on('data', (chunk) => {
+          if (!frozen) to.write(chunk);
+        });
+        from.once('close', () => to.destroy());
+      }
+    }).listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    port = (server.address() as AddressInfo).port;
+  };
+  await start();
+  return {
+    get port() {
+      return port;
+    },
+    start,
+    async stop() {
+      const closed = once(server, 'close');
+      server.close();
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+    freeze() {
+      frozen = true;
+    },
+  };
+}

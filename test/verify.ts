@@ -1,0 +1,29 @@
+/**
+ * The whole gate: `npm run verify`. Types, lint, tests, and `check` over what is shipped; stops at the first failure.
+ * @module
+ */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+
+process.chdir(join(import.meta.dirname, '..'));
+
+const npx = (command: string, ...args: string[]) => ({ command: `node_modules/.bin/${command}`, args });
+const node = (...args: string[]) => ({ command: process.execPath, args });
+
+const steps = [
+  { title: 'Types', ...npx('tsc', '-p', 'tsconfig.json') },
+  { title: 'Lint', ...npx('biome', 'check', '--error-on-warnings', '.') },
+  { title: 'Tests', ...node('test/run.ts') },
+  { title: 'Check', ...node('engine/bin/appscli.js', 'check', '--config', 'examples/demo/gateway.yaml') },
+];
+
+for (const { title, command, args } of steps) {
+  console.log(`\n== ${title}`);
+  const { status, error } = spawnSync(command, args, { stdio: 'inherit' });
+  if (error !== undefined) console.error(error.message);
+  if (status !== 0) {
+    console.error(`\n== ${title} failed`);
+    process.exit(status ?? 1);
+  }
+}
+console.log('\n== All passed');
