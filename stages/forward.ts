@@ -49,14 +49,21 @@ interface Waiting {
   sent: boolean;
 }
 
+function createAgent(url: URL): http.Agent {
+  const { Agent } = url.protocol === 'https:' ? https : http;
+  const agent = new Agent({ keepAlive: true, maxFreeSockets: FREE_SOCKETS_MAX, scheduling: 'lifo' });
+  // The agent has one destination. Node would put its name together from all connection options at every request.
+  agent.getName = () => url.origin;
+  return agent;
+}
+
 function createTarget(upstream: UpstreamConfig, secret: (name: string) => string): Target {
   const url = new URL(upstream.base_url);
-  const { Agent } = url.protocol === 'https:' ? https : http;
   return {
     name: upstream.name,
     url,
     path_prefix: url.pathname.replace(/\/$/, ''),
-    agent: new Agent({ keepAlive: true, maxFreeSockets: FREE_SOCKETS_MAX, scheduling: 'lifo' }),
+    agent: createAgent(url),
     credential: upstream.api_key_env
       ? { 'x-api-key': secret(upstream.api_key_env) }
       : upstream.auth_token_env

@@ -7,7 +7,7 @@ const TOKEN_SHAPES = [
 ];
 
 /** User and password of a URL. */
-const URL_CREDENTIALS = /(:\/\/)([^\s/@'"]+)(?=@)/g;
+const URL_CREDENTIALS = /(:\/\/)([^\s@'"]+)(?=@)/g;
 
 /** `key: value` where the key's name promises a secret. */
 const SECRET_KEY_VALUE =
@@ -15,6 +15,15 @@ const SECRET_KEY_VALUE =
 
 /** `key_env: value`; the value is hidden unless it can be a variable's name. */
 const ENV_KEY_VALUE = /(\b\w+_env["']?\s*:\s+)([^\s,}#][^,}]*)/g;
+
+/** Keys that promise a secret. */
+const SECRET_KEY =
+  /(?:^|[_-])(?:api[_-]?key|auth_?token|access_?token|client_?secret|signing_?key|private_?key|authorization|secret|password|passwd|credentials?|token|dsn)$/i;
+
+/** Whether the name of a key promises a secret as its value; no key of this language has such a name. */
+export function isSecretKey(key: string): boolean {
+  return SECRET_KEY.test(key);
+}
 
 const stars = (text: string): string => '*'.repeat(text.length);
 

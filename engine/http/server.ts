@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
-import express from 'express';
 import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { StageError } from '../errors.ts';
@@ -12,8 +11,10 @@ import { BodyBudget } from '../run/body.ts';
 import { RequestContext, type RequestEnvironment } from '../run/context.ts';
 import type { Plan } from '../run/plan.ts';
 import { runRequest } from '../run/run.ts';
+import { createApp } from './app.ts';
 import { describeClient } from './client.ts';
-import { errorBody, errorHeaders, surfaceOfPath } from './envelopes.ts';
+import { pathOf } from './path.ts';
+import { answerClientError, sendError } from './send-error.ts';
 
 /** The HTTP side of the gateway: one listening socket in front of a plan. */
 export interface GatewayServer {
@@ -35,57 +36,6 @@ export function parseListen(listen: string): { host: string; port: number } {
   return { host: listen.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(listen.slice(at + 1)) };
 }
 
-function sendError(res: http.ServerResponse, path: string, error: StageError): void {
-  const request_id = randomUUID();
-  const body = errorBody(surfaceOfPath(path), error, request_id);
-  res.writeHead(error.status, {
-    ...errorHeaders(error),
-    'content-length': Buffer.byteLength(body),
-    'x-gateway-request-id': request_id,
-  });
-  res.end(body);
-}
-
-/** Answers what Node's parser refused, which never becomes a request. */
-function answerClientError(
-  error: NodeJS.ErrnoException,
-  socket: Socket,
-  limits: GatewayConfig['server']['limits'],
-): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const problem = explainClientError(error, limits);
-  const request_id = randomUUID();
-  const body = errorBody('messages', problem, request_id);
-  const headers: Record<string, string | number> = {
-    ...errorHeaders(problem),
-    'content-length': Buffer.byteLength(body),
-    'x-gateway-request-id': request_id,
-    connection: 'close',
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
-}
-
-function explainClientError(error: NodeJS.ErrnoException, limits: GatewayConfig['server']['limits']): StageError {
-  switch (error.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return new StageError(
-        'headers_too_large',
-        `The request line and headers are larger than ${limits.header_bytes} bytes.`,
-        {
-          details: { limit_bytes: limits.header_bytes },
-        },
-      );
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new StageError('request_timeout', 'The request took too long to arrive.');
-    default:
-      return new StageError('bad_http', 'The request is not well-formed HTTP/1.1.');
-  }
-}
-
 /** Makes the server; nothing listens yet. `plan` is asked for at each request, so a reload can replace it. */
 export function createServer(options: {
   readonly config: GatewayConfig;
@@ -105,32 +55,16 @@ export function createServer(options: {
 
   function handle(req: http.IncomingMessage, res: http.ServerResponse): void {
     if (draining) res.shouldKeepAlive = false;
-    const url = req.url ?? '/';
-    const query = url.indexOf('?');
-    const path = query < 0 ? url : url.slice(0, query);
+    const path = pathOf(req.url!);
     if (req.headers.host === undefined && req.httpVersion === '1.1') {
       const problem = 'The request has no Host header; every request must have one.';
       sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
       return;
     }
     const current = plan();
-    const methods = current.pipelinesAt(path);
-    if (methods === undefined) {
-      sendError(
-        res,
-        path,
-        new StageError('path_not_found', `There is nothing at this path. Model requests go to POST /v1/messages.`),
-      );
-      return;
-    }
-    const pipeline = methods.get(req.method!);
+    const pipeline = current.pipelinesAt(path)?.get(req.method!);
     if (pipeline === undefined) {
-      const allow = [...methods.keys()].join(', ');
-      sendError(
-        res,
-        path,
-        new StageError('method_not_allowed', `This path takes ${allow}, not ${req.method}.`, { headers: { allow } }),
-      );
+      app(req, res);
       return;
     }
     const ctx = new RequestContext(pipeline, req, res, environment, clock.monotonic());
@@ -146,14 +80,16 @@ export function createServer(options: {
     });
   }
 
-  const app = express();
-  app.disable('x-powered-by').disable('etag').use(handle);
+  const app = createApp(plan);
   // Node would answer a request without Host itself, and not as JSON.
   const server_options = { maxHeaderSize: limits.header_bytes, noDelay: true, requireHostHeader: false };
   const { tls } = config.server;
   const server = tls
-    ? https.createServer({ ...server_options, cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) }, app)
-    : http.createServer(server_options, app);
+    ? https.createServer(
+        { ...server_options, cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) },
+        handle,
+      )
+    : http.createServer(server_options, handle);
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const current = running.items().find(({ exchange }) => exchange.req.socket === socket)?.exchange;
     if (current === undefined) answerClientError(error, socket, limits);
@@ -164,12 +100,16 @@ export function createServer(options: {
   });
   server.on('checkExpectation', (req: http.IncomingMessage, res: http.ServerResponse) => {
     const problem = 'The gateway meets no expectation but "100-continue"; leave the Expect header out.';
-    sendError(res, req.url!, new StageError('expectation_failed', problem, { headers: { connection: 'close' } }));
+    sendError(
+      res,
+      pathOf(req.url!),
+      new StageError('expectation_failed', problem, { headers: { connection: 'close' } }),
+    );
   });
   // A body that will be refused by its declared length is refused before the client sends it.
   server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
     if (!(Number(req.headers['content-length'] ?? 0) > limits.body_bytes)) res.writeContinue();
-    app(req, res);
+    handle(req, res);
   });
   server.keepAliveTimeout = KEEP_ALIVE_SECONDS * 1000;
   server.setTimeout((Math.max(timeouts.first_byte_seconds, timeouts.idle_seconds) + SOCKET_GRACE_SECONDS) * 1000);

@@ -12,6 +12,8 @@ export interface Findings {
   report(code: DiagnosticCode, at: Mark | { readonly file: string }, message: string, details?: Details): void;
   /** Declares every scalar below a node secret: no snippet will show it. */
   hide(node: Node): void;
+  /** Declares a part of a file secret; offsets, start and end. */
+  hideRange(file: string, range: readonly [number, number]): void;
   /** Leaves out warnings of one code in one file. */
   allow(file: string, code: string): void;
   /** Remembers a file that was read, with its text. */
@@ -38,6 +40,9 @@ export function createFindings(): Findings {
   const hidden = new Map<string, (readonly [number, number])[]>();
   const allowed = new Set<string>();
   let errors = 0;
+  const hideRange = (file: string, range: readonly [number, number]) => {
+    hidden.set(file, [...(hidden.get(file) ?? []), range]);
+  };
   return {
     report(code, at, message, details = {}) {
       const place = 'line' in at ? at : { file: at.file };
@@ -49,12 +54,9 @@ export function createFindings(): Findings {
       if (diagnostic.severity === 'error') errors += 1;
     },
     hide(node) {
-      for (const scalar of scalarsOf(node)) {
-        const ranges = hidden.get(scalar.mark.file) ?? [];
-        ranges.push(scalar.range);
-        hidden.set(scalar.mark.file, ranges);
-      }
+      for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
+    hideRange,
     allow: (file, code) => void allowed.add(`${file}\n${code}`),
     read: (file, text) => void texts.set(file, text),
     errors: () => errors,

@@ -1,4 +1,5 @@
 import type { JsonSchema } from '../api.ts';
+import { isSecretKey } from '../diagnostics/secrets.ts';
 import { closest, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';
 import type { Findings } from './findings.ts';
@@ -7,10 +8,6 @@ import { alternativeKeys, inEnvironment, reportSchemaError } from './schema-word
 import type { SchemaError } from './validate.ts';
 
 type Schema = Record<string, unknown>;
-
-/** Keys that promise a secret; none exists in this language. */
-const SECRET_KEY =
-  /(^|[_-])(api[_-]?key|auth_?token|access_?token|client_?secret|signing_?key|private_?key|authorization|secret|password|passwd|credentials?|token|dsn)$/i;
 
 /** Of several errors about one value the first of these is the mistake, the others follow from it. */
 const PRECEDENCE = ['type', 'minLength', 'minItems', 'minProperties', 'enum', 'const', 'format', 'pattern'];
@@ -69,7 +66,7 @@ function reportUnknownKey(error: SchemaError, schema: JsonSchema, root: Node, fi
   const env_key = [`${key}_env`, key.replace(/^.*?(api_key|auth_token)$/, '$1_env')].find((name) =>
     known.includes(name),
   );
-  if (env_key !== undefined || SECRET_KEY.test(key)) {
+  if (env_key !== undefined || isSecretKey(key)) {
     const env_keys = known.filter((name) => name.endsWith('_env'));
     const place = env_key ?? closest(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
     const schema_of_place = (error.parentSchema?.properties as Record<string, Schema>)?.[place ?? ''];

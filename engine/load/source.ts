@@ -12,6 +12,7 @@ import {
   type Scalar,
   visit,
 } from 'yaml';
+import { isEnvironmentName, isSecretKey } from '../diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
 import { type Span, yamlBreaks } from './yaml-errors.ts';
@@ -151,16 +152,35 @@ class Builder {
   }
 }
 
+type Range = readonly [number, number, number];
+
+const rangeOf = (node: unknown): Range | undefined => (node as { range?: Range | null } | null)?.range ?? undefined;
+
 function spansOf(document: Document.Parsed): Span[] {
   const spans: Span[] = [];
-  if (document.errors.length === 0) return spans;
   visit(document, (_key, node) => {
-    const range = (node as { range?: readonly [number, number, number] | null } | null)?.range;
-    if (!range) return;
+    const range = rangeOf(node);
+    if (range === undefined) return;
     const quoted = isScalar(node) && (node.type === 'QUOTE_DOUBLE' || node.type === 'QUOTE_SINGLE');
     if (quoted || (isCollection(node) && node.flow === true)) spans.push({ start: range[0], end: range[1], quoted });
   });
   return spans;
+}
+
+/**
+ * Declares secret what may be a secret in a file that is not valid YAML: nothing later will look at its keys, and a
+ * value that spans lines is not seen by those who look at one line.
+ */
+function hideLikelySecrets(document: Document.Parsed, file: string, findings: Findings): void {
+  visit(document, {
+    Pair(_key, { key, value }) {
+      const range = rangeOf(value);
+      const name = isScalar(key) ? String(key.value) : '';
+      if (range === undefined || !(name.endsWith('_env') || isSecretKey(name))) return;
+      if (isScalar(value) && isEnvironmentName(String(value.value))) return;
+      findings.hideRange(file, [range[0], range[1]]);
+    },
+  });
 }
 
 const REFUSALS = {
@@ -189,10 +209,14 @@ export function parseSource(file: string, text: string, findings: Findings): Map
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true, strict: true });
   const builder = new Builder(file, text, lines, findings);
   const problems = [...document.errors, ...document.warnings];
-  for (const { code, start, end, message, help } of yamlBreaks(problems, spansOf(document), text)) {
+  const spans = problems.length === 0 ? [] : spansOf(document);
+  for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
     findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });
   }
-  if (findings.errors() > before) return undefined;
+  if (findings.errors() > before) {
+    hideLikelySecrets(document, file, findings);
+    return undefined;
+  }
   if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) {
     findings.report('C1005', { file }, 'the file is empty', { expected: 'a mapping (`key: value` lines)' });
     return undefined;

@@ -4,7 +4,7 @@ import type { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Bagged } from './bag.ts';
 import { type BodyBudget, type BodyLimits, HeldBody, receiveBody } from './body.ts';
-import { FactStore } from './fact-store.ts';
+import { FactStore, factIndex } from './fact-store.ts';
 import type { CompiledPipeline, CompiledStage } from './plan.ts';
 
 /** What one request needs from the server it arrived at. */
@@ -68,14 +68,15 @@ export class RequestContext implements StageContext, Bagged {
   }
 
   get<P extends FactPath>(path: P): FactValue<P> {
-    if (this.stage !== undefined && !this.stage.readable.has(path)) {
+    const index = factIndex(path);
+    if (this.stage !== undefined && this.stage.readable[index] !== 1) {
       throw new Error(`the fact "${path}" is not declared in "reads" or "readsIfSet"`);
     }
-    return this.#facts.get(path) as FactValue<P>;
+    return this.#facts.at(index) as FactValue<P>;
   }
 
   set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    if (this.stage !== undefined && !this.stage.writable.has(path)) {
+    if (this.stage !== undefined && this.stage.writable[factIndex(path)] !== 1) {
       throw new Error(`the fact "${path}" is not declared in "writes"`);
     }
     this.#facts.set(path, value);

@@ -7,6 +7,20 @@ const PATHS = Object.keys(FACTS) as FactPath[];
 const KEYS = PATHS.map((path) => path.split('.'));
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));
 
+/** Position of a fact in stores and masks. Throws when there is no such fact. */
+export function factIndex(path: string): number {
+  const index = INDEX.get(path);
+  if (index === undefined) throw new Error(`there is no fact "${path}"`);
+  return index;
+}
+
+/** A set of facts that can be asked by position: 1 where the fact is in it. */
+export function factMask(paths: readonly FactPath[]): Uint8Array {
+  const mask = new Uint8Array(PATHS.length);
+  for (const path of paths) mask[factIndex(path)] = 1;
+  return mask;
+}
+
 function buildView(values: readonly unknown[]): FactView {
   const root = Object.create(null) as Section;
   values.forEach((value, index) => {
@@ -35,15 +49,19 @@ export class FactStore {
   }
 
   get<P extends FactPath>(path: P): FactValue<P> | undefined {
-    return this.#values[INDEX.get(path)!] as FactValue<P> | undefined;
+    return this.at(factIndex(path)) as FactValue<P> | undefined;
   }
 
   /** Throws when there is no such fact or it was already written. */
   set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    const index = INDEX.get(path);
-    if (index === undefined) throw new Error(`there is no fact "${path}"`);
+    const index = factIndex(path);
     if (this.#values[index] !== undefined) throw new Error(`the fact "${path}" was already written`);
     this.#values[index] = value;
     this.#view = undefined;
+  }
+
+  /** The fact at a position. */
+  at(index: number): unknown {
+    return this.#values[index];
   }
 }

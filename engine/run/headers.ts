@@ -1,5 +1,8 @@
-/** Headers that belong to one connection and never travel further (RFC 9110 section 7.6.1). */
-const HOP_BY_HOP = new Set([
+/** The gateway's own request identifier, set on every response. */
+export const REQUEST_ID_HEADER = 'x-gateway-request-id';
+
+/** Headers that belong to one connection and never travel further (RFC 9110 section 7.6.1), and our own. */
+const NOT_FORWARDED = new Set([
   'connection',
   'keep-alive',
   'proxy-authenticate',
@@ -9,6 +12,7 @@ const HOP_BY_HOP = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
+  REQUEST_ID_HEADER,
 ]);
 
 /** Names the Connection header adds to the hop-by-hop ones, lower case. */
@@ -26,7 +30,7 @@ export function endToEndHeaders(raw: readonly string[], connection: string | str
   const kept: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i]!.toLowerCase();
-    if (!HOP_BY_HOP.has(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
+    if (!NOT_FORWARDED.has(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
   }
   return kept;
 }

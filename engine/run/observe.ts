@@ -44,7 +44,9 @@ function documentSink(onEvent: (event: ResponseEvent) => void): Sink {
       else chunks.length = 0;
     },
     end() {
-      if (chunks.length > 0) onEvent({ name: undefined, data: Buffer.concat(chunks).toString('utf8') });
+      if (chunks.length === 0) return;
+      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+      onEvent({ name: undefined, data: bytes.toString('utf8') });
     },
   };
 }

@@ -1,19 +1,20 @@
 import type { FactView, Services, StageDefinition, StageHooks } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { ErrorCode } from '../errors.ts';
-import { ENGINE_FACTS, type FactPath } from '../facts.ts';
+import { ENGINE_FACTS } from '../facts.ts';
 import type { ErrorClause, Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { compileCondition } from '../rules/compile.ts';
+import { factMask } from './fact-store.ts';
 
-/** A stage entry ready to run: its hooks, its guard as a function, its declared facts as sets. */
+/** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
 export interface CompiledStage {
   readonly id: string;
   readonly definition: StageDefinition;
   readonly hooks: StageHooks;
   /** Absent means always. */
   readonly guard: ((facts: FactView) => boolean) | undefined;
-  readonly readable: ReadonlySet<FactPath>;
-  readonly writable: ReadonlySet<FactPath>;
+  readonly readable: Uint8Array;
+  readonly writable: Uint8Array;
 }
 
 /** A compiled `on_error` clause. */
@@ -51,8 +52,8 @@ function compileStage(entry: StageEntry, services: Services): CompiledStage {
     definition,
     hooks: definition.create(entry.options as never, services),
     guard: entry.when === undefined ? undefined : compileCondition(entry.when),
-    readable: new Set([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
-    writable: new Set(definition.writes),
+    readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
+    writable: factMask(definition.writes),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { Answer } from '../api.ts';
 import type { RequestContext } from './context.ts';
+import { REQUEST_ID_HEADER } from './headers.ts';
 
 /** A request body up to this size is read to its end so that the connection can be used again. */
 const DISCARD_BYTES_MAX = 1024 * 1024;
@@ -13,7 +14,7 @@ export function sendAnswer(ctx: RequestContext, answer: Answer): void {
   const headers: Record<string, string | number> = {
     ...answer.headers,
     'content-length': Buffer.byteLength(answer.body),
-    'x-gateway-request-id': ctx.peek('request.id')!,
+    [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
   };
   const unread = !req.complete && !(Number(req.headers['content-length'] ?? Infinity) <= DISCARD_BYTES_MAX);
   const has_body = req.headers['content-length'] !== undefined || req.headers['transfer-encoding'] !== undefined;

@@ -2,6 +2,7 @@ import type { Answer, Relay, ResponseEvent } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/envelopes.ts';
 import type { RequestContext } from './context.ts';
+import { REQUEST_ID_HEADER } from './headers.ts';
 import type { CompiledStage, Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
 import { sendAnswer } from './respond.ts';
@@ -89,7 +90,7 @@ async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise
         stage.hooks.response(ctx, head);
       }
       ctx.stage = undefined;
-      head.set('x-gateway-request-id', ctx.peek('request.id')!);
+      head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
     },
     ...(observers.length > 0 && { onEvent: (event) => observe(plan, ctx, observers, event) }),
   });

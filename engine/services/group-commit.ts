@@ -1,6 +1,8 @@
 /** Work of many callers, carried by few statements. */
 export interface GroupCommit<Item, Result> {
   run(item: Item): Promise<Result>;
+  /** Like `run`, for what nobody waits for: it goes with the next execution, which it asks for only after `patience_ms`. */
+  runSoon(item: Item): Promise<Result>;
 }
 
 interface Waiting<Item, Result> {
@@ -17,13 +19,15 @@ interface Waiting<Item, Result> {
 export function createGroupCommit<Item, Result>(options: {
   readonly lanes: number;
   readonly max_items: number;
+  readonly patience_ms?: number;
   execute(items: readonly Item[]): Promise<readonly Result[]>;
   isolates(error: unknown): boolean;
 }): GroupCommit<Item, Result> {
-  const { lanes, max_items, execute, isolates } = options;
+  const { lanes, max_items, patience_ms = 0, execute, isolates } = options;
   const queue: Waiting<Item, Result>[] = [];
   let running = 0;
   let scheduled = false;
+  let patience: NodeJS.Timeout | undefined;
 
   // Everything that arrives in one turn of the event loop shares a statement.
   const schedule = () => {
@@ -53,11 +57,26 @@ export function createGroupCommit<Item, Result>(options: {
     }
   };
 
+  const enqueue = (item: Item) =>
+    new Promise<Result>((resolve, reject) => {
+      queue.push({ item, resolve, reject });
+    });
+
   return {
-    run: (item) =>
-      new Promise((resolve, reject) => {
-        queue.push({ item, resolve, reject });
-        schedule();
-      }),
+    run(item) {
+      const result = enqueue(item);
+      schedule();
+      return result;
+    },
+    runSoon(item) {
+      const result = enqueue(item);
+      if (patience === undefined) {
+        patience = setTimeout(() => {
+          patience = undefined;
+          schedule();
+        }, patience_ms);
+      }
+      return result;
+    },
   };
 }

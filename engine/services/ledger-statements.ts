@@ -5,16 +5,24 @@ import { storable, storableJson } from './storable.ts';
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
 
+/** What came of an exchange, in the order of what was asked. */
+export interface Exchanged {
+  /** Whether each settlement was written; false for one that was written before. */
+  readonly written: readonly boolean[];
+  /** The limit that refused each request, `undefined` for one that was granted. */
+  readonly refusals: readonly (LimitStanding | undefined)[];
+}
+
 /** The ledger's statements, each for many requests at once. Errors are the database's. */
 export interface LedgerStatements {
-  /** One standing per request that was refused, `undefined` for one that was granted. */
-  reserve(requests: readonly ReservationRequest[]): Promise<(LimitStanding | undefined)[]>;
-  /** Whether each settlement was written; false for one that was written before. */
-  settle(settlements: readonly Settlement[]): Promise<boolean[]>;
+  /** Settles, then reserves, in one transaction. */
+  exchange(settlements: readonly Settlement[], requests: readonly ReservationRequest[]): Promise<Exchanged>;
   release(request_ids: readonly string[]): Promise<void>;
 }
 
-interface RefusalRow {
+interface ExchangeRow {
+  /** Set in a row about a settlement; the rest is about a reservation. */
+  readonly repeated_request: string | null;
   readonly refused_request: string;
   readonly refused_claim: number;
   readonly spent_nano_usd: number;
@@ -33,32 +41,26 @@ export function createLedgerStatements(options: {
 }): LedgerStatements {
   const { database, clock, time_zone, process_id } = options;
   return {
-    async reserve(requests) {
+    async exchange(settlements, requests) {
       const counters = new CounterList();
-      const packed = requests.map(({ claims, ...identity }) => ({
+      const rows = settlements.map((settlement) => packSettlement(settlement, counters));
+      const holds = requests.map(({ claims, ...identity }) => ({
         ...identity,
         counters: claims.map((claim) => counters.position(claim)),
         limits: claims.map((claim) => claim.limit_nano_usd),
       }));
-      const refused = await database.query<RefusalRow>(
-        'ledger_reserve',
-        'select * from reserve_batch($1, $2, $3, $4, $5, $6, $7)',
-        [process_id, databaseTime(clock), time_zone, ...counters.columns, storableJson(packed)],
+      const remarks = await database.query<ExchangeRow>(
+        'ledger_exchange',
+        'select * from exchange_batch($1, $2, $3, $4, $5, $6, $7, $8)',
+        [process_id, databaseTime(clock), time_zone, ...counters.columns, storableJson(rows), storableJson(holds)],
       );
-      if (refused.length === 0) return requests.map(() => undefined);
-      const by_id = new Map(refused.map((row) => [row.refused_request, row]));
-      return requests.map((request) => standing(request, by_id.get(request.request_id)));
-    },
-    async settle(settlements) {
-      const counters = new CounterList();
-      const packed = settlements.map((settlement) => packSettlement(settlement, counters));
-      const repeated = await database.query<{ request_id: string }>(
-        'ledger_settle',
-        'select request_id from settle_batch($1, $2, $3, $4, $5, $6) as request_id',
-        [databaseTime(clock), time_zone, ...counters.columns, storableJson(packed)],
-      );
-      const repeated_ids = new Set(repeated.map(({ request_id }) => request_id));
-      return settlements.map(({ request_id }) => !repeated_ids.has(request_id));
+      // Nearly always there is nothing to remark.
+      const repeated = new Set(remarks.map((row) => row.repeated_request));
+      const refused = new Map(remarks.map((row) => [row.refused_request, row]));
+      return {
+        written: settlements.map(({ request_id }) => !repeated.has(request_id)),
+        refusals: requests.map((request) => standing(request, refused.get(request.request_id))),
+      };
     },
     async release(request_ids) {
       await database.query('ledger_release', 'select release_batch($1)', [request_ids]);
@@ -76,7 +78,7 @@ export function isCount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-function standing(request: ReservationRequest, row: RefusalRow | undefined): LimitStanding | undefined {
+function standing(request: ReservationRequest, row: ExchangeRow | undefined): LimitStanding | undefined {
   if (row === undefined) return undefined;
   const { scope, key, window, rule, limit_nano_usd } = request.claims[row.refused_claim]!;
   return {
@@ -91,17 +93,22 @@ function standing(request: ReservationRequest, row: RefusalRow | undefined): Lim
   };
 }
 
-/** A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the held amount. */
+/**
+ * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the held
+ * amount. Who asked for what stands in the reservation already, where there is one.
+ */
 function packSettlement(settlement: Settlement, counters: CounterList): object {
-  const { tokens, cost_nano_usd, status, provenance, ...rest } = settlement;
+  const { tokens, cost_nano_usd, status, provenance, request_id, reserved, aborted, ...identity } = settlement;
   const cost_is_known = isCount(cost_nano_usd);
   return {
-    ...rest,
+    request_id,
+    reserved,
+    aborted,
+    ...(!reserved && { ...identity, counters: countersOf(settlement).map((claim) => counters.position(claim)) }),
     ...packTokens(tokens),
     status: Number.isInteger(status) ? status : null,
     cost_nano_usd: cost_is_known ? cost_nano_usd : null,
     provenance: cost_is_known ? provenance : { ...provenance, cost: 'estimate' },
-    counters: settlement.reserved ? [] : countersOf(settlement).map((claim) => counters.position(claim)),
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Clock, Ledger, Log, ReservationRequest, Settlement } from '../api.ts';
+import type { Clock, Ledger, LimitStanding, Log, ReservationRequest, Settlement } from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import { createGroupCommit } from './group-commit.ts';
@@ -30,6 +30,13 @@ const LAST_RETRY_MS = 2000;
 const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
 
+/** A settlement waits this long for a reservation to share its statement with; nobody waits for a settlement. */
+const SETTLE_PATIENCE_MS = 10;
+
+type Move = { readonly reserve: ReservationRequest } | { readonly settle: Settlement };
+/** For a reservation the limit that refused it, for a settlement whether it was written. */
+type MoveResult = LimitStanding | undefined | boolean;
+
 /**
  * Opens the ledger; needs no database yet. Windows are calendar days and months in `time_zone`, by the database's clock.
  * A request counts in the window it was reserved in, also when it is settled after the window's end.
@@ -46,8 +53,8 @@ export function openLedger(options: {
   const { database, clock, log, time_zone = 'UTC', process = ownProcess(), every = everyInBackground } = options;
   const process_id = crypto.randomUUID();
   const statements = createLedgerStatements({ database, clock, time_zone, process_id });
-  /** Requests whose reservation row may exist and is still needed. */
-  const live = new Set<string>();
+  /** Requests whose reservation row may exist and is still needed. No Set: see the engine's `Bag`. */
+  const live: Record<string, true> = Object.create(null);
   let unwritten = 0;
   let onAllWritten = () => {};
   const retry = createRetryPause();
@@ -58,24 +65,23 @@ export function openLedger(options: {
     every,
     process_id,
     process,
-    isLive: (request_id) => live.has(request_id),
+    isLive: (request_id) => request_id in live,
     release: statements.release,
   });
 
-  const reserving = createGroupCommit({
+  const moving = createGroupCommit<Move, MoveResult>({
     lanes: 1,
     max_items: MAX_BATCH,
+    patience_ms: SETTLE_PATIENCE_MS,
     isolates: isPermanent,
-    async execute(requests: readonly ReservationRequest[]) {
-      await heartbeat.register();
-      return statements.reserve(requests);
+    async execute(moves) {
+      const settlements = moves.flatMap((move) => ('settle' in move ? [move.settle] : []));
+      const reservations = moves.flatMap((move) => ('reserve' in move ? [move.reserve] : []));
+      if (reservations.length > 0) await heartbeat.register();
+      const { written, refusals } = await statements.exchange(settlements, reservations);
+      let [settled, reserved] = [0, 0];
+      return moves.map((move) => ('settle' in move ? written[settled++]! : refusals[reserved++]));
     },
-  });
-  const settling = createGroupCommit({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    isolates: isPermanent,
-    execute: statements.settle,
   });
   const releasing = createGroupCommit<string, void>({
     lanes: 1,
@@ -91,9 +97,9 @@ export function openLedger(options: {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await settling.run(settlement);
+        const written = await moving.runSoon({ settle: settlement });
         retry.reset();
-        live.delete(request_id);
+        delete live[request_id];
         if (!written)
           log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
         return;
@@ -115,13 +121,13 @@ export function openLedger(options: {
     async reserve(request) {
       assertReservable(request);
       const { request_id } = request;
-      live.add(request_id);
+      live[request_id] = true;
       try {
-        const refusal = await reserving.run(request);
-        if (refusal !== undefined) live.delete(request_id);
+        const refusal = (await moving.run({ reserve: request })) as LimitStanding | undefined;
+        if (refusal !== undefined) delete live[request_id];
         return refusal;
       } catch (error) {
-        live.delete(request_id);
+        delete live[request_id];
         // The statement may have been committed although nobody heard of it.
         if (!isPermanent(error)) heartbeat.doubt();
         throw asStoreError(error);
@@ -142,7 +148,7 @@ export function openLedger(options: {
         log.debug({ err: error, request_id }, 'a hold could not be released yet');
         heartbeat.doubt();
       } finally {
-        live.delete(request_id);
+        delete live[request_id];
       }
     },
     async close() {

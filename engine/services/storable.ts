@@ -11,6 +11,7 @@ export function storable(text: string): string {
 /** JSON that PostgreSQL takes as jsonb: one NUL or lone surrogate in one row would refuse the whole batch. */
 export function storableJson(value: unknown): string {
   const json = JSON.stringify(value);
-  if (!/\\u(?:0000|d[89a-f])/.test(json)) return json;
+  // Both are written as escapes, which are rare: one fast search spares every batch the slow one.
+  if (!json.includes('\\u') || !/\\u(?:0000|d[89a-f])/.test(json)) return json;
   return JSON.stringify(value, (_, part) => (typeof part === 'string' ? storable(part) : part));
 }

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { requestBody } from './bodies.ts';
 import type { Target } from './load/generator.ts';
-import { type Effort, FULL, measureBody, measureStreams, QUICK, type Server } from './measure.ts';
+import { type Effort, FULL, measureBody, measureStreams, QUICK, type Server, warmUp } from './measure.ts';
 import { startChild, stopChildren } from './processes.ts';
 import { judge, type Results, renderReport } from './report.ts';
 
@@ -49,6 +49,8 @@ async function startServers(directory: string, profile: boolean): Promise<Server
 
 async function measure(servers: Server[], parts: readonly Part[], effort: Effort) {
   const load = await startChild<object>('load/generator.ts');
+  progress('warming up');
+  await warmUp(servers, load, effort);
   const bodies: Record<string, unknown> = {};
   let streams: Results['streams'];
   if (parts.includes('streams')) {
@@ -58,7 +60,10 @@ async function measure(servers: Server[], parts: readonly Part[], effort: Effort
   }
   for (const part of parts.filter((name): name is Exclude<Part, 'streams'> => name !== 'streams')) {
     progress(`measuring ${part} bodies`);
-    bodies[part] = { bytes: requestBody(part).length, ...(await measureBody(servers, load, part, effort)) };
+    bodies[part] = {
+      bytes: requestBody(part).length,
+      ...(await measureBody(servers, load, part, effort)),
+    };
   }
   return { bodies: bodies as Results['bodies'], ...(streams === undefined ? {} : { streams }) };
 }

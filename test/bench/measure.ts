@@ -17,6 +17,7 @@ export interface Server {
 /** How long and how often. */
 export interface Effort {
   readonly rounds: number;
+  /** Before everything, while the runtime's compiler is still at work; each body then gets a quarter of it. */
   readonly warm_up_ms: number;
   readonly single_ms: number;
   readonly parallel_ms: number;
@@ -25,33 +26,37 @@ export interface Effort {
   readonly stream_steady_ms: number;
 }
 
+/** Many short rounds rather than few long ones: noise that lasts seconds then hits a whole round alike. */
 export const FULL: Effort = {
-  rounds: 3,
-  warm_up_ms: 1200,
-  single_ms: 700,
-  parallel_ms: 1500,
+  rounds: 11,
+  warm_up_ms: 5000,
+  single_ms: 150,
+  parallel_ms: 450,
   stream_rounds: 2,
   stream_events: 30,
   stream_steady_ms: 2000,
 };
 
 export const QUICK: Effort = {
-  rounds: 1,
-  warm_up_ms: 500,
-  single_ms: 300,
-  parallel_ms: 700,
+  rounds: 3,
+  warm_up_ms: 1200,
+  single_ms: 80,
+  parallel_ms: 250,
   stream_rounds: 1,
-  stream_events: 12,
-  stream_steady_ms: 1000,
+  stream_events: 20,
+  stream_steady_ms: 700,
 };
 
 export const PARALLEL = 32;
 export const STREAMS = 512;
 const STREAM_INTERVAL_MS = 100;
+const WARM_UP_EVENTS = 6;
 
 /** Medians over the rounds, for one subject and one body. Added latency is against `direct` in the same round. */
 export interface BodyMeasurement {
   readonly cpu_us_per_request: number;
+  /** The same, round by round: a round's figures of two subjects can be compared, whatever else the machine did. */
+  readonly cpu_us_by_round: readonly number[];
   /** CPU time of PostgreSQL, which only the gateway uses; 0 where the system doesn't tell. */
   readonly database_cpu_us_per_request: number;
   readonly requests_per_second: number;
@@ -83,7 +88,7 @@ interface Sample<Result> {
 }
 
 /** Lets work that follows a response (ledger, audit) finish inside the measured window. */
-const SETTLE_MS = 150;
+const SETTLE_MS = 60;
 
 async function sample<Result>(server: Server, load: Child<unknown>, job: string, argument: object) {
   const databaseCpu = async () => (await server.child.ask<number | undefined>('database_cpu')) ?? 0;
@@ -124,6 +129,12 @@ async function inRounds<Round>(
 
 const proxies = (servers: readonly Server[]) => servers.filter(({ subject }) => subject !== 'direct');
 
+/** Loads the proxies until they run at their usual speed. */
+export async function warmUp(servers: readonly Server[], load: Child<unknown>, effort: Effort): Promise<void> {
+  const job = { body: '0.5k', connections: PARALLEL, duration_ms: effort.warm_up_ms } as const;
+  for (const { target } of proxies(servers)) await load.ask('requests', { ...target, ...job } satisfies RequestsJob);
+}
+
 /** Measures one body size on every subject. */
 export async function measureBody(
   servers: readonly Server[],
@@ -136,7 +147,7 @@ export async function measureBody(
       RequestsJob,
       keyof Target
     >);
-  for (const server of proxies(servers)) await run(server, PARALLEL, effort.warm_up_ms);
+  for (const server of proxies(servers)) await run(server, PARALLEL, effort.warm_up_ms / 4);
   const rounds = await inRounds<BodyRound>(servers, effort.rounds, async (server) => ({
     single: await run(server, 1, effort.single_ms),
     parallel: await run(server, PARALLEL, effort.parallel_ms),
@@ -145,9 +156,11 @@ export async function measureBody(
     const mine = rounds[subject];
     const added = (load_name: keyof BodyRound, value: 'p50_ms' | 'p99_ms') =>
       median(mine.map((round, at) => round[load_name].result[value] - rounds.direct[at]![load_name].result[value]));
+    const cpu_us_by_round = mine.map(({ parallel }) => parallel.cpu_us / parallel.result.requests);
     const all = mine.flatMap((round) => [round.single.result, round.parallel.result]);
     return {
-      cpu_us_per_request: median(mine.map(({ parallel }) => parallel.cpu_us / parallel.result.requests)),
+      cpu_us_per_request: median(cpu_us_by_round),
+      cpu_us_by_round,
       database_cpu_us_per_request: median(
         mine.map(({ parallel }) => parallel.database_cpu_us / parallel.result.requests),
       ),
@@ -168,16 +181,16 @@ export async function measureStreams(
   load: Child<unknown>,
   effort: Effort,
 ): Promise<Record<Subject, StreamMeasurement>> {
-  const run = (server: Server, streams: number, steady_ms: number) =>
+  const run = (server: Server, streams: number, events: number, steady_ms: number) =>
     sample<StreamsResult>(server, load, 'streams', {
       streams,
-      events: effort.stream_events,
+      events,
       interval_ms: STREAM_INTERVAL_MS,
       steady_ms,
     } satisfies Omit<StreamsJob, keyof Target>);
-  for (const server of proxies(servers)) await run(server, STREAMS / 8, 0);
+  for (const server of proxies(servers)) await run(server, STREAMS / 8, WARM_UP_EVENTS, 0);
   const rounds = await inRounds(servers, effort.stream_rounds, (server) =>
-    run(server, STREAMS, effort.stream_steady_ms),
+    run(server, STREAMS, effort.stream_events, effort.stream_steady_ms),
   );
   const summarise = (subject: Subject): StreamMeasurement => {
     const mine = rounds[subject];

@@ -110,6 +110,7 @@ describe('a client that does not read', () => {
   });
 
   test('for as long as the idle timeout is dropped, and what it was sent is settled', async () => {
+    await nothingHeld(impatient.database);
     const rows_before = (await ledgerRows(impatient.database)).length;
     upstream.script = flood(200 * MB).script;
     const socket = await connect(impatient.url);
@@ -149,6 +150,7 @@ describe('a client that does not send', () => {
   });
 
   test('and goes away leaves nothing behind', async () => {
+    await nothingHeld(gateway.database);
     const rows_before = (await ledgerRows(gateway.database)).length;
     for (let round = 0; round < 5; round++) {
       const socket = await connect(gateway.url);

@@ -17,7 +17,7 @@ import {
   send,
   sendRaw,
 } from './client.ts';
-import { held, ledgerRows } from './state.ts';
+import { held, ledgerRows, nothingHeld } from './state.ts';
 
 const BODY_LIMIT = 200_000;
 const HEADER_LIMIT = 16_384;
@@ -428,6 +428,34 @@ describe('malformed HTTP', () => {
   });
 });
 
+describe('a connection', () => {
+  const plain = (token: string, body: string, more = '') =>
+    framed(`POST /v1/messages HTTP/1.1\r\n${HOST}authorization: Bearer ${token}\r\n${more}`, body);
+  const statuses = (raw: string) => [...raw.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+
+  test('answers pipelined requests one after the other, refused ones too', async () => {
+    const good = plain(gateway.token, messagesBody());
+    const requests = [good, plain('gw_wrong', messagesBody()), plain(gateway.token, '{"model":7}'), good];
+    const last = plain(gateway.token, messagesBody({ model: 'no-such-model' }), 'connection: close\r\n');
+    const raw = await sendRaw(gateway.url, requests.join('') + last);
+    assert.deepEqual(statuses(raw), [200, 401, 400, 200, 404]);
+    upstream.requests.length = 0;
+  });
+
+  test('stays in step after a refusal that came before the body was sent', async () => {
+    const socket = await connect(gateway.url);
+    const received = collect(socket);
+    const body = messagesBody({ note: 'x'.repeat(100_000) });
+    const refused = plain('gw_wrong', body);
+    socket.write(refused.slice(0, -90_000));
+    await until('the refusal is there', () => received.text().includes('authentication_error'));
+    socket.write(refused.slice(-90_000));
+    socket.write(plain(gateway.token, messagesBody(), 'connection: close\r\n'));
+    assert.deepEqual(statuses(await received.closed), [401, 200]);
+    upstream.requests.length = 0;
+  });
+});
+
 describe('a body beyond the limit', () => {
   const TOO_LARGE = { status: 413, type: 'request_too_large', says: /200000/ };
 
@@ -505,6 +533,7 @@ describe('Expect: 100-continue', () => {
 
 test('no refused request left a ledger row or a hold', async () => {
   upstream.requests.length = 0;
+  await nothingHeld(gateway.database);
   const before_count = (await ledgerRows(gateway.database)).length;
   await send(gateway.url, { headers: bearer(gateway.token), body: '{"model":7}' });
   await ask(gateway.url, gateway.token, { model: 'no-such-model' });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import fc from 'fast-check';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import { bootGateway, type ConfigSections, type TestGateway } from '../support/gateway.ts';
 import {
   answerBytes,
   answerJson,
@@ -23,11 +23,13 @@ const DOLLAR_TOKENS = 1000;
 let upstream: ScriptedUpstream;
 const gateways: TestGateway[] = [];
 
-async function boot(spend_limits: object): Promise<TestGateway> {
+function configWith(spend_limits: object): ConfigSections {
   const models = [{ id: 'coder-1', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING }];
-  const token_groups = [{ name: 'all', models: ['*'] }];
-  const config = { models, token_groups, spend_limits };
-  const gateway = await bootGateway({ upstream_url: upstream.url, config });
+  return { models, token_groups: [{ name: 'all', models: ['*'] }], spend_limits };
+}
+
+async function boot(spend_limits: object): Promise<TestGateway> {
+  const gateway = await bootGateway({ upstream_url: upstream.url, config: configWith(spend_limits) });
   gateways.push(gateway);
   return gateway;
 }
@@ -182,6 +184,34 @@ test('two tokens of one person share one limit', async () => {
   const tokens = [await gateway.newToken({ name: 'laptop' }), await gateway.newToken({ name: 'server' })];
   const all = await Promise.all(Array.from({ length: 10 }, (_, index) => dollar(gateway, tokens[index % 2])));
   assert.equal(all.filter(({ status }) => status === 200).length, 3);
+});
+
+test('two gateways on one database share every limit', async () => {
+  const limits = { defaults: { user_daily_usd: 25 }, on_exceeded: 'deny', reserve: 'worst_case' };
+  const first = await boot(limits);
+  const second = await bootGateway({
+    upstream_url: upstream.url,
+    database_url: first.env.TEST_DATABASE_URL!,
+    config: configWith(limits),
+  });
+  try {
+    const upstream_gate = gate(DOLLAR_TOKENS);
+    let refused = 0;
+    const all = Array.from({ length: 100 }, async (_, index) => {
+      const response = await dollar(index % 2 === 0 ? first : second, first.token);
+      if (response.status !== 200) refused++;
+      return response.status;
+    });
+    await until('75 are refused', () => refused === 75);
+    upstream_gate.open();
+    const statuses = await Promise.all(all);
+    assert.equal(statuses.filter((status) => status === 200).length, 25);
+    assert.equal(upstream.requests.length, 25);
+    await nothingHeld(first.database);
+    assert.deepEqual(await counters(first), { 'user dev@example.com day': { spent: 25 * USD, held: 0 } });
+  } finally {
+    await second.close();
+  }
 });
 
 test('the operator may choose the status of a refusal', async () => {

@@ -13,7 +13,7 @@ import {
   startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
-import { ask, bearer, messagesBody, open, readAll } from './client.ts';
+import { bearer, messagesBody, open, readAll, send } from './client.ts';
 import { freePort, type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
 
 const DRAIN_SECONDS = 2;
@@ -73,7 +73,7 @@ function streamInTwoParts(): { finish(): void; events: string[] } {
 }
 
 const refusesConnections = () =>
-  ask(gateway.url, token).then(
+  send(gateway.url, { method: 'GET', path: '/healthz' }).then(
     ({ status }) => status === 503,
     (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED' || error.code === 'ECONNRESET',
   );

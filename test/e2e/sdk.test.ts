@@ -12,7 +12,7 @@ import {
   startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
-import { ledgerRowsWhenSettled, nothingHeld } from './state.ts';
+import { ledgerRows, nothingHeld } from './state.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -202,17 +202,21 @@ for (const { status, type, expected } of UPSTREAM_ERRORS) {
 }
 
 test('an abort in the middle of a stream reaches the upstream and is settled', async () => {
-  const rows_before = (await gateway.database.knex('ledger').count({ count: '*' }))[0]!.count;
+  const user = 'aborting@example.com';
+  const authToken = await gateway.newToken({ user });
+  const aborting = new Anthropic({ baseURL: gateway.url, authToken, apiKey: null, maxRetries: 0 });
   const [start, ...rest] = messageEvents();
   upstream.script = ({ res }) => {
     res.writeHead(200, { 'content-type': 'text/event-stream' });
     res.write(`${start}${rest[0]}${rest[2]}`);
   };
-  const stream = client.messages.stream(ASK);
+  const stream = aborting.messages.stream(ASK);
   stream.on('text', () => stream.abort());
   await assert.rejects(stream.finalMessage(), Anthropic.APIUserAbortError);
   await until('the upstream request is cancelled', () => upstream.only().cancelled);
-  const row = (await ledgerRowsWhenSettled(gateway.database, Number(rows_before) + 1)).at(-1)!;
+  const row = await until('the request is settled', async () =>
+    (await ledgerRows(gateway.database)).find((found) => found.user_email === user),
+  );
   assert.equal(row.aborted, true);
   assert.equal(row.input_tokens, 100, 'what message_start reported is billed');
   assert.ok(row.output_tokens >= 1);

@@ -49,7 +49,7 @@ before(async () => {
   config = await writeConfig(gatewayConfig(upstream.url, { server }));
   gateway = await startGatewayProcess(config.config_file, env, port);
   const quiet = { debug() {}, info() {}, warn() {}, error() {} };
-  const database_only = { database: { postgres: { url_env: 'URL', pool_max: 2 } } };
+  const database_only = { database: { postgres: { url_env: 'URL', pool_max: 3 } } };
   database = await openDatabase({
     config: database_only as never,
     env: { URL: direct.href },

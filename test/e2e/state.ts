@@ -43,15 +43,6 @@ export async function ledgerRow(database: Database, request_id: string): Promise
   });
 }
 
-/** The ledger rows once there are `count`, which must be no more. */
-export async function ledgerRowsWhenSettled(database: Database, count: number): Promise<LedgerRow[]> {
-  return await until(`the ledger has ${count} rows`, async () => {
-    const rows = await ledgerRows(database);
-    if (rows.length > count) throw new Error(`the ledger has ${rows.length} rows instead of ${count}`);
-    return rows.length === count && rows;
-  });
-}
-
 /** All audit records, oldest first. */
 export async function auditRows(database: Database): Promise<Record<string, unknown>[]> {
   return await database.knex('audit_log').select('*');

@@ -82,7 +82,6 @@ test('a stopped database is 503 for every caller, known or new, never 401; a sta
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   await postgres.close();
   upstream.requests.length = 0;
-  const rows_before = 1;
 
   const ready = await until('/readyz says so', async () => {
     const response = await get('/readyz');
@@ -103,7 +102,6 @@ test('a stopped database is 503 for every caller, known or new, never 401; a sta
   await servesAgain();
   assert.equal((await ask(gateway.url, fresh)).status, 200);
   await nothingHeld(gateway.database);
-  assert.ok((await ledgerRows(gateway.database)).length > rows_before);
 });
 
 test('requests under way when the database stops are finished, and settled when it is back', async () => {

@@ -216,6 +216,46 @@ function eventsOf(text: string): { name: string | undefined; data: string }[] {
     }));
 }
 
+describe('an upstream that answers out of turn', () => {
+  test('before it has read a large body is passed on, and the next request is not disturbed', async () => {
+    const body = '{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}';
+    upstream.early = true;
+    upstream.script = answerBytes(413, ['content-type', 'application/json', 'connection', 'close'], body);
+    try {
+      const response = await ask(gateway.url, gateway.token, { note: 'x'.repeat(5_000_000) });
+      assert.equal(response.status, 413, response.text);
+      assert.equal(response.text, body);
+      await rowOf(response);
+    } finally {
+      upstream.early = false;
+    }
+    upstream.script = answerJson(message());
+    assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+  });
+
+  test('with an informational response first is passed on as if it had not', async () => {
+    const json = JSON.stringify(message());
+    const hints = 'HTTP/1.1 103 Early Hints\r\nlink: </x>; rel=preload\r\n\r\n';
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+    upstream.script = answerRaw(hints + head + json);
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 200);
+    assert.equal(response.text, json);
+    assert.equal((await rowOf(response)).output_tokens, 40);
+  });
+
+  test('with more bytes than it announced does not spoil the next answer', async () => {
+    const json = JSON.stringify(message());
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+    const smuggled = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 8\r\n\r\n"forged"';
+    upstream.script = ({ socket }) => void socket.write(head + json + smuggled);
+    assert.equal((await ask(gateway.url, gateway.token)).text, json);
+    upstream.script = answerJson(message({ input_tokens: 1, output_tokens: 1 }));
+    const next = await ask(gateway.url, gateway.token);
+    assert.equal(next.text, JSON.stringify(message({ input_tokens: 1, output_tokens: 1 })));
+  });
+});
+
 describe('a stream that breaks off', () => {
   const opening = messageEvents().slice(0, 4);
 
@@ -290,6 +330,7 @@ describe('a stream that breaks off', () => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
       res.write('{"id":"msg_1","content":[', () => socket.resetAndDestroy());
     };
+    await nothingHeld(gateway.database);
     const before_count = (await ledgerRows(gateway.database)).length;
     await assert.rejects(ask(gateway.url, gateway.token), /aborted|ECONNRESET|socket hang up|terminated/);
     await until('there is a row', async () => (await ledgerRows(gateway.database)).length === before_count + 1);

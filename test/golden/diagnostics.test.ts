@@ -36,6 +36,7 @@ function sectionsOf(input: string): Section[] {
 function contentOf({ how, text }: Section): string | Buffer {
   if (how === 'utf-16') return Buffer.from(`\uFEFF${text}`, 'utf16le');
   if (how === 'with byte order mark') return `\uFEFF${text}`;
+  if (how === 'with Windows line breaks') return text.replaceAll('\n', '\r\n');
   if (how === 'five megabytes') return text + '#'.repeat(5_000_000);
   return text;
 }
@@ -69,7 +70,8 @@ async function diagnose(input: string): Promise<string> {
       shipped_pipelines: SHIPPED,
     });
     const text = renderDiagnostics(diagnostics, { format: 'text', color: false, sources, cwd: project.directory });
-    return text.replaceAll(project.directory, '<dir>');
+    // How long the name of a temporary directory is decides where the text breaks before it.
+    return text.replaceAll(project.directory, '<dir>').replaceAll(/\n +('?)<dir>/g, ' $1<dir>');
   } finally {
     project.remove();
   }

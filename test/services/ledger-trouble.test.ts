@@ -40,12 +40,12 @@ function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLe
 
 describe('trouble with the store', () => {
   it('makes a reservation fail at once with store_unavailable', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'ledger_reserve', 1, 'before') });
+    const ledger = newLedger({ database: spoiltStore(database, 'reserve', 1, 'before') });
     await assert.rejects(ledger.reserve(reservation()), { code: 'store_unavailable' });
   });
 
   it('keeps settlements until they are written', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'ledger_settle', 3, 'before') });
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 3, 'before') });
     const requests = [reservation({ user: 'patient' }), reservation({ user: 'patient' })];
     await Promise.all(requests.map((request) => ledger.reserve(request)));
     await Promise.all(requests.map((request) => ledger.settle(settlement(request))));
@@ -54,7 +54,7 @@ describe('trouble with the store', () => {
   });
 
   it('counts once what was committed although the answer got lost', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'ledger_settle', 1, 'after') });
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 1, 'after') });
     const request = reservation({ user: 'unheard' });
     await ledger.reserve(request);
     await Promise.all([
@@ -66,7 +66,7 @@ describe('trouble with the store', () => {
   });
 
   it('releases at the next heartbeat a hold it was never told of, and no other', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'ledger_reserve', 1, 'after') });
+    const ledger = newLedger({ database: spoiltStore(database, 'reserve', 1, 'after') });
     await assert.rejects(ledger.reserve(reservation({ user: 'unsure' })), { code: 'store_unavailable' });
     const known = reservation({ user: 'unsure' });
     await ledger.reserve(known);
@@ -111,7 +111,7 @@ describe('trouble with the store', () => {
   });
 
   it('does not lose what is unwritten when the ledger closes', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'ledger_settle', 2, 'before') });
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before') });
     const request = reservation({ user: 'hasty' });
     await ledger.reserve(request);
     const settled = ledger.settle(settlement(request));

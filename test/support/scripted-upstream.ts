@@ -43,6 +43,8 @@ export interface ScriptedUpstream {
   readonly requests: Received[];
   /** What happens to the next requests. */
   script: Script;
+  /** Whether `script` runs at the head of a request instead of the end of its body. */
+  early: boolean;
   /** The only request so far; fails when there were none or several. */
   only(): Received;
   /** The last request, once there are at least `count`. */
@@ -92,11 +94,14 @@ export async function startUpstream(script: Script = answerJson(message())): Pro
     res.on('close', () => {
       received.cancelled = !res.writableFinished;
     });
+    const answer = async () => upstream.script({ received, res, socket: req.socket });
+    const at_head = upstream.early;
     req.on('data', (chunk: Buffer) => received.chunks.push(chunk));
     req.on('end', () => {
       received.complete = true;
-      Promise.resolve(upstream.script({ received, res, socket: req.socket })).catch((error) => fail(res, error));
+      if (!at_head) answer().catch((error) => fail(res, error));
     });
+    if (at_head) answer().catch((error) => fail(res, error));
   });
   server.on('connection', (socket) => socket.on('error', () => {}));
   const listen = async (port: number) => {
@@ -116,6 +121,7 @@ export async function startUpstream(script: Script = answerJson(message())): Pro
     url: `http://127.0.0.1:${port}`,
     requests,
     script,
+    early: false,
     only() {
       if (requests.length !== 1) throw new Error(`the upstream saw ${requests.length} requests instead of one`);
       return requests[0]!;

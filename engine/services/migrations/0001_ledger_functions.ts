@@ -56,19 +56,16 @@ begin
   perform from spend_counters where id = any (p_ids) order by id for update;
 end $$;
 
--- Places holds in the order given; returns one row per request that was refused.
--- A request is {..., counters: positions in the arrays, limits: one per counter or null}.
-create function reserve_batch(
-  p_process uuid, p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_requests jsonb
-) returns table (
+-- Places holds in the order given; returns one row per request that was refused. The counters are locked.
+-- A request is {..., counters: positions in p_ids, limits: one per counter or null}.
+create function place_holds(p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_requests jsonb)
+returns table (
   refused_request text, refused_claim integer,
   spent_nano_usd double precision, held_nano_usd double precision, resets_at_ms double precision
 )
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := coalesce(p_now, now());
-  v_ids bigint[];
   v_spent bigint[];
   v_held bigint[];
   v_added bigint[];
@@ -78,16 +75,11 @@ declare
   v_refused integer;
   v_counter integer;
 begin
-  perform ensure_durable_commit();
-  if cardinality(p_scopes) > 0 then
-    v_ids := open_counters(p_scopes, p_keys, p_kinds, v_now, p_time_zone);
-    perform lock_counters(v_ids);
-    select array_agg(s.spent_nano_usd order by i.position), array_agg(s.held_nano_usd order by i.position),
-           array_agg(0 order by i.position),
-           array_agg(window_end(s.window_kind, s.window_start, p_time_zone) order by i.position)
-    into v_spent, v_held, v_added, v_resets
-    from unnest(v_ids) with ordinality as i (id, position) join spend_counters s on s.id = i.id;
-  end if;
+  select array_agg(s.spent_nano_usd order by i.position), array_agg(s.held_nano_usd order by i.position),
+         array_agg(0 order by i.position),
+         array_agg(window_end(s.window_kind, s.window_start, p_time_zone) order by i.position)
+  into v_spent, v_held, v_added, v_resets
+  from unnest(p_ids) with ordinality as i (id, position) join spend_counters s on s.id = i.id;
 
   for v_request in
     select r.request_id, r.amount_nano_usd as amount, r.counters, r.limits
@@ -120,14 +112,14 @@ begin
   end loop;
 
   update spend_counters s set held_nano_usd = s.held_nano_usd + a.added
-  from unnest(v_ids, v_added) as a (id, added)
+  from unnest(p_ids, v_added) as a (id, added)
   where s.id = a.id and a.added > 0;
 
   insert into reservations (
     request_id, process_id, reserved_at, amount_nano_usd, counter_ids,
     surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
-  select r.request_id, p_process, v_now, r.amount_nano_usd,
-         array(select v_ids[c] from unnest(r.counters) as c),
+  select r.request_id, p_process, p_now, r.amount_nano_usd,
+         array(select p_ids[c] from unnest(r.counters) as c),
          r.surface, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
   from jsonb_to_recordset(p_requests) as r (
     request_id text, amount_nano_usd bigint, counters int[],
@@ -137,29 +129,13 @@ begin
 end $$;
 
 -- Writes one ledger row per request, releases its hold and adds its true cost to the counters of the hold, which are
--- those of the window it was reserved in. Returns the requests that have been written before.
--- An unreserved request names its counters like one of reserve_batch. A cost of null means the amount that was held.
-create function settle_batch(
-  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_rows jsonb
-) returns setof text
+-- those of the window it was reserved in. Returns the requests that have been written before. The counters are locked.
+-- An unreserved request says who asked for what, and names its counters like one of place_holds. A cost of null means the amount that was held.
+create function write_ledger(p_now timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb)
+returns setof text
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
-declare
-  v_now timestamptz := coalesce(p_now, now());
-  v_ids bigint[];
-  v_gone reservations[];
 begin
-  perform ensure_durable_commit();
-  with gone as (
-    delete from reservations
-    where request_id = any (array(select r.request_id from jsonb_to_recordset(p_rows) as r (request_id text)))
-    returning reservations
-  ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
-  if cardinality(p_scopes) > 0 then
-    v_ids := open_counters(p_scopes, p_keys, p_kinds, v_now, p_time_zone);
-  end if;
-  perform lock_counters(array(select unnest(g.counter_ids) from unnest(v_gone) as g) || v_ids);
-
   return query
   with incoming as (
     select distinct on (r.request_id) r.*
@@ -169,21 +145,23 @@ begin
       input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
       cost_nano_usd bigint, provenance jsonb, counters int[])
   ), gone as (
-    select g.* from unnest(v_gone) as g
+    select g.* from unnest(p_gone) as g
   ), written as (
     insert into ledger (
       request_id, surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
       status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
       cost_nano_usd, provenance, counter_ids, forwarded_at, settled_at)
-    select i.request_id, i.surface, i.principal_id, i."user", i.team, i.project, i.token_id, i.model, i.upstream,
-           i.upstream_model, i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
+    select i.request_id, coalesce(g.surface, i.surface), coalesce(g.principal_id, i.principal_id),
+           coalesce(g.user_email, i."user"), coalesce(g.team, i.team), coalesce(g.project, i.project),
+           coalesce(g.token_id, i.token_id), coalesce(g.model, i.model), coalesce(g.upstream, i.upstream),
+           coalesce(g.upstream_model, i.upstream_model), i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
            coalesce(i.cost_nano_usd, g.amount_nano_usd, 0), i.provenance,
-           coalesce(g.counter_ids, array(select v_ids[c] from unnest(i.counters) as c)),
-           coalesce(g.reserved_at, v_now), v_now
+           coalesce(g.counter_ids, array(select p_ids[c] from unnest(i.counters) as c)),
+           coalesce(g.reserved_at, p_now), p_now
     from incoming i left join gone g on g.request_id = i.request_id
     -- The counters are locked: of two attempts to write the same unreserved request the second sees the first.
     where g.request_id is not null or not i.reserved and not exists (
-      select from ledger l where l.request_id = i.request_id and l.settled_at > v_now - interval '2 days')
+      select from ledger l where l.request_id = i.request_id and l.settled_at > p_now - interval '2 days')
     returning request_id, cost_nano_usd, counter_ids
   ), moved as (
     select c.id, sum(w.cost_nano_usd)::bigint as spent, sum(coalesce(g.amount_nano_usd, 0))::bigint as released
@@ -195,6 +173,44 @@ begin
     from moved m where s.id = m.id
   )
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
+end $$;
+
+-- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
+-- just given back can be held again. One commit and one round trip serve both.
+create function exchange_batch(
+  p_process uuid, p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[],
+  p_rows jsonb, p_requests jsonb
+) returns table (
+  repeated_request text, refused_request text, refused_claim integer,
+  spent_nano_usd double precision, held_nano_usd double precision, resets_at_ms double precision
+)
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := coalesce(p_now, now());
+  v_ids bigint[] := '{}';
+  v_gone reservations[] := '{}';
+begin
+  perform ensure_durable_commit();
+  if cardinality(p_scopes) > 0 then
+    v_ids := open_counters(p_scopes, p_keys, p_kinds, v_now, p_time_zone);
+  end if;
+  if p_rows <> '[]' then
+    with gone as (
+      delete from reservations
+      where request_id = any (array(select r.request_id from jsonb_to_recordset(p_rows) as r (request_id text)))
+      returning reservations
+    ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
+  end if;
+  perform lock_counters(array(select unnest(g.counter_ids) from unnest(v_gone) as g) || v_ids);
+  if p_rows <> '[]' then
+    return query
+    select r, null::text, null::integer, null::double precision, null::double precision, null::double precision
+    from write_ledger(v_now, v_ids, v_gone, p_rows) as r;
+  end if;
+  if p_requests <> '[]' then
+    return query select null::text, h.* from place_holds(p_process, v_now, p_time_zone, v_ids, p_requests) as h;
+  end if;
 end $$;
 
 -- Gives holds back without a trace, for requests that never left.

@@ -1,0 +1,53 @@
+import { randomUUID } from 'node:crypto';
+import http from 'node:http';
+import type { Socket } from 'node:net';
+import type { GatewayConfig } from '../config.ts';
+import { StageError } from '../errors.ts';
+import { REQUEST_ID_HEADER } from '../run/headers.ts';
+import { errorBody, errorHeaders, surfaceOfPath } from './envelopes.ts';
+
+type Limits = GatewayConfig['server']['limits'];
+
+function compose(surface: Parameters<typeof errorBody>[0], error: StageError) {
+  const request_id = randomUUID();
+  const body = errorBody(surface, error, request_id);
+  const headers = {
+    ...errorHeaders(error),
+    'content-length': Buffer.byteLength(body),
+    [REQUEST_ID_HEADER]: request_id,
+  };
+  return { headers, body };
+}
+
+/** Answers a request that reaches no pipeline, in the envelope of the API its path belongs to. */
+export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
+  const { headers, body } = compose(surfaceOfPath(path), error);
+  res.writeHead(error.status, headers).end(body);
+}
+
+/** Answers what Node's HTTP parser refused, which never becomes a request, and closes the connection. */
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, limits: Limits): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const problem = explain(error, limits);
+  const { headers, body } = compose('messages', problem);
+  const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+}
+
+function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {
+  switch (error.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new StageError(
+        'headers_too_large',
+        `The request line and headers are larger than ${limits.header_bytes} bytes.`,
+        { details: { limit_bytes: limits.header_bytes } },
+      );
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new StageError('request_timeout', 'The request took too long to arrive.');
+    default:
+      return new StageError('bad_http', 'The request is not well-formed HTTP/1.1.');
+  }
+}

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { renderDiagnostics } from '../../engine/diagnostics/render.ts';
+import { load } from '../../engine/load/index.ts';
+import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
+import { stages } from './support/stages.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+/** All that a check could print about a gateway.yaml, in every format, required and not. */
+async function everythingSaid(gateway: string): Promise<string> {
+  const project = createProject({ 'gateway.yaml': gateway });
+  projects.push(project);
+  const said: string[] = [];
+  for (const environment of ['required', 'ignored'] as const) {
+    const { diagnostics, sources } = await load(project.path('gateway.yaml'), {
+      stages,
+      env: {},
+      environment,
+      shipped_pipelines: SHIPPED,
+    });
+    for (const format of ['text', 'json', 'github'] as const) {
+      said.push(renderDiagnostics(diagnostics, { format, color: false, sources }));
+    }
+  }
+  return said.join('');
+}
+
+/** Ways to write a secret into the file; in each, SECRET stands for it. */
+const PLACES = [
+  '    api_key_env: SECRET',
+  '    api_key_env: "SECRET"',
+  '    api_key: SECRET',
+  '    api_key_env: |\n      SECRET\n      second',
+  '    api_key_env: [SECRET]',
+  '    api_key_env: { value: SECRET }',
+  '    base_url: https://user:SECRET@api.example.com',
+  '    headers: { authorization: SECRET }',
+  '    supports: { token: SECRET, count_tokens: true }',
+];
+
+const SECRETS = ['sk-planted-0123', 'gw_planted0123', 'hunter2-hunter2', 'pl4nted-w0rd/w0rd'];
+
+describe('a secret that was written into the file is never repeated', () => {
+  for (const place of PLACES) {
+    test(`in${place.replaceAll('\n', ' ').replace(/ +/g, ' ')}`, async () => {
+      for (const secret of SECRETS) {
+        const said = await everythingSaid(
+          GATEWAY.replace('    api_key_env: UPSTREAM_KEY', place.replace('SECRET', secret)),
+        );
+        assert.notEqual(said, '');
+        assert.ok(!said.includes(secret), said);
+      }
+    });
+  }
+
+  test('whatever else is wrong in the file', async () => {
+    const damage = fc.constantFrom('', '\t', ' ', '"', "'", '{', '[', ': ', '- ', '&a ', '*', '!', '<<: ', '%', 'x');
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(...PLACES),
+        fc.constantFrom(...SECRETS),
+        fc.nat(18),
+        fc.nat(30),
+        damage,
+        async (place, secret, row, column, inserted) => {
+          const lines = GATEWAY.replace('    api_key_env: UPSTREAM_KEY', place.replace('SECRET', secret)).split('\n');
+          const at = row % lines.length;
+          const line = lines[at] ?? '';
+          // The secret itself stays in one piece: half a secret is another text.
+          if (line.includes(secret)) return;
+          lines[at] = line.slice(0, column) + inserted + line.slice(column);
+          const said = await everythingSaid(lines.join('\n'));
+          assert.ok(!said.includes(secret), said);
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+});
