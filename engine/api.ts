@@ -3,15 +3,37 @@
  * @module
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
+import type { Services } from './stage-services.ts';
 
 export type { GatewayConfig, ModelConfig, RoutingRuleConfig, TokenGroupConfig, UpstreamConfig } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
+export type {
+  AccessTokens,
+  AuditLog,
+  AuditRecord,
+  Clock,
+  FactView,
+  Health,
+  Ledger,
+  LedgerIdentity,
+  LimitClaim,
+  LimitStanding,
+  Log,
+  ModelCatalog,
+  Principal,
+  Provenance,
+  ReservationRequest,
+  Services,
+  Settlement,
+  TokenCounts,
+  Window,
+} from './stage-services.ts';
 
 /** What a stage may do beyond reading and writing facts. */
 export type Capability = 'raw-body' | 'rewrite-body' | 'respond' | 'network' | 'database';
@@ -192,179 +214,4 @@ export function defineStage<
     ...(check === undefined ? {} : { check: check as StageDefinition['check'] & {} }),
     create: create as unknown as StageDefinition['create'],
   });
-}
-
-/** What the gateway offers a stage; passed to `create`. */
-export interface Services {
-  readonly config: GatewayConfig;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Value of an environment variable that gateway.yaml names. Keep it in a closure, never in a fact. */
-  secret(name: string): string;
-  readonly tokens: AccessTokens;
-  readonly models: ModelCatalog;
-  readonly ledger: Ledger;
-  readonly audit: AuditLog;
-  readonly health: Health;
-  /** Compiles a JSON-Logic condition over facts that passed the load checks. */
-  condition(logic: unknown): (facts: FactView) => boolean;
-  /** Facts of a request as a nested read-only object, for `condition`. */
-  facts(ctx: StageContext<never, never, never>): FactView;
-}
-
-/** Facts as a nested, null-prototype, read-only object: `{ request: { model } }`. */
-export type FactView = Readonly<Record<string, unknown>>;
-
-/** Time, so that tests can stop it. */
-export interface Clock {
-  /** Milliseconds since the epoch. */
-  now(): number;
-  /** Monotonic milliseconds, for durations. */
-  monotonic(): number;
-  /** Whether time is set by a test; the database is then told the time instead of asking its own clock. */
-  readonly frozen: boolean;
-}
-
-/** Structured log. Fields never hold secrets or prompt text. */
-export interface Log {
-  debug(fields: object, message: string): void;
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
-
-/** The person or machine behind an access token. */
-export interface Principal {
-  readonly id: string;
-  readonly email: string;
-  readonly kind: 'access_token' | 'session';
-  readonly groups: readonly string[];
-  readonly roles: readonly string[];
-  readonly team: string | undefined;
-  readonly project: string | undefined;
-  readonly token: { readonly id: string; readonly name: string; readonly group: string };
-}
-
-/** Verification of access tokens. */
-export interface AccessTokens {
-  /**
-   * The principal behind a token; returned at once when it is cached.
-   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
-   */
-  verify(token: string): MaybePromise<Principal>;
-}
-
-/** The models of gateway.yaml, seen from a token group. */
-export interface ModelCatalog {
-  /** All models, in file order. */
-  readonly all: readonly ModelConfig[];
-  find(id: string): ModelConfig | undefined;
-  /** Whether a token group may use a model; an unknown group may use none. */
-  allows(token_group: string, model: ModelConfig): boolean;
-  upstream(name: string): UpstreamConfig;
-  /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
-  cost(model: ModelConfig, tokens: TokenCounts): number;
-}
-
-/** Token counts that are priced apart. `input` excludes everything cached. */
-export interface TokenCounts {
-  readonly input: number;
-  readonly output: number;
-  readonly cache_read: number;
-  readonly cache_write_5m: number;
-  readonly cache_write_1h: number;
-}
-
-/** Calendar window of a limit. */
-export type Window = 'day' | 'month';
-
-/** One counter a request counts against, and its limit when it has one. */
-export interface LimitClaim {
-  readonly scope: 'user' | 'team';
-  /** Who or what is counted: an e-mail address, a team name. */
-  readonly key: string;
-  readonly window: Window;
-  /** `null`: counted, not limited. */
-  readonly limit_nano_usd: number | null;
-  /** Name of the spend rule, for people. */
-  readonly rule: string;
-}
-
-/** Who asked whom for what; the identity part of a ledger row. */
-export interface LedgerIdentity {
-  readonly request_id: string;
-  readonly surface: string;
-  readonly principal_id: string;
-  readonly user: string;
-  readonly team: string | null;
-  readonly project: string | null;
-  readonly token_id: string | null;
-  readonly model: string;
-  readonly upstream: string;
-  readonly upstream_model: string;
-}
-
-/** A hold to place before forwarding. */
-export interface ReservationRequest extends LedgerIdentity {
-  readonly amount_nano_usd: number;
-  readonly claims: readonly LimitClaim[];
-}
-
-/** The state of one limit. Amounts in nano-USD. */
-export interface LimitStanding {
-  readonly scope: 'user' | 'team';
-  readonly key: string;
-  readonly window: Window;
-  readonly rule: string;
-  readonly limit_nano_usd: number;
-  readonly spent_nano_usd: number;
-  readonly held_nano_usd: number;
-  /** End of the window, milliseconds since the epoch. */
-  readonly resets_at: number;
-}
-
-/** Where a number came from. */
-export type Provenance = 'upstream' | 'estimate' | 'abort';
-
-/** What a forwarded request used, to be written to the ledger. */
-export interface Settlement extends LedgerIdentity {
-  readonly status: number | null;
-  readonly aborted: boolean;
-  readonly tokens: TokenCounts;
-  readonly cost_nano_usd: number;
-  /** Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`. */
-  readonly provenance: Readonly<Record<string, Provenance>>;
-  /** Whether a reservation was placed under this request id. */
-  readonly reserved: boolean;
-}
-
-/** The money: reservations before forwarding, ledger rows after. */
-export interface Ledger {
-  /**
-   * Holds an amount against every claim, all or nothing, durably.
-   * @returns the exceeded limit that resets last, or `undefined` when the hold was placed.
-   * Raises store_unavailable.
-   */
-  reserve(request: ReservationRequest): Promise<LimitStanding | undefined>;
-  /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
-  settle(settlement: Settlement): Promise<void>;
-  /** Gives a hold back without a ledger row, for a request that never left. */
-  release(request_id: string): Promise<void>;
-}
-
-/** One audit record; JSON-serialisable, no prompt text, no secrets. */
-export type AuditRecord = Readonly<Record<string, string | number | boolean | null | readonly string[] | object>>;
-
-/** Where audit records go. */
-export interface AuditLog {
-  /** Queues a record for the audit table; kept and retried while the store is away. */
-  write(record: AuditRecord): void;
-  /** Appends one JSON line to a file (`-` is standard output). */
-  appendLine(path: string, record: AuditRecord): void;
-}
-
-/** Readiness checks. */
-export interface Health {
-  /** State of each named part; `database` always exists. */
-  check(): Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
 }

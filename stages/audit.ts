@@ -39,21 +39,9 @@ const READS_IF_SET = [
 
 type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], never>;
 
-function usageOf(ctx: AuditContext): AuditRecord | null {
-  const cost = ctx.get('usage.cost_nano_usd');
-  if (cost === undefined) return null;
-  return {
-    input_tokens: ctx.get('usage.input_tokens') ?? null,
-    output_tokens: ctx.get('usage.output_tokens') ?? null,
-    cache_read_tokens: ctx.get('usage.cache_read_input_tokens') ?? null,
-    cache_write_5m_tokens: ctx.get('usage.cache_write_5m_input_tokens') ?? null,
-    cache_write_1h_tokens: ctx.get('usage.cache_write_1h_input_tokens') ?? null,
-    cost_usd: nanoToUsd(cost),
-  };
-}
-
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
 function describe(ctx: AuditContext, now: number): AuditRecord {
+  const cost = ctx.get('usage.cost_nano_usd');
   return {
     at: new Date(now).toISOString(),
     request_id: ctx.get('request.id'),
@@ -77,7 +65,12 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     stage: ctx.get('error.stage') ?? null,
     aborted: ctx.get('outcome.aborted') ?? ctx.aborted,
     rewrites: ctx.get('outcome.rewrites') ?? [],
-    ...(usageOf(ctx) ?? {}),
+    input_tokens: ctx.get('usage.input_tokens'),
+    output_tokens: ctx.get('usage.output_tokens'),
+    cache_read_tokens: ctx.get('usage.cache_read_input_tokens'),
+    cache_write_5m_tokens: ctx.get('usage.cache_write_5m_input_tokens'),
+    cache_write_1h_tokens: ctx.get('usage.cache_write_1h_input_tokens'),
+    cost_usd: cost === undefined ? undefined : nanoToUsd(cost),
     duration_ms: Math.round(ctx.get('outcome.duration_ms') ?? 0),
     client: ctx.get('request.client.name') ?? null,
     client_version: ctx.get('request.client.version') ?? null,

@@ -166,7 +166,8 @@ test('many requests during a restart are each answered 200 or 503, and every for
 
 test('a database that has fallen silent is 503 within seconds, not a hang', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-  relay.silent = true;
+  await nothingHeld(gateway.database);
+  relay.fallSilent();
   try {
     const started = performance.now();
     const responses = await Promise.all([ask(gateway.url, gateway.token), get('/readyz')]);
@@ -175,7 +176,7 @@ test('a database that has fallen silent is 503 within seconds, not a hang', asyn
     assert.equal(responses[1].status, 503);
     assert.ok(seconds < 8, `it took ${seconds.toFixed(1)} s`);
   } finally {
-    relay.silent = false;
+    relay.speakAgain();
   }
   await servesAgain();
   await nothingHeld(gateway.database);

@@ -6,26 +6,28 @@ export interface TcpRelay {
   readonly port: number;
   /** Where new connections go. */
   target_port: number;
-  /** While set, nothing is passed on and no connection is closed: the network has swallowed it all. */
-  silent: boolean;
+  /** Passes nothing on, but closes no connection either: what a network does that has lost its way. */
+  fallSilent(): void;
+  /** Passes on what has been waiting, and everything from now on. */
+  speakAgain(): void;
   close(): Promise<void>;
 }
 
 /** Starts a relay on a free port. */
 export async function startRelay(target_port: number): Promise<TcpRelay> {
   const sockets = new Set<Socket>();
+  let silent = false;
   const server = createServer((near) => {
     const far = createConnection({ host: '127.0.0.1', port: relay.target_port });
     const link = (from: Socket, to: Socket) => {
       sockets.add(from);
-      from.on('data', (bytes) => {
-        if (!relay.silent) to.write(bytes);
-      });
+      from.on('data', (bytes) => to.write(bytes));
       from.on('error', () => to.destroy());
       from.on('close', () => {
         sockets.delete(from);
         to.destroy();
       });
+      if (silent) from.pause();
     };
     link(near, far);
     link(far, near);
@@ -35,7 +37,14 @@ export async function startRelay(target_port: number): Promise<TcpRelay> {
   const relay: TcpRelay = {
     port: (server.address() as AddressInfo).port,
     target_port,
-    silent: false,
+    fallSilent() {
+      silent = true;
+      for (const socket of sockets) socket.pause();
+    },
+    speakAgain() {
+      silent = false;
+      for (const socket of sockets) socket.resume();
+    },
     async close() {
       for (const socket of sockets) socket.destroy();
       const closed = once(server, 'close');
