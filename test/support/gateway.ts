@@ -122,6 +122,7 @@ export async function bootGateway(options: {
   const logs: string[] = [];
   const gateway = await startGateway({ config_file, stages, env, log: collectingLog(logs) }).catch(async (error) => {
     await own?.drop();
+    await rm(directory, { recursive: true, force: true });
     if (error instanceof ConfigurationError) {
       error.message = error.findings.diagnostics.map(({ code, message }) => `${code} ${message}`).join('\n');
     }

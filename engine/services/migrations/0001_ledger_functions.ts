@@ -56,6 +56,25 @@ begin
   perform from spend_counters where id = any (p_ids) order by id for update;
 end $$;
 
+-- Writes the reservations of the requests in p_granted; null means all.
+create function insert_reservations(
+  p_process uuid, p_now timestamptz, p_ids bigint[], p_requests jsonb, p_granted text[]
+) returns void
+language plpgsql as $$
+begin
+  insert into reservations (
+    request_id, process_id, reserved_at, amount_nano_usd, counter_ids,
+    surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
+  select r.request_id, p_process, p_now, r.amount_nano_usd,
+         array(select p_ids[c] from unnest(r.counters) as c),
+         r.surface, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
+  from jsonb_to_recordset(p_requests) as r (
+    request_id text, amount_nano_usd bigint, counters int[],
+    surface text, principal_id text, "user" text, team text, project text, token_id text,
+    model text, upstream text, upstream_model text)
+  where p_granted is null or r.request_id = any (p_granted);
+end $$;
+
 -- Places holds in the order given; returns one row per request that was refused. The counters are locked.
 -- A request is {..., counters: positions in p_ids, limits: one per counter or null}.
 create function place_holds(p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_requests jsonb)
@@ -66,6 +85,9 @@ returns table (
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
+  v_touched bigint[];
+  v_totals bigint[];
+  v_all_fit boolean;
   v_spent bigint[];
   v_held bigint[];
   v_added bigint[];
@@ -75,6 +97,24 @@ declare
   v_refused integer;
   v_counter integer;
 begin
+  -- Nearly always there is room for all of them together, and then nobody has to be decided by himself.
+  select array_agg(t.id), array_agg(t.total::bigint),
+         bool_and(t.least is null or s.spent_nano_usd + s.held_nano_usd + t.total <= t.least)
+  into v_touched, v_totals, v_all_fit
+  from (
+    select p_ids[c.counter] as id, sum(r.amount_nano_usd) as total, min(c.most) as least
+    from jsonb_to_recordset(p_requests) as r (amount_nano_usd bigint, counters int[], limits bigint[])
+    cross join unnest(r.counters, r.limits) as c (counter, most)
+    group by 1
+  ) as t join spend_counters s on s.id = t.id;
+  if coalesce(v_all_fit, true) then
+    update spend_counters s set held_nano_usd = s.held_nano_usd + t.total
+    from unnest(v_touched, v_totals) as t (id, total)
+    where s.id = t.id and t.total > 0;
+    perform insert_reservations(p_process, p_now, p_ids, p_requests, null);
+    return;
+  end if;
+
   select array_agg(s.spent_nano_usd order by i.position), array_agg(s.held_nano_usd order by i.position),
          array_agg(0 order by i.position),
          array_agg(window_end(s.window_kind, s.window_start, p_time_zone) order by i.position)
@@ -115,17 +155,7 @@ begin
   from unnest(p_ids, v_added) as a (id, added)
   where s.id = a.id and a.added > 0;
 
-  insert into reservations (
-    request_id, process_id, reserved_at, amount_nano_usd, counter_ids,
-    surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
-  select r.request_id, p_process, p_now, r.amount_nano_usd,
-         array(select p_ids[c] from unnest(r.counters) as c),
-         r.surface, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
-  from jsonb_to_recordset(p_requests) as r (
-    request_id text, amount_nano_usd bigint, counters int[],
-    surface text, principal_id text, "user" text, team text, project text, token_id text,
-    model text, upstream text, upstream_model text)
-  where r.request_id = any (v_granted);
+  perform insert_reservations(p_process, p_now, p_ids, p_requests, v_granted);
 end $$;
 
 -- Writes one ledger row per request, releases its hold and adds its true cost to the counters of the hold, which are
