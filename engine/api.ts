@@ -169,6 +169,8 @@ export interface StageDefinition {
   readonly needs: readonly Capability[];
   /** Whether its `request` hook always ends the request with an answer. */
   readonly terminal: boolean;
+  /** Stages that must stand above it where they are in the same pipeline, because their `finish` must come after its own. */
+  readonly below: readonly string[];
   /** The list of a pipeline it belongs into: `finally` for a stage with a `finally` hook. */
   readonly place: 'stages' | 'finally';
   /** Load-time checks that a schema can't say; returns one sentence per problem. */
@@ -197,6 +199,7 @@ export function defineStage<
   raises?: readonly ErrorCode[];
   needs?: readonly Capability[];
   terminal?: boolean;
+  below?: readonly string[];
   place?: 'stages' | 'finally';
   check?: (options: Options, config: GatewayConfig) => readonly string[];
   create(options: Options, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
@@ -209,6 +212,7 @@ export function defineStage<
     raises: [],
     needs: [],
     terminal: false,
+    below: [],
     place: 'stages',
     ...rest,
     ...(check === undefined ? {} : { check: check as StageDefinition['check'] & {} }),

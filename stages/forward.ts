@@ -187,8 +187,9 @@ export default defineStage<
     proxy.on('econnreset', (error, req) => (req as ProxiedRequest)[WAITING]?.reject(error));
 
     function send(req: IncomingMessage, res: http.ServerResponse, target: Target, bytes: Buffer, entry: Waiting): void {
-      req.headers = upstreamHeaders(req.headers, target, bytes.length);
-      req.url = target.path_prefix + req.url;
+      const { headers, url } = req;
+      req.headers = upstreamHeaders(headers, target, bytes.length);
+      req.url = target.path_prefix + url;
       proxy.web(
         req,
         res,
@@ -204,6 +205,9 @@ export default defineStage<
         },
         (error) => entry.reject(error),
       );
+      // The proxy has made its request from them by now; nobody else may see the upstream's credential.
+      req.headers = headers;
+      req.url = url;
     }
 
     return {

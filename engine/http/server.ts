@@ -14,7 +14,7 @@ import { runRequest } from '../run/run.ts';
 import { createApp } from './app.ts';
 import { describeClient } from './client.ts';
 import { pathOf } from './path.ts';
-import { answerClientError, sendError } from './send-error.ts';
+import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
 
 /** The HTTP side of the gateway: one listening socket in front of a plan. */
 export interface GatewayServer {
@@ -104,6 +104,12 @@ export function createServer(options: {
       res,
       pathOf(req.url!),
       new StageError('expectation_failed', problem, { headers: { connection: 'close' } }),
+    );
+  });
+  server.on('connect', (_req: http.IncomingMessage, socket: Socket) => {
+    writeErrorResponse(
+      socket,
+      new StageError('method_not_allowed', 'The gateway is no tunnel: CONNECT is not served.'),
     );
   });
   // A body that will be refused by its declared length is refused before the client sends it.

@@ -33,6 +33,7 @@ export function checkFlow(
   check.facts();
   check.handlers();
   check.rewrites();
+  check.order();
 }
 
 class FlowCheck {
@@ -152,6 +153,20 @@ class FlowCheck {
       }
       if (entry.when === undefined) for (const code of codes) handled.add(code);
     }
+  }
+
+  order(): void {
+    const { stages } = this.pipeline;
+    stages.forEach(({ entry, mark }, index) => {
+      const above = stages
+        .slice(index + 1)
+        .find((later) => entry.definition.below.includes(later.entry.definition.name));
+      if (above === undefined) return;
+      const completed = quote(above.entry.id);
+      this.findings.report('C6007', mark, `the stage ${quote(entry.id)} completes what ${completed} begins below it`, {
+        help: `move it below ${completed}`,
+      });
+    });
   }
 
   rewrites(): void {

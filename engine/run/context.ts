@@ -16,6 +16,7 @@ export interface RequestEnvironment {
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, Bagged {
   readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
+  readonly headers: IncomingMessage['headers'];
   readonly url: string;
   readonly pipeline: CompiledPipeline;
   readonly entered: CompiledStage[] = [];
@@ -44,14 +45,11 @@ export class RequestContext implements StageContext, Bagged {
     started_at: number,
   ) {
     this.exchange = { req, res };
+    this.headers = req.headers;
     this.url = req.url ?? '/';
     this.pipeline = pipeline;
     this.started_at = started_at;
     this.#environment = environment;
-  }
-
-  get headers(): IncomingMessage['headers'] {
-    return this.exchange.req.headers;
   }
 
   get facts(): FactView {

@@ -16,7 +16,7 @@ export interface OpenAuditLog extends AuditLog {
 
 const MAX_QUEUED = 10_000;
 const MAX_BATCH = 500;
-const FLUSH_MS = 200;
+const FLUSH_MS = 50;
 const CLOSE_PATIENCE_MS = 1500;
 const STANDARD_OUTPUT = '-';
 

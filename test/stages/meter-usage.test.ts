@@ -20,7 +20,7 @@ const FORWARDED: Facts = {
   'principal.token.id': 'tok-1',
   'route.upstream': 'main',
   'route.upstream_model': 'coder-1',
-  'spend.reserved_nano_usd': 1,
+  'spend.reserved_nano_usd': 1_000_000_000,
   'upstream.attempts': 1,
   'upstream.status': 200,
   'outcome.aborted': false,
@@ -265,6 +265,17 @@ describe('meter-usage', () => {
       assert.deepEqual(row.tokens, { ...NOTHING, input: 500 });
       assert.equal(row.cost_nano_usd, 1_500_000);
       assert.equal(row.provenance.cost, 'estimate');
+    });
+
+    it('never charges a guess more than was held, nor a number of the upstream less', async () => {
+      const held = { 'spend.reserved_nano_usd': 1_000 };
+      const guessed = await settled({ facts: { ...held, 'upstream.status': undefined } });
+      assert.equal(guessed.cost_nano_usd, 1_000);
+      const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('word '.repeat(100_000))];
+      const cut = await settled({ events, facts: { ...ABORTED, 'request.max_tokens': 20 } });
+      assert.equal(cut.tokens.output, 20);
+      const reported = await settled({ events: document({ input_tokens: 500, output_tokens: 0 }), facts: held });
+      assert.equal(reported.cost_nano_usd, 1_500_000);
     });
 
     it('charges an aborted stream by what was relayed', async () => {

@@ -33,4 +33,10 @@ export const FLOW_CODES = {
       'A stage that may change the body needs an audit stage under `finally:`, so that every rewrite is on record.',
     example: 'stages: [{ stage: drop-field }, { stage: forward }]   # and no finally',
   },
+  C6007: {
+    title: 'A stage stands above one it completes',
+    explanation:
+      'Stages finish in reverse order. A stage that completes the work of another, as meter-usage settles what check-budget held, must stand below it.',
+    example: 'stages: [..., { stage: meter-usage }, { stage: check-budget }, { stage: forward }]',
+  },
 } as const;

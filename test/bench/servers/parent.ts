@@ -54,5 +54,7 @@ export function serveParent(
       process.send?.({ error: String(error) } satisfies Reply);
     }
   });
-  process.send?.({ value: ready } satisfies Reply);
+  // The parent may have gone while this process was still starting.
+  if (process.connected) process.send?.({ value: ready } satisfies Reply);
+  else void end();
 }

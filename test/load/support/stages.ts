@@ -58,6 +58,7 @@ export const stages: readonly StageDefinition[] = [
     reads: ['route.upstream'],
     readsIfSet: ['upstream.status', 'outcome.aborted'],
     writes: ['usage.input_tokens', 'usage.output_tokens', 'usage.cost_nano_usd'],
+    below: ['check-budget'],
   }),
   defineStage({
     ...about,

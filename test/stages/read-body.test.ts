@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import readBody from '../../stages/read-body.ts';
+import { openStage } from '../support/stage-harness.ts';
+
+async function factsOf(body: string | object): Promise<Record<string, unknown>> {
+  const stage = openStage(readBody);
+  const ctx = stage.request({ body: typeof body === 'string' ? body : JSON.stringify(body) });
+  await stage.hooks.request!(ctx);
+  return ctx.written;
+}
+
+const refusal = (body: string | object, param: string) =>
+  assert.rejects(factsOf(body), (error: { code: string; details: { param?: string } }) => {
+    assert.equal(error.code, 'invalid_request');
+    assert.equal(error.details.param, param);
+    return true;
+  });
+
+describe('read-body', () => {
+  it('notes what rules may know and nothing of the text', async () => {
+    const body = {
+      model: 'm',
+      max_tokens: 7,
+      stream: true,
+      tools: [{ name: 't' }],
+      messages: [{ role: 'user', content: 'secret' }],
+    };
+    const facts = await factsOf(body);
+    assert.equal(facts['request.model'], 'm');
+    assert.equal(facts['request.max_tokens'], 7);
+    assert.equal(facts['request.stream'], true);
+    assert.equal(facts['request.tool_count'], 1);
+    assert.equal(facts['request.message_count'], 1);
+    assert.ok(!JSON.stringify(facts).includes('secret'));
+  });
+
+  it('refuses fields of the wrong type by name', async () => {
+    await refusal({ max_tokens: 1 }, 'model');
+    await refusal({ model: 5 }, 'model');
+    await refusal({ model: '' }, 'model');
+    await refusal({ model: 'm', max_tokens: -1 }, 'max_tokens');
+    await refusal({ model: 'm', max_tokens: 1.5 }, 'max_tokens');
+    await refusal({ model: 'm', max_tokens: '9' }, 'max_tokens');
+    await refusal({ model: 'm', stream: 'yes' }, 'stream');
+    await refusal({ model: 'm', messages: {} }, 'messages');
+    await refusal({ model: 'm', tools: 'all' }, 'tools');
+    for (const body of ['[]', '"m"', 'null', '1']) {
+      await assert.rejects(factsOf(body), { code: 'invalid_request' });
+    }
+  });
+
+  it('refuses a decisive key that occurs twice, also when one of them is spelt with escapes', async () => {
+    await refusal('{"model":"cheap","model":"dear"}', 'model');
+    await refusal('{"model":"cheap","mod\\u0065l":"dear"}', 'model');
+    await refusal('{"model":"m","max_tokens":1,"max_tokens":9}', 'max_tokens');
+    const twice = await factsOf('{"model":"m","x":1,"x":2,"messages":[{"model":"deep"}]}');
+    assert.equal(twice['request.model'], 'm');
+  });
+
+  it('finds the longest cache lifetime asked for, and takes hidden spelling for the dearest', async () => {
+    const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
+    assert.equal((await factsOf({ model: 'm' }))['request.cache.ttl'], 'none');
+    assert.equal((await factsOf(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');
+    assert.equal((await factsOf(cached({ type: 'ephemeral', ttl: '1h' })))['request.cache.ttl'], '1h');
+    const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
+    assert.equal((await factsOf(hidden))['request.cache.ttl'], '1h');
+    assert.equal((await factsOf('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
+  });
+
+  it('bounds the input by its bytes and by what the body only refers to', async () => {
+    const plain = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
+    const bytes = Buffer.byteLength(JSON.stringify(plain));
+    assert.equal((await factsOf(plain))['request.input_tokens_max'], bytes);
+    const referring = [
+      [{ type: 'image', source: { type: 'url', url: 'https://x' } }],
+      [{ type: 'document', source: { type: 'base64', data: 'eA==' } }],
+      [{ type: 'tool_result', content: [{ type: 'document' }] }],
+    ];
+    for (const content of referring) {
+      const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content }] });
+      assert.ok((facts['request.input_tokens_max'] as number) > 500_000, JSON.stringify(content));
+    }
+    const image = [{ type: 'image', source: { type: 'base64', data: 'eA==' } }];
+    const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content: image }] });
+    assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
+  });
+});
