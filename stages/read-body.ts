@@ -69,9 +69,8 @@ function spellsLettersAsEscapes(bytes: Buffer): boolean {
 }
 
 function cacheLifetime(bytes: Buffer): 'none' | '5m' | '1h' {
-  if (spellsLettersAsEscapes(bytes)) return '1h';
-  if (!bytes.includes('cache_control')) return 'none';
-  return bytes.includes('"1h"') ? '1h' : '5m';
+  const asked = !bytes.includes('cache_control') ? 'none' : bytes.includes('"1h"') ? '1h' : '5m';
+  return asked !== '1h' && spellsLettersAsEscapes(bytes) ? '1h' : asked;
 }
 
 /** Tokens that content blocks may stand for beyond the bytes they take. */

@@ -190,7 +190,10 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   const error = ctx.peek('error.code');
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
-  for (let i = ctx.entered.length - 1; i >= 0; i--) await runLast(plan, ctx, ctx.entered[i]!, 'finish');
+  for (let i = ctx.entered.length - 1; i >= 0; i--) {
+    const stage = ctx.entered[i]!;
+    if (stage.hooks.finish !== undefined) await runLast(plan, ctx, stage, 'finish');
+  }
   for (const stage of ctx.pipeline.finally) {
     await runLast(plan, ctx, stage, 'finally');
   }
