@@ -1,0 +1,47 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { parseDate, parseDuration } from '../times.ts';
+
+/** `--config`. */
+export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
+/** `--json`, with what it prints. */
+export const json = (what: string) => new Option('--json', what);
+
+/** The examples at the end of a command's help. */
+export function examples(...lines: string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`;
+}
+
+/** A moment in the past: a date, a time, or how long ago. */
+export function moment(text: string): Date {
+  const ago_ms = parseDuration(text);
+  const date = ago_ms === undefined ? parseDate(text) : new Date(Date.now() - ago_ms);
+  if (date === undefined) throw new InvalidArgumentError('Write 7d, 12h or 90m for a time ago, or a date: 2027-01-31.');
+  return date;
+}
+
+/** A moment to come: a date, a time, or how long from now. */
+export function expiry(text: string): Date {
+  const ahead_ms = parseDuration(text);
+  const date = ahead_ms === undefined ? parseDate(text) : new Date(Date.now() + ahead_ms);
+  if (date === undefined) throw new InvalidArgumentError('Write 30d, 12h or 90m from now, or a date: 2027-01-31.');
+  if (date.getTime() <= Date.now()) throw new InvalidArgumentError('That is in the past.');
+  return date;
+}
+
+/** A whole number up to six digits. */
+export function count(text: string): number {
+  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError('Write a number from 0 to 999999.');
+  return Number(text);
+}
+
+/** An e-mail address. */
+export function email(text: string): string {
+  if (!/^[^\s@]+@[^\s@]+$/.test(text)) throw new InvalidArgumentError('Write an e-mail address.');
+  return text;
+}
+
+/** A text that is not blank. */
+export function notEmpty(text: string): string {
+  if (text.trim() === '') throw new InvalidArgumentError('It is empty.');
+  return text;
+}
