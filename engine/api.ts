@@ -31,6 +31,7 @@ export type {
   ReservationRequest,
   Services,
   Settlement,
+  Timer,
   TokenCounts,
   Window,
 } from './stage-services.ts';

@@ -25,6 +25,18 @@ export const FACTS = {
     meaning: 'API the pipeline serves',
     values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],
   },
+  'request.received_at': {
+    kind: 'number',
+    meaning: 'When the request arrived, in milliseconds since the epoch; for the operator time_window',
+  },
+  'request.client.address': {
+    kind: 'string',
+    meaning: 'IP address of the client; behind a trusted proxy the one the proxy names; for the operator cidr',
+  },
+  'request.region': {
+    kind: 'string',
+    meaning: 'Region of the client, from the header that server.region_header names',
+  },
   'request.client.name': { kind: 'string', meaning: 'Product name in the user-agent header' },
   'request.client.version': { kind: 'string', meaning: 'Product version in the user-agent header' },
   'request.session_id': { kind: 'string', meaning: 'Session identifier the client sent in a header' },
@@ -56,6 +68,10 @@ export const FACTS = {
   'route.upstream': { kind: 'string', meaning: 'Upstream the request goes to' },
   'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },
   'route.region': { kind: 'string', meaning: 'Region of the upstream' },
+  'route.estimate_nano_usd': {
+    kind: 'number',
+    meaning: 'Likely cost of the request in nano-USD, known before the routing rules are evaluated',
+  },
   'route.rule': { kind: 'string', meaning: 'Routing rule that matched, or "default"' },
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
   'route.supports.prompt_cache_1h': { kind: 'boolean', meaning: 'Whether the upstream keeps prompts for an hour' },
@@ -86,6 +102,10 @@ export const FACTS = {
   'outcome.error': { kind: 'string', meaning: "Error code of the gateway's own refusal or failure" },
   'outcome.aborted': { kind: 'boolean', meaning: 'Whether the client went away before the end' },
   'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
+  'outcome.shadow': {
+    kind: 'strings',
+    meaning: 'Rules in shadow mode that held, by name: what they would have done did not happen',
+  },
   'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
 
   'error.code': { kind: 'string', meaning: 'Error code being handled; set only in on_error and afterwards' },
@@ -110,10 +130,17 @@ export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']]
 /** Facts the engine itself writes before the first stage or after the last; no stage may declare them in `writes`. */
 export const ENGINE_FACTS: readonly FactPath[] = (Object.keys(FACTS) as FactPath[]).filter(
   (path) =>
-    /^request\.(id|method|path|surface|client\.|session_id)/.test(path) ||
+    /^request\.(id|method|path|surface|received_at|region|client\.|session_id)/.test(path) ||
     path.startsWith('outcome.') ||
     path.startsWith('error.'),
 );
 
 /** Facts that are always present, before the first stage runs. */
-export const INITIAL_FACTS: readonly FactPath[] = ['request.id', 'request.method', 'request.path', 'request.surface'];
+export const INITIAL_FACTS: readonly FactPath[] = [
+  'request.id',
+  'request.method',
+  'request.path',
+  'request.surface',
+  'request.received_at',
+  'request.client.address',
+];

@@ -29,12 +29,24 @@ export interface Services {
 /** Facts as a nested, null-prototype, read-only object: `{ request: { model } }`. */
 export type FactView = Readonly<Record<string, unknown>>;
 
+/** A task that waits for its time. */
+export interface Timer {
+  /** Starts the wait anew. */
+  refresh(): unknown;
+  /** Gives the task up. */
+  close(): unknown;
+  /** Lets the process end while the task waits. */
+  unref(): unknown;
+}
+
 /** Time, so that tests can stop it. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
   /** Monotonic milliseconds, for durations. */
   monotonic(): number;
+  /** Runs a task once this many milliseconds have passed. */
+  after(milliseconds: number, task: () => void): Timer;
   /** Whether time is set by a test; the database is then told the time instead of asking its own clock. */
   readonly frozen: boolean;
 }

@@ -2,7 +2,7 @@ import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Stream } from 'node:stream';
 import { createProxyServer } from 'http-proxy-3';
-import { defineStage, type Relay, StageError, type UpstreamConfig } from '../engine/api.ts';
+import { defineStage, type Relay, StageError, type Timer, type UpstreamConfig } from '../engine/api.ts';
 
 /** Request headers that end here: connection headers (RFC 9110 section 7.6.1), the caller's credential, what is set anew. */
 const DROPPED = new Set([
@@ -218,7 +218,7 @@ export default defineStage<
         const { req, res } = ctx.exchange;
         const started = clock.monotonic();
         let entry: Waiting | undefined;
-        let timer: NodeJS.Timeout | undefined;
+        let timer: Timer | undefined;
         try {
           const response = await new Promise<IncomingMessage>((resolve, reject) => {
             const pending: Waiting = { resolve, reject, request: undefined, sent: false };
@@ -229,10 +229,10 @@ export default defineStage<
               pending.request?.destroy();
             };
             ctx.onCancel(giveUp);
-            timer = setTimeout(() => {
+            timer = clock.after(timeouts.first_byte_seconds * 1000, () => {
               const message = `The upstream "${target.name}" did not begin to answer within ${timeouts.first_byte_seconds} seconds.`;
               giveUp(new StageError('upstream_timeout', message, { details: { upstream: target.name } }));
-            }, timeouts.first_byte_seconds * 1000);
+            });
             send(req, res, target, ctx.body!.bytes, pending);
           });
           ctx.set('upstream.status', response.statusCode!);
@@ -243,7 +243,7 @@ export default defineStage<
         } catch (error) {
           throw describeFailure(error as NodeJS.ErrnoException, target.name);
         } finally {
-          clearTimeout(timer);
+          timer?.close();
           (req as ProxiedRequest)[WAITING] = undefined;
           if (entry?.sent) ctx.set('upstream.attempts', 1);
         }

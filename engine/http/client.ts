@@ -7,7 +7,9 @@ const FACT_LENGTH_MAX = 200;
 
 /** Notes who is calling as far as headers tell: product, version, session. */
 export function describeClient(ctx: RequestContext): void {
-  const { headers } = ctx;
+  const { headers, exchange } = ctx;
+  // An IPv4 client of a socket for both families.
+  ctx.note('request.client.address', (exchange.req.socket.remoteAddress ?? '').replace(/^::ffff:/, ''));
   const agent = headers['user-agent'];
   if (agent !== undefined) {
     const product = agent.split(' ', 1)[0]!.slice(0, FACT_LENGTH_MAX);

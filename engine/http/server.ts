@@ -48,6 +48,7 @@ export function createServer(options: {
   const environment: RequestEnvironment = {
     budget: new BodyBudget(limits.buffered_bytes),
     body_limits: { max_bytes: limits.body_bytes, idle_seconds: timeouts.request_body_seconds },
+    clock,
   };
   const running = new Bag<RequestContext>();
   let draining = false;
@@ -72,6 +73,7 @@ export function createServer(options: {
     ctx.note('request.method', req.method!);
     ctx.note('request.path', path);
     ctx.note('request.surface', pipeline.spec.match.surface);
+    ctx.note('request.received_at', clock.now());
     describeClient(ctx);
     running.add(ctx);
     void runRequest(current, ctx, () => {

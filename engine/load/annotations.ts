@@ -6,7 +6,7 @@ import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { isAddressRange, isTimeZone, urlProblem } from './addresses.ts';
 import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { type Node, nodeAt } from './node.ts';
+import { isWritten, type Node, nodeAt } from './node.ts';
 import { reportLiteralSecret } from './schema-wording.ts';
 import type { Annotation, Validated } from './validate.ts';
 
@@ -47,12 +47,6 @@ export function checkAnnotations(node: Node, validated: Validated, context: Anno
     const unread = whole_sections.some(({ pointer }) => annotation.pointer.startsWith(`${pointer}/`));
     checkOne(annotation, at, validated, unread ? { ...context, environment: 'unread' } : context);
   }
-}
-
-function isWritten(root: Node, pointer: string): boolean {
-  if (pointer === '') return true;
-  const parent = nodeAt(root, pointer.slice(0, pointer.lastIndexOf('/')));
-  return nodeAt(root, pointer) !== parent;
 }
 
 type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;

@@ -3,9 +3,10 @@ import type { StageDefinition } from '../api.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { isWritten, type MapNode, nodeAt } from './node.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readSource } from './source.ts';
-import type { Loaded, PipelineSpec } from './spec.ts';
+import { type Loaded, type PipelineSpec, placeOf, type SourcePlace } from './spec.ts';
 
 /** How to load a configuration. */
 export interface LoadOptions {
@@ -20,6 +21,7 @@ export interface LoadOptions {
 
 /** What one gateway.yaml brings along. */
 export interface LoadedGateway extends CheckedGateway {
+  readonly root: MapNode;
   readonly compiled: readonly PipelineSpec[];
   readonly stages: StageSet;
 }
@@ -37,7 +39,12 @@ export async function loadInto(
   const stages = await loadStages(options.stages, gateway.modules, findings);
   const { config, names, pipelines } = gateway;
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
-  return { ...gateway, compiled, stages };
+  return { ...gateway, root, compiled, stages };
+}
+
+function placeInGateway(root: MapNode | undefined, pointer: string): SourcePlace | undefined {
+  if (root === undefined || !isWritten(root, pointer)) return undefined;
+  return placeOf(nodeAt(root, pointer).mark);
 }
 
 /**
@@ -52,6 +59,7 @@ export async function load(file: string, options: LoadOptions): Promise<Loaded> 
     pipelines: Object.freeze(gateway?.compiled ?? []),
     diagnostics: findings.diagnostics(),
     files: [...findings.files(), ...(gateway?.modules ?? [])],
+    placeOf: (pointer: string) => placeInGateway(gateway?.root, pointer),
     sources: findings.sources(),
   });
 }

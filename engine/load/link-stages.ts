@@ -9,7 +9,7 @@ import type { StageSet } from './custom-stages.ts';
 import { quote } from './describe.ts';
 import { deepFreeze } from './freeze.ts';
 import { childOf, itemsOf, type MapNode, type Mark, type Node, textOf } from './node.ts';
-import type { ErrorClause, StageEntry } from './spec.ts';
+import { type ErrorClause, placeOf, type StageEntry } from './spec.ts';
 import { validate } from './validate.ts';
 
 /** A stage entry with what the flow check needs beyond the plan. */
@@ -48,19 +48,27 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   if (written !== undefined && written.kind !== 'map') return undefined;
   const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);
   if (guard !== undefined && condition === undefined) return undefined;
-  const { file, line, column } = name.mark;
+  const timeout = scalarOf(childOf(item, 'timeout_seconds'));
   const entry: StageEntry = {
     id: textOf(childOf(item, 'id')) ?? (list === 'on_error' ? `on-error-${index + 1}` : definition.name),
     definition,
     options,
-    ...(condition === undefined ? {} : { when: deepFreeze(condition.logic) }),
-    place: { file, line, column },
+    ...(condition === undefined ? {} : { when: deepFreeze(condition.logic), when_place: placeOf(guard!.mark) }),
+    mode: textOf(childOf(item, 'mode')) === 'shadow' ? 'shadow' : 'enforce',
+    fail_closed: scalarOf(childOf(item, 'fail_closed')) !== false,
+    ...(typeof timeout === 'number' ? { timeout_seconds: timeout } : {}),
+    place: placeOf(name.mark),
+    ...(name.mark.chain === undefined ? {} : { chain: name.mark.chain }),
   };
   return {
     entry: errors === undefined ? entry : { ...entry, errors },
     mark: name.mark,
     guard_reads: condition?.reads ?? [],
   };
+}
+
+function scalarOf(node: Node | undefined): unknown {
+  return node?.kind === 'scalar' ? node.value : undefined;
 }
 
 function findStage(node: Node, { stages, findings }: LinkContext): StageDefinition | undefined {

@@ -133,3 +133,10 @@ export function scalarsOf(node: Node): readonly ScalarNode[] {
   if (node.kind === 'scalar') return [node];
   return (node.kind === 'list' ? node.items : node.entries.map((entry) => entry.value)).flatMap(scalarsOf);
 }
+
+/** Whether there is a node at exactly this pointer; `nodeAt` gives its nearest parent otherwise. */
+export function isWritten(root: Node, pointer: string): boolean {
+  if (pointer === '') return true;
+  const parent = nodeAt(root, pointer.slice(0, pointer.lastIndexOf('/')));
+  return nodeAt(root, pointer) !== parent;
+}

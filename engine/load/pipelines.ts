@@ -11,7 +11,7 @@ import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts
 import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
 import { PIPELINE_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
-import type { PipelineSpec } from './spec.ts';
+import { type NamedRule, type PipelineSpec, placeOf } from './spec.ts';
 import { validate } from './validate.ts';
 
 /** Directory of the pipelines that ship with the gateway. */
@@ -119,7 +119,8 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     checkFlow({ ...lists, stages_mark }, given.stages.stages, findings);
   }
   allowWarnings(root, file, context);
-  return shapePipeline(validated.value as RawPipeline, file, lists);
+  const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, place: placeOf(mark) }));
+  return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }
 
 function reportSameIds(stages: readonly LinkedStage[], { findings }: PipelineContext): void {
@@ -147,6 +148,7 @@ function shapePipeline(
   raw: RawPipeline,
   file: string,
   lists: Readonly<Record<'stages' | 'on_error' | 'finally', readonly LinkedStage[]>>,
+  rules: readonly NamedRule[],
 ): PipelineSpec {
   const { pipeline: name, version, summary, match, limits } = raw;
   return deepFreeze({
@@ -156,6 +158,7 @@ function shapePipeline(
     file,
     match,
     limits,
+    rules,
     stages: lists.stages.map(({ entry }) => entry),
     on_error: lists.on_error.map(({ entry }) => entry),
     finally: lists.finally.map(({ entry }) => entry),

@@ -10,6 +10,11 @@ export interface SourcePlace {
   readonly column: number;
 }
 
+/** The place of a mark, without what only diagnostics need. */
+export function placeOf({ file, line, column }: SourcePlace): SourcePlace {
+  return { file, line, column };
+}
+
 /** One stage of a pipeline after linking. */
 export interface StageEntry {
   /** Unique within the pipeline; the stage's name unless the file says otherwise. */
@@ -19,13 +24,31 @@ export interface StageEntry {
   readonly options: unknown;
   /** JSON-Logic with named rules expanded; absent means always. */
   readonly when?: unknown;
+  /** Where the guard stands. */
+  readonly when_place?: SourcePlace;
+  /** `shadow`: the guard is evaluated and recorded, the stage never runs. */
+  readonly mode: 'enforce' | 'shadow';
+  /** Whether a failure of the stage (not a refusal) fails the request; otherwise the request goes on without it. */
+  readonly fail_closed: boolean;
+  /** Longest a hook of the stage may take, in seconds; absent means no limit. */
+  readonly timeout_seconds?: number;
   readonly place: SourcePlace;
+  /** Fragments that brought the entry in, outermost first. */
+  readonly chain?: readonly { readonly file: string; readonly line: number }[];
 }
 
 /** One clause of `on_error`: a terminal stage for some error codes. */
 export interface ErrorClause extends StageEntry {
   /** Codes it handles; absent means all. */
   readonly errors?: readonly ErrorCode[];
+}
+
+/** A named rule of a pipeline. */
+export interface NamedRule {
+  readonly name: string;
+  /** JSON-Logic with named rules expanded. */
+  readonly logic: unknown;
+  readonly place: SourcePlace;
 }
 
 /** A pipeline file after all load passes. */
@@ -40,6 +63,7 @@ export interface PipelineSpec {
     readonly surface: 'messages' | 'count_tokens' | 'models' | 'chat' | 'responses' | 'none';
   };
   readonly limits: { readonly body_bytes?: number };
+  readonly rules: readonly NamedRule[];
   readonly stages: readonly StageEntry[];
   readonly on_error: readonly ErrorClause[];
   readonly finally: readonly StageEntry[];
@@ -52,6 +76,8 @@ export interface Loaded {
   readonly diagnostics: readonly Diagnostic[];
   /** Every file that was read, absolute; what a watcher would watch. */
   readonly files: readonly string[];
+  /** Where something of gateway.yaml stands, by JSON pointer; `undefined` when it is not written there. */
+  placeOf(pointer: string): SourcePlace | undefined;
   /** Text of each file with secrets blanked out, for snippets of diagnostics. */
   readonly sources: ReadonlyMap<string, string>;
 }

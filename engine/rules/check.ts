@@ -22,6 +22,8 @@ export interface Condition {
 export interface ConditionChecker {
   /** The condition with named rules expanded; `undefined` after reporting why it cannot be used. */
   check(node: Node): Condition | undefined;
+  /** The named rules that passed. */
+  named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[];
   /** Reports named rules that nothing refers to. */
   reportUnused(): void;
 }
@@ -79,6 +81,13 @@ class Checker implements ConditionChecker {
     const condition = { logic, reads: this.reads };
     this.reads = outer;
     return this.findings.errors() === before ? condition : undefined;
+  }
+
+  named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[] {
+    return [...this.rules].flatMap(([name, rule]) => {
+      this.resolve(rule);
+      return rule.condition === undefined ? [] : [{ name, logic: rule.condition.logic, mark: rule.mark }];
+    });
   }
 
   reportUnused(): void {

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
-import type { RequestBody } from '../api.ts';
+import type { Clock, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { findTopLevelKeys } from './json-keys.ts';
 
@@ -56,16 +56,21 @@ function slow(seconds: number): StageError {
 }
 
 /** Collects a request body. Raises body_too_large (before reading when the length is declared), request_timeout, overloaded. */
-export function receiveBody(req: IncomingMessage, limits: BodyLimits, budget: BodyBudget): Promise<Buffer> {
+export function receiveBody(
+  req: IncomingMessage,
+  limits: BodyLimits,
+  budget: BodyBudget,
+  clock: Clock,
+): Promise<Buffer> {
   if (Number(req.headers['content-length'] ?? 0) > limits.max_bytes) return Promise.reject(tooLarge(limits.max_bytes));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    const timer = setTimeout(() => {
+    const timer = clock.after(limits.idle_seconds * 1000, () => {
       fail(slow(limits.idle_seconds));
-    }, limits.idle_seconds * 1000);
+    });
     const stop = () => {
-      clearTimeout(timer);
+      timer.close();
       req.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
     };
     const fail = (error: Error) => {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FactView, RequestBody, StageContext } from '../api.ts';
+import type { Clock, FactView, RequestBody, StageContext } from '../api.ts';
 import type { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Bagged } from './bag.ts';
@@ -11,6 +11,7 @@ import type { CompiledPipeline, CompiledStage } from './plan.ts';
 export interface RequestEnvironment {
   readonly budget: BodyBudget;
   readonly body_limits: BodyLimits;
+  readonly clock: Clock;
 }
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
@@ -50,6 +51,10 @@ export class RequestContext implements StageContext, Bagged {
     this.pipeline = pipeline;
     this.started_at = started_at;
     this.#environment = environment;
+  }
+
+  get clock(): Clock {
+    return this.#environment.clock;
   }
 
   get facts(): FactView {
@@ -96,9 +101,9 @@ export class RequestContext implements StageContext, Bagged {
 
   async readBody(): Promise<RequestBody> {
     if (this.body !== undefined) return this.body;
-    const { budget, body_limits } = this.#environment;
+    const { budget, body_limits, clock } = this.#environment;
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
-    const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, budget);
+    const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, budget, clock);
     this.#held_bytes = bytes.length;
     this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key));
     return this.body;

@@ -12,7 +12,7 @@ export interface CompiledStage {
   readonly definition: StageDefinition;
   readonly hooks: StageHooks;
   /** Absent means always. */
-  readonly guard: ((facts: FactView) => boolean) | undefined;
+  readonly guard: Guard | undefined;
   readonly readable: Uint8Array;
   readonly writable: Uint8Array;
 }
@@ -45,29 +45,48 @@ export interface Plan {
   close(): Promise<void>;
 }
 
-function compileStage(entry: StageEntry, services: Services): CompiledStage {
+/** Watches the conditions of a plan being evaluated, for tests of pipelines and for explanations. */
+export interface PlanObserver {
+  /** A guard of an entry or an `on_error` clause was evaluated. */
+  onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
+}
+
+function compileStage(entry: StageEntry, services: Services, watch: WatchGuard): CompiledStage {
   const { definition } = entry;
   return {
     id: entry.id,
     definition,
     hooks: definition.create(entry.options as never, services),
-    guard: entry.when === undefined ? undefined : compileCondition(entry.when),
+    guard: entry.when === undefined ? undefined : watch(entry, compileCondition(entry.when)),
     readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
     writable: factMask(definition.writes),
   };
 }
 
-function compileClause(clause: ErrorClause, services: Services): CompiledClause {
-  return { ...compileStage(clause, services), errors: clause.errors && new Set(clause.errors) };
+function compileClause(clause: ErrorClause, services: Services, watch: WatchGuard): CompiledClause {
+  return { ...compileStage(clause, services, watch), errors: clause.errors && new Set(clause.errors) };
 }
 
-function compilePipeline(spec: PipelineSpec, services: Services): CompiledPipeline {
-  const stages = spec.stages.map((entry) => compileStage(entry, services));
+type Guard = (facts: FactView) => boolean;
+type WatchGuard = (entry: StageEntry, guard: Guard) => Guard;
+
+function watchGuards(pipeline: PipelineSpec, observer: PlanObserver | undefined): WatchGuard {
+  if (observer === undefined) return (_entry, guard) => guard;
+  return (entry, guard) => (facts) => {
+    const held = guard(facts);
+    observer.onGuard(pipeline, entry, facts, held);
+    return held;
+  };
+}
+
+function compilePipeline(spec: PipelineSpec, services: Services, observer?: PlanObserver): CompiledPipeline {
+  const watch = watchGuards(spec, observer);
+  const stages = spec.stages.map((entry) => compileStage(entry, services, watch));
   return {
     spec,
     stages,
-    on_error: spec.on_error.map((clause) => compileClause(clause, services)),
-    finally: spec.finally.map((entry) => compileStage(entry, services)),
+    on_error: spec.on_error.map((clause) => compileClause(clause, services, watch)),
+    finally: spec.finally.map((entry) => compileStage(entry, services, watch)),
     observed: stages.some((stage) => stage.hooks.event !== undefined),
   };
 }
@@ -85,10 +104,10 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
 }
 
 /** Instantiates every stage of a configuration that loaded without errors. */
-export function buildPlan(loaded: Loaded, services: Services): Plan {
+export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObserver): Plan {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
-  const pipelines = loaded.pipelines.map((spec) => compilePipeline(spec, services));
+  const pipelines = loaded.pipelines.map((spec) => compilePipeline(spec, services, observer));
   const index = indexByPath(pipelines);
   let running = 0;
   let onIdle: (() => void) | undefined;

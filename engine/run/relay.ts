@@ -64,16 +64,16 @@ export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHoo
     let waiting_for = 0;
     let settled = false;
 
-    const idle = setTimeout(() => {
+    const idle = ctx.clock.after(relay.idle_seconds * 1000, () => {
       // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
       if (waiting_for > 0) res.destroy();
       else fail(new StageError('upstream_timeout', `The upstream sent nothing for ${relay.idle_seconds} seconds.`));
-    }, relay.idle_seconds * 1000);
+    });
 
     const settle = (conclude: () => void) => {
       if (settled) return;
       settled = true;
-      clearTimeout(idle);
+      idle.close();
       ctx.cancel = undefined;
       res.off('close', onClientGone);
       const finished = observer?.end();

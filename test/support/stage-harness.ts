@@ -18,6 +18,7 @@ import { ENGINE_FACTS, type FactPath, type FactValue } from '../../engine/facts.
 import { compileCondition } from '../../engine/rules/compile.ts';
 import { HeldBody } from '../../engine/run/body.ts';
 import { FactStore } from '../../engine/run/fact-store.ts';
+import { frozenClock } from '../../engine/services/clock.ts';
 import { createModelCatalog } from '../../engine/services/models.ts';
 
 /** Values of facts by dotted path. */
@@ -112,7 +113,7 @@ export function fakeServices(config: GatewayConfig, wishes: ServiceWishes = {}):
   return {
     recorded,
     config,
-    clock: { now, monotonic: now, frozen: true },
+    clock: { ...frozenClock(0), now, monotonic: now },
     log: { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') },
     secret(name) {
       const value = wishes.secrets?.[name];
