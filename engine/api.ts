@@ -8,9 +8,19 @@ import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
 import type { Services } from './stage-services.ts';
 
-export type { GatewayConfig, ModelConfig, RoutingRuleConfig, TokenGroupConfig, UpstreamConfig } from './config.ts';
+export type {
+  GatewayConfig,
+  ModelConfig,
+  RoutingRuleConfig,
+  RuleMode,
+  SpendRuleConfig,
+  SpendScope,
+  TokenGroupConfig,
+  UpstreamConfig,
+} from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
+export { type RoutingRule, routingRules, type SpendRule, spendRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export type {
@@ -20,6 +30,7 @@ export type {
   Clock,
   FactView,
   Health,
+  HealthPart,
   Ledger,
   LedgerIdentity,
   LimitClaim,
@@ -36,7 +47,10 @@ export type {
   Window,
 } from './stage-services.ts';
 
-/** What a stage may do beyond reading and writing facts. */
+/**
+ * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`.
+ * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
+ */
 export type Capability = 'raw-body' | 'rewrite-body' | 'respond' | 'network' | 'database';
 
 /** A complete response made by the gateway itself. */
@@ -99,7 +113,10 @@ export interface ResponseEvent {
   readonly data: string;
 }
 
-/** One request on its way through a pipeline, as a stage with these declared reads and writes sees it. */
+/**
+ * One request on its way through a pipeline, as a stage with these declared reads and writes sees it. A stage that is not
+ * one of the shipped ones can use it only while the hook it was given to runs.
+ */
 export interface StageContext<
   Reads extends FactPath = FactPath,
   ReadsIfSet extends FactPath = FactPath,
@@ -124,6 +141,8 @@ export interface StageContext<
   readonly aborted: boolean;
   /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */
   onCancel(listener: (reason: StageError) => void): void;
+  /** Records in the fact `outcome.shadow` that something in shadow mode held, by name: `routing:<rule>`, `spend:<rule>`. */
+  noteShadow(name: string): void;
   /** Size of what was relayed to the client so far, in bytes. */
   readonly relayed_bytes: number;
   /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
@@ -141,7 +160,7 @@ export interface StageHooks<C = StageContext> {
   request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
   response?(ctx: C, head: ResponseHead): void;
   event?(ctx: C, event: ResponseEvent): void;
-  /** `outcome.*` facts are set by now. */
+  /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */
   finish?(ctx: C): MaybePromise<void>;
   /** Only for stages listed under `finally:`; runs after the response, cannot change it. */
   finally?(ctx: C): MaybePromise<void>;
@@ -174,6 +193,8 @@ export interface StageDefinition {
   readonly below: readonly string[];
   /** The list of a pipeline it belongs into: `finally` for a stage with a `finally` hook. */
   readonly place: 'stages' | 'finally';
+  /** Longest one of its hooks may take, in seconds, where a pipeline says nothing else. */
+  readonly timeout_seconds?: number;
   /** Load-time checks that a schema can't say; returns one sentence per problem. */
   readonly check?: (options: never, config: GatewayConfig) => readonly string[];
   create(options: never, services: Services): StageHooks;
@@ -202,6 +223,7 @@ export function defineStage<
   terminal?: boolean;
   below?: readonly string[];
   place?: 'stages' | 'finally';
+  timeout_seconds?: number;
   check?: (options: Options, config: GatewayConfig) => readonly string[];
   create(options: Options, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
 }): StageDefinition {

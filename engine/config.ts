@@ -8,6 +8,8 @@ export interface GatewayConfig {
     readonly public_url: string;
     readonly profile: string;
     readonly trusted_proxies: readonly string[];
+    /** Lower case. */
+    readonly region_header?: string;
     readonly tls?: { readonly cert_file: string; readonly key_file: string };
     readonly limits: { readonly body_bytes: number; readonly header_bytes: number; readonly buffered_bytes: number };
     readonly timeouts: {
@@ -72,15 +74,40 @@ export interface TokenGroupConfig {
   readonly families?: readonly string[];
 }
 
+/** `shadow`: evaluated and recorded, never enforced. */
+export type RuleMode = 'enforce' | 'shadow';
+
 /** One entry of `routing.rules`; every field that is present must match. */
 export interface RoutingRuleConfig {
-  readonly name?: string;
+  /** The place in the file, such as `routing.rules[0]`, where the file gives no name. */
+  readonly name: string;
   readonly user?: string;
   readonly team?: string;
   readonly group?: string;
+  readonly project?: string;
   readonly models?: readonly string[];
+  readonly region?: string;
+  /** JSON-Logic with named rules expanded. */
   readonly when?: unknown;
   readonly upstream: string;
+  readonly mode: RuleMode;
+}
+
+/** Whose spending a limit counts. */
+export type SpendScope = 'user' | 'team' | 'project' | 'model' | 'upstream';
+
+/** One entry of `spend_limits.rules`. */
+export interface SpendRuleConfig {
+  readonly name: string;
+  /** JSON-Logic with named rules expanded. */
+  readonly when?: unknown;
+  readonly scope: SpendScope;
+  /** Present together with `limit_usd`. */
+  readonly window?: 'day' | 'month';
+  readonly limit_usd?: number;
+  readonly concurrency?: number;
+  readonly on_store_error?: 'deny' | 'allow';
+  readonly mode: RuleMode;
 }
 
 /** The `spend_limits` section; amounts are USD. */
@@ -91,5 +118,5 @@ export interface SpendLimitsConfig {
   readonly reserve: 'worst_case' | 'typical';
   readonly status: 402 | 403 | 429;
   readonly time_zone: string;
-  readonly rules: readonly Readonly<Record<string, unknown>>[];
+  readonly rules: readonly SpendRuleConfig[];
 }

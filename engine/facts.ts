@@ -35,7 +35,7 @@ export const FACTS = {
   },
   'request.region': {
     kind: 'string',
-    meaning: 'Region of the client, from the header that server.region_header names',
+    meaning: 'Region of the client in lower case, from the header server.region_header, sent by a trusted proxy',
   },
   'request.client.name': { kind: 'string', meaning: 'Product name in the user-agent header' },
   'request.client.version': { kind: 'string', meaning: 'Product version in the user-agent header' },

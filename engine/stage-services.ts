@@ -4,7 +4,7 @@
  * @module
  */
 import type { StageContext } from './api.ts';
-import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { GatewayConfig, ModelConfig, SpendScope, UpstreamConfig } from './config.ts';
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -13,7 +13,7 @@ export interface Services {
   readonly config: GatewayConfig;
   readonly clock: Clock;
   readonly log: Log;
-  /** Value of an environment variable that gateway.yaml names. Keep it in a closure, never in a fact. */
+  /** Value of an environment variable that gateway.yaml or the stage's options name. Keep it in a closure, never in a fact. */
   secret(name: string): string;
   readonly tokens: AccessTokens;
   readonly models: ModelCatalog;
@@ -104,16 +104,18 @@ export interface TokenCounts {
 /** Calendar window of a limit. */
 export type Window = 'day' | 'month';
 
-/** One counter a request counts against, and its limit when it has one. */
+/** One counter a request counts against, and its limit when it has one. Several claims may share a counter. */
 export interface LimitClaim {
-  readonly scope: 'user' | 'team';
-  /** Who or what is counted: an e-mail address, a team name. */
+  readonly scope: SpendScope;
+  /** Who or what is counted: an e-mail address, the name of a team, project or upstream, a model's identifier. */
   readonly key: string;
   readonly window: Window;
   /** `null`: counted, not limited. */
   readonly limit_nano_usd: number | null;
   /** Name of the spend rule, for people. */
   readonly rule: string;
+  /** Whether the limit is only reported when it has no room. */
+  readonly shadow?: boolean;
 }
 
 /** Who asked whom for what; the identity part of a ledger row. */
@@ -138,7 +140,7 @@ export interface ReservationRequest extends LedgerIdentity {
 
 /** The state of one limit. Amounts in nano-USD. */
 export interface LimitStanding {
-  readonly scope: 'user' | 'team';
+  readonly scope: SpendScope;
   readonly key: string;
   readonly window: Window;
   readonly rule: string;
@@ -168,10 +170,14 @@ export interface Settlement extends LedgerIdentity {
 export interface Ledger {
   /**
    * Holds an amount against every claim, all or nothing, durably.
+   * @param onShadow is told of every limit in shadow mode that had no room, when the hold was placed nevertheless.
    * @returns the exceeded limit that resets last, or `undefined` when the hold was placed.
    * Raises store_unavailable.
    */
-  reserve(request: ReservationRequest): Promise<LimitStanding | undefined>;
+  reserve(
+    request: ReservationRequest,
+    onShadow?: (standing: LimitStanding) => void,
+  ): Promise<LimitStanding | undefined>;
   /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
   settle(settlement: Settlement): Promise<void>;
   /** Gives a hold back without a ledger row, for a request that never left. */
@@ -191,8 +197,17 @@ export interface AuditLog {
   appendLine(path: string, record: AuditRecord): void;
 }
 
+/** The state of one part of the gateway. */
+export interface HealthPart {
+  readonly ok: boolean;
+  /** For the log; may name hosts. */
+  readonly detail?: string;
+  /** What anybody may know about it. */
+  readonly told?: Readonly<Record<string, string | number>>;
+}
+
 /** Readiness checks. */
 export interface Health {
-  /** State of each named part; `database` always exists. */
-  check(): Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
+  /** State of each named part; `database` always exists, and `configuration` where it can be reloaded. */
+  check(): Promise<Readonly<Record<string, HealthPart>>>;
 }

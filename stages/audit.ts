@@ -5,9 +5,22 @@ interface AuditOptions {
   readonly json_lines?: string;
 }
 
-const READS = ['request.id', 'request.method', 'request.path', 'request.surface'] as const;
+const READS = ['request.id', 'request.method', 'request.path', 'request.surface', 'request.received_at'] as const;
 
 const READS_IF_SET = [
+  'request.client.address',
+  'request.region',
+  'request.body_bytes',
+  'request.max_tokens',
+  'request.tool_count',
+  'request.message_count',
+  'request.input_tokens_estimate',
+  'request.input_tokens_max',
+  'request.cache.ttl',
+  'principal.groups',
+  'principal.token.name',
+  'principal.token.group',
+  'route.estimate_nano_usd',
   'request.client.name',
   'request.client.version',
   'request.session_id',
@@ -34,10 +47,32 @@ const READS_IF_SET = [
   'outcome.aborted',
   'outcome.duration_ms',
   'outcome.rewrites',
+  'outcome.shadow',
   'error.stage',
 ] as const;
 
 type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], never>;
+
+/** What rules may have looked at, so that a decision can be followed later. Left out where it is not known. */
+function describeInputs(ctx: AuditContext): AuditRecord {
+  const estimate = ctx.get('route.estimate_nano_usd');
+  return {
+    received_at: new Date(ctx.get('request.received_at')).toISOString(),
+    address: ctx.get('request.client.address'),
+    region: ctx.get('request.region'),
+    groups: ctx.get('principal.groups'),
+    token_name: ctx.get('principal.token.name'),
+    token_group: ctx.get('principal.token.group'),
+    body_bytes: ctx.get('request.body_bytes'),
+    max_tokens: ctx.get('request.max_tokens'),
+    tool_count: ctx.get('request.tool_count'),
+    message_count: ctx.get('request.message_count'),
+    input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
+    input_tokens_max: ctx.get('request.input_tokens_max'),
+    cache_ttl: ctx.get('request.cache.ttl'),
+    estimate_usd: estimate === undefined ? undefined : nanoToUsd(estimate),
+  };
+}
 
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
 function describe(ctx: AuditContext, now: number): AuditRecord {
@@ -65,6 +100,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     stage: ctx.get('error.stage') ?? null,
     aborted: ctx.get('outcome.aborted') ?? ctx.aborted,
     rewrites: ctx.get('outcome.rewrites') ?? [],
+    shadow: ctx.get('outcome.shadow'),
     input_tokens: ctx.get('usage.input_tokens'),
     output_tokens: ctx.get('usage.output_tokens'),
     cache_read_tokens: ctx.get('usage.cache_read_input_tokens'),
@@ -75,6 +111,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     client: ctx.get('request.client.name') ?? null,
     client_version: ctx.get('request.client.version') ?? null,
     session_id: ctx.get('request.session_id') ?? null,
+    ...describeInputs(ctx),
   };
 }
 

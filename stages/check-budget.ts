@@ -1,16 +1,19 @@
 import {
   defineStage,
+  type FactView,
   formatUsd,
-  type GatewayConfig,
   type LimitClaim,
   type LimitStanding,
   type ModelCatalog,
   type ModelConfig,
   nanoToUsd,
   type ReservationRequest,
+  type Services,
   type Settlement,
+  type SpendScope,
   type StageContext,
   StageError,
+  spendRules,
   type TokenCounts,
   usdToNano,
 } from '../engine/api.ts';
@@ -52,6 +55,8 @@ interface Hold {
 }
 
 const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+const USER_DAILY = 'defaults.user_daily_usd';
+const TEAM_MONTHLY = 'defaults.team_monthly_usd';
 const ADJECTIVES = { day: 'daily', month: 'monthly' } as const;
 
 /** The most tokens a request can use. A model reads and writes no more than its context window, whatever was asked. */
@@ -74,27 +79,57 @@ function highestCost(models: ModelCatalog, model: ModelConfig, tokens: TokenCoun
   return Math.max(...ways.map((way) => models.cost(model, way)));
 }
 
-/** Makes the claims of a caller: the user's day and, for a member of a team, the team's month. */
-function createClaims({ spend_limits }: GatewayConfig, charge: CheckBudgetOptions['charge']) {
+/** A limit of gateway.yaml: a claim that lacks only whose it is. */
+interface Limit {
+  readonly claim: Omit<LimitClaim, 'key'>;
+  /** Absent means always. */
+  readonly holds?: (facts: FactView) => boolean;
+  /** Whether it is the first on its counter, which counts every request, also those that no limit of it is for. */
+  readonly counts: boolean;
+}
+
+/** Everybody's limits, then those of the spend rules, in file order. */
+function readLimits({ config, condition }: Services, charge: CheckBudgetOptions['charge']): Limit[] {
+  const { user_daily_usd, team_monthly_usd } = config.spend_limits?.defaults ?? {};
   const nanoOrNull = (usd: number | undefined) => (usd === undefined || charge === 'nothing' ? null : usdToNano(usd));
-  const user_daily = nanoOrNull(spend_limits?.defaults.user_daily_usd);
-  const team_monthly = nanoOrNull(spend_limits?.defaults.team_monthly_usd);
-  return (user: string, team: string | undefined): LimitClaim[] => {
-    const claims: LimitClaim[] = [
-      { scope: 'user', key: user, window: 'day', limit_nano_usd: user_daily, rule: 'defaults.user_daily_usd' },
-    ];
-    if (team !== undefined) {
-      const rule = 'defaults.team_monthly_usd';
-      claims.push({ scope: 'team', key: team, window: 'month', limit_nano_usd: team_monthly, rule });
-    }
-    return claims;
-  };
+  const limits: Omit<Limit, 'counts'>[] = [
+    { claim: { scope: 'user', window: 'day', limit_nano_usd: nanoOrNull(user_daily_usd), rule: USER_DAILY } },
+    { claim: { scope: 'team', window: 'month', limit_nano_usd: nanoOrNull(team_monthly_usd), rule: TEAM_MONTHLY } },
+  ];
+  for (const { name: rule, mode, logic, scope, window, limit_usd } of charge === 'nothing' ? [] : spendRules(config)) {
+    if (limit_usd === undefined || window === undefined) continue;
+    limits.push({
+      claim: { scope, window, limit_nano_usd: usdToNano(limit_usd), rule, ...(mode === 'shadow' && { shadow: true }) },
+      ...(logic !== true && { holds: condition(logic) }),
+    });
+  }
+  return limits.map((limit, index) => {
+    const sharesCounter = ({ claim }: Pick<Limit, 'claim'>) =>
+      claim.scope === limit.claim.scope && claim.window === limit.claim.window;
+    return { ...limit, counts: limits.findIndex(sharesCounter) === index };
+  });
+}
+
+/** The claims of a request on the limits it comes under; without a team or project it comes under none of theirs. */
+function claimsOf(
+  limits: readonly Limit[],
+  keys: Readonly<Record<SpendScope, string | undefined>>,
+  facts: () => FactView,
+): LimitClaim[] {
+  const claims: LimitClaim[] = [];
+  for (const { claim, holds, counts } of limits) {
+    const key = keys[claim.scope];
+    if (key === undefined) continue;
+    if (holds === undefined || holds(facts())) claims.push({ ...claim, key });
+    else if (counts) claims.push({ ...claim, key, limit_nano_usd: null });
+  }
+  return claims;
 }
 
 /** One sentence: what ran out, when it resets, what to do. */
-function explain({ scope, key, window, ...limit }: LimitStanding, needed: number, resets_at: string): string {
+function explain({ scope, key, window, rule, ...limit }: LimitStanding, needed: number, resets_at: string): string {
   const usd = (nano: number) => `${formatUsd(nano)} USD`;
-  const what = `The ${ADJECTIVES[window]} limit of ${usd(limit.limit_nano_usd)} for ${scope} ${key}`;
+  const what = `The ${ADJECTIVES[window]} limit of ${usd(limit.limit_nano_usd)} for ${scope} ${key} (spend rule ${rule})`;
   if (needed > limit.limit_nano_usd) {
     return `${what} is smaller than the ${usd(needed)} this request may cost, and its reset at ${resets_at} will not change that: ask for fewer output tokens, or your administrator for a higher limit.`;
   }
@@ -168,8 +203,9 @@ export default defineStage({
   writes: WRITES,
   raises: ['spend_limit_exceeded', 'store_unavailable'],
   needs: ['database'],
-  create({ charge }: CheckBudgetOptions, { config, models, ledger, clock, log }) {
-    const claimsOf = createClaims(config, charge);
+  create({ charge }: CheckBudgetOptions, services) {
+    const { config, models, ledger, clock, log } = services;
+    const limits = readLimits(services, charge);
     const refusal_status = config.spend_limits?.status ?? 429;
 
     function holdFor(ctx: BudgetContext): Hold {
@@ -177,20 +213,26 @@ export default defineStage({
       const model = models.find(id);
       if (model === undefined) throw new Error(`the model "${id}" has no price in gateway.yaml`);
       const tokens = charge === 'nothing' ? NOTHING : mostTokens(ctx, model);
-      const [user, team] = [ctx.get('principal.email'), ctx.get('principal.team')];
+      const keys = {
+        user: ctx.get('principal.email'),
+        team: ctx.get('principal.team'),
+        project: ctx.get('principal.project'),
+        model: id,
+        upstream: ctx.get('route.upstream'),
+      };
       const reservation: ReservationRequest = {
         request_id: ctx.get('request.id'),
         surface: ctx.get('request.surface'),
         principal_id: ctx.get('principal.id'),
-        user,
-        team: team ?? null,
-        project: ctx.get('principal.project') ?? null,
+        user: keys.user,
+        team: keys.team ?? null,
+        project: keys.project ?? null,
         token_id: ctx.get('principal.token.id'),
         model: id,
-        upstream: ctx.get('route.upstream'),
+        upstream: keys.upstream,
         upstream_model: ctx.get('route.upstream_model'),
         amount_nano_usd: highestCost(models, model, tokens, ctx.get('request.cache.ttl') ?? 'none'),
-        claims: claimsOf(user, team),
+        claims: claimsOf(limits, keys, () => services.facts(ctx)),
       };
       return { reservation, tokens };
     }
@@ -199,12 +241,18 @@ export default defineStage({
       async request(ctx) {
         const hold = holdFor(ctx);
         const { amount_nano_usd } = hold.reservation;
-        const exceeded = await ledger.reserve(hold.reservation);
+        const exceeded = await ledger.reserve(hold.reservation, ({ rule }) => ctx.noteShadow(`spend:${rule}`));
         if (exceeded !== undefined) {
           ctx.set('spend.rule', exceeded.rule);
           throw refusal(exceeded, amount_nano_usd, refusal_status, clock.now());
         }
-        ctx.state = hold;
+        try {
+          ctx.state = hold;
+        } catch (error) {
+          // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the hold back.
+          void ledger.release(hold.reservation.request_id);
+          throw error;
+        }
         ctx.set('spend.reserved_nano_usd', amount_nano_usd);
         return undefined;
       },

@@ -295,6 +295,7 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   writes: WRITES,
+  needs: ['database'],
   below: ['check-budget'],
   create({ charge }: MeterUsageOptions, services) {
     function billFor(ctx: MeterContext): Bill {

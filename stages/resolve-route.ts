@@ -1,8 +1,10 @@
 import {
   defineStage,
+  type FactView,
   type ModelConfig,
   matchesGlob,
-  type RoutingRuleConfig,
+  type RoutingRule,
+  routingRules,
   type Services,
   StageError,
   type UpstreamConfig,
@@ -13,41 +15,53 @@ const QUOTED_LENGTH_MAX = 120;
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models this token may use.';
 
-interface CompiledRule {
-  readonly name: string;
-  readonly user: string | undefined;
-  readonly team: string | undefined;
-  readonly group: string | undefined;
-  readonly when: ((facts: Readonly<Record<string, unknown>>) => boolean) | undefined;
+interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
+  readonly holds: (facts: FactView) => boolean;
   readonly upstream: UpstreamConfig;
 }
 
-function ruleName(rule: RoutingRuleConfig, index: number): string {
-  return rule.name ?? `routing.rules[${index}]`;
-}
-
-function coversModel(rule: RoutingRuleConfig, model: ModelConfig): boolean {
-  return rule.models === undefined || rule.models.some((glob) => matchesGlob(glob, model.id));
-}
-
 /**
- * The rules each model can reach, in file order. Models are known at load, so no request ever matches a glob: with
- * hundreds of rules a request only compares strings.
+ * The rules each model can reach, in file order. Models are known at load: of hundreds of rules a request sees only
+ * those for its model.
  */
 function compileRules({ config, condition, models }: Services): ReadonlyMap<ModelConfig, readonly CompiledRule[]> {
-  const compiled = config.routing.rules.map(
-    (rule, index): CompiledRule => ({
-      name: ruleName(rule, index),
-      user: rule.user,
-      team: rule.team,
-      group: rule.group,
-      when: rule.when === undefined ? undefined : condition(rule.when),
-      upstream: models.upstream(rule.upstream),
-    }),
-  );
-  return new Map(
-    models.all.map((model) => [model, compiled.filter((_, index) => coversModel(config.routing.rules[index]!, model))]),
-  );
+  const compiled = routingRules(config).map(({ name, mode, logic, upstream }): CompiledRule => {
+    return { name, mode, holds: condition(logic), upstream: models.upstream(upstream) };
+  });
+  const covers = (index: number, model: ModelConfig) =>
+    config.routing.rules[index]!.models?.some((glob) => matchesGlob(glob, model.id)) ?? true;
+  return new Map(models.all.map((model) => [model, compiled.filter((_, index) => covers(index, model))]));
+}
+
+interface Found {
+  readonly rule: CompiledRule | undefined;
+  readonly shadows: readonly CompiledRule[] | undefined;
+}
+
+const NO_RULE: Found = { rule: undefined, shadows: undefined };
+
+/** The first rule in force that holds, and the rules in shadow mode before it that hold. */
+function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
+  let shadows: CompiledRule[] | undefined;
+  for (const rule of rules) {
+    if (!rule.holds(facts)) continue;
+    if (rule.mode === 'enforce') return { rule, shadows };
+    shadows ??= [];
+    shadows.push(rule);
+  }
+  return { rule: undefined, shadows };
+}
+
+/** What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. */
+function likelyCost(models: Services['models'], model: ModelConfig, input: number, output: number | undefined): number {
+  const { context_window, max_output_tokens } = model;
+  return models.cost(model, {
+    input: Math.min(input, context_window),
+    output: Math.min(output ?? max_output_tokens, max_output_tokens),
+    cache_read: 0,
+    cache_write_5m: 0,
+    cache_write_1h: 0,
+  });
 }
 
 function modelNotFound(id: string, refused_group: string | undefined): StageError {
@@ -72,9 +86,10 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.model', 'principal.email', 'principal.groups', 'principal.token.group'],
-  readsIfSet: ['principal.team'],
+  reads: ['request.model', 'principal.token.group'],
+  readsIfSet: ['request.input_tokens_estimate', 'request.max_tokens'],
   writes: [
+    'route.estimate_nano_usd',
     'route.upstream',
     'route.upstream_model',
     'route.region',
@@ -84,30 +99,25 @@ export default defineStage({
   ],
   raises: ['model_not_found'],
   create(_options, services) {
+    const { models } = services;
     const rules_by_model = compileRules(services);
-    const default_upstream = services.models.upstream(services.config.routing.default_upstream);
+    const default_upstream = models.upstream(services.config.routing.default_upstream);
     return {
       request(ctx) {
         const id = ctx.get('request.model');
-        const model = services.models.find(id);
+        const model = models.find(id);
         if (model === undefined) throw modelNotFound(id, undefined);
         const token_group = ctx.get('principal.token.group');
-        if (!services.models.allows(token_group, model)) throw modelNotFound(id, token_group);
+        if (!models.allows(token_group, model)) throw modelNotFound(id, token_group);
 
-        const user = ctx.get('principal.email');
-        const team = ctx.get('principal.team');
-        const groups = ctx.get('principal.groups');
-        const rule = rules_by_model
-          .get(model)!
-          .find(
-            (candidate) =>
-              (candidate.user === undefined || candidate.user === user) &&
-              (candidate.team === undefined || candidate.team === team) &&
-              (candidate.group === undefined || groups.includes(candidate.group)) &&
-              (candidate.when === undefined || candidate.when(services.facts(ctx))),
-          );
+        const input_tokens = ctx.get('request.input_tokens_estimate') ?? 0;
+        ctx.set('route.estimate_nano_usd', likelyCost(models, model, input_tokens, ctx.get('request.max_tokens')));
+        const rules = rules_by_model.get(model)!;
+        const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 
         const upstream = rule?.upstream ?? default_upstream;
+        const other = shadows?.find((shadow) => shadow.upstream !== upstream);
+        if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
         ctx.set('route.upstream', upstream.name);
         ctx.set('route.upstream_model', model.upstream_ids[upstream.name] ?? model.id);
         if (upstream.region !== undefined) ctx.set('route.region', upstream.region);

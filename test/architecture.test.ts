@@ -100,7 +100,9 @@ test('no file is too long to be read in one go', () => {
 });
 
 test('no default exports but stages and migrations', () => {
-  const allowed = (path: string) => path.startsWith('stages/') || path.startsWith('engine/services/migrations/');
+  // The template's export is text, of the stage it makes.
+  const allowed = (path: string) =>
+    /^(stages|engine\/services\/migrations)\/|^engine\/cli\/stage-template\.ts$/.test(path);
   const found = [...engine, ...stages].filter(({ path, text }) => /^export default\b/m.test(text) && !allowed(path));
   assert.deepEqual(
     found.map(({ path }) => path),

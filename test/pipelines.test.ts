@@ -1,63 +1,70 @@
+/** The shipped pipelines and examples: every case of their tests holds, and together they see every decision. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync, readdirSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { createFindings } from '../engine/load/findings.ts';
-import { load } from '../engine/load/index.ts';
-import { entryOf, itemsOf, textOf } from '../engine/load/node.ts';
-import { readSource } from '../engine/load/source.ts';
+import { type CaseResult, openSuite, type Suite, type SuiteCase } from '../engine/testing/suite.ts';
 import { stages } from '../stages/index.ts';
-import { gatewayConfig } from './support/gateway.ts';
-import { openPipelineRunner, type PipelineRunner } from './support/pipeline-runner.ts';
-import { describeFinding, readPipelineTest } from './support/pipeline-test-file.ts';
 
-const PIPELINES = join(import.meta.dirname, '..', 'pipelines');
-const files = readdirSync(PIPELINES);
-const test_files = files.filter((name) => name.endsWith('.test.yaml'));
+const ROOT = join(import.meta.dirname, '..');
+const EXAMPLES = readdirSync(join(ROOT, 'examples'))
+  .map((name) => join('examples', name))
+  .filter((directory) => existsSync(join(ROOT, directory, 'gateway.yaml')));
 
-/** The first path a pipeline serves. */
-function pathOf(pipeline_file: string): string {
-  const match = entryOf(readSource(pipeline_file, createFindings()), 'match');
-  return textOf(itemsOf(entryOf(match?.value, 'paths')?.value)[0])!;
+function explain({ problems, played }: CaseResult): string {
+  const wrong = problems.map(({ place: { file, line }, pointer, expected, found }) => {
+    return `${relative(ROOT, file)}:${line}: expect${pointer}: expected ${expected}, found ${found}`;
+  });
+  return [...wrong, ...played.flatMap(({ log }) => log.map((record) => JSON.stringify(record)))].join('\n');
 }
 
 it('has a test file for every shipped pipeline', () => {
+  const files = readdirSync(join(ROOT, 'pipelines'));
   const pipelines = files.filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml'));
   assert.deepEqual(
-    test_files,
+    files.filter((name) => name.endsWith('.test.yaml')),
     pipelines.map((name) => name.replace(/\.yaml$/, '.test.yaml')),
   );
 });
 
-it('shows pipelines and tests in the README that are accepted', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-readme-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  const readme = readFileSync(join(PIPELINES, 'README.md'), 'utf8');
-  const blocks = [...readme.matchAll(/^```yaml\n(.*?)^```$/gms)].map((match) => match[1]!);
-  assert.equal(blocks.length, 2);
-  for (const block of blocks) {
-    const name = /^pipeline: (.+)$/m.exec(block)![1]!;
-    await writeFile(join(directory, `${name}${block.includes('\ncases:') ? '.test' : ''}.yaml`), block);
-    if (block.includes('\ncases:')) readPipelineTest(join(directory, `${name}.test.yaml`));
-  }
-  const config_file = join(directory, 'gateway.yaml');
-  await writeFile(config_file, JSON.stringify(gatewayConfig('http://127.0.0.1:9', { pipelines: '.' })));
-  const { diagnostics } = await load(config_file, { stages, env: {}, environment: 'ignored' });
-  assert.deepEqual(diagnostics.filter(({ file }) => file !== config_file).map(describeFinding), []);
-});
+for (const directory of ['pipelines', ...EXAMPLES]) {
+  const suite: Suite = await openSuite({ paths: [join(ROOT, directory)], stages });
+  after(() => suite.close());
+  const results = new Map<SuiteCase, Promise<CaseResult>>();
+  // Tests run in any order, and coverage needs all of them.
+  const resultOf = (one: SuiteCase): Promise<CaseResult> => {
+    const result = results.get(one) ?? one.run();
+    results.set(one, result);
+    return result;
+  };
 
-for (const name of test_files) {
-  const test = readPipelineTest(join(PIPELINES, name));
-  describe(`the pipeline ${test.pipeline}`, () => {
-    let runner: PipelineRunner;
-    before(async () => {
-      runner = await openPipelineRunner(test, pathOf(join(PIPELINES, `${test.pipeline}.yaml`)));
+  describe(directory, () => {
+    before(() => assert.deepEqual(suite.diagnostics, []));
+
+    it('has tests', () => {
+      assert.ok(suite.files.length > 0);
     });
-    after(() => runner?.close());
-    test.cases.forEach((test_case, index) => {
-      it(test_case.name, () => runner.run(index));
+
+    for (const { file, cases } of suite.files) {
+      describe(relative(ROOT, file), () => {
+        for (const one of cases) {
+          it(one.name, async () => {
+            const result = await resultOf(one);
+            assert.equal(result.problems.length, 0, explain(result));
+          });
+        }
+      });
+    }
+
+    it('is seen deciding every way it can', async () => {
+      for (const { cases } of suite.files) for (const one of cases) await resultOf(one);
+      const unseen = suite.coverage.files().flatMap(({ points }) =>
+        points.flatMap(({ place, kind, name, outcomes }) => {
+          const never = [...outcomes].filter(([, seen]) => !seen).map(([outcome]) => outcome);
+          return never.map((outcome) => `${relative(ROOT, place.file)}:${place.line}: ${kind} ${name}: ${outcome}`);
+        }),
+      );
+      assert.deepEqual(unseen, []);
     });
   });
 }

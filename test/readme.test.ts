@@ -1,37 +1,93 @@
-/** What the README says is true: its configurations pass the check, its links lead somewhere, its scripts exist. */
+/** What the READMEs say is true: their YAML passes the check, their links lead somewhere, their commands exist. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { load } from '../engine/load/index.ts';
+import { after, before, describe, test } from 'node:test';
+import type { Command } from 'commander';
+import type { StageDefinition } from '../engine/api.ts';
+import { createProgram } from '../engine/cli/program.ts';
+import { stageSource } from '../engine/cli/stage-template.ts';
+import { loadStages } from '../engine/load/custom-stages.ts';
+import { createFindings } from '../engine/load/findings.ts';
+import { loadPaths } from '../engine/load/paths.ts';
+import { PIPELINE_TEST_SCHEMA } from '../engine/load/schemas.ts';
+import { readSource } from '../engine/load/source.ts';
+import { validate } from '../engine/load/validate.ts';
 import { stages } from '../stages/index.ts';
+import {
+  type Block,
+  blocksOf,
+  DOCUMENTS,
+  filesAround,
+  kindOf,
+  ownStages,
+  REPOSITORY,
+} from './support/readme-blocks.ts';
 
-const REPOSITORY = fileURLToPath(new URL('..', import.meta.url));
-const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', 'examples/README.md', 'stages/README.md'];
+const yaml = DOCUMENTS.flatMap((document) => blocksOf(document, 'yaml'));
+const shell = DOCUMENTS.flatMap((document) => blocksOf(document, 'sh'));
 
-async function blocksOf(document: string, language: string): Promise<string[]> {
-  const text = await readFile(join(REPOSITORY, document), 'utf8');
-  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].flatMap(([, found, block]) =>
-    found === language ? [block!] : [],
-  );
+let root: string;
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'appscli-readme-'));
+});
+after(() => rm(root, { recursive: true, force: true }));
+
+/** Puts the stages that a document makes known into a directory: the ones beside it, or as `create stage` writes them. */
+async function writeStages(document: string, directory: string): Promise<readonly StageDefinition[]> {
+  const names = ownStages(document);
+  await mkdir(join(directory, 'stages'));
+  for (const name of names) {
+    const beside = join(REPOSITORY, dirname(document), 'stages');
+    if (existsSync(join(beside, `${name}.ts`))) await cp(beside, join(directory, 'stages'), { recursive: true });
+    else await writeFile(join(directory, 'stages', `${name}.ts`), stageSource(name));
+  }
+  const files = names.map((name) => join(directory, 'stages', `${name}.ts`));
+  return [...(await loadStages(stages, files, createFindings())).stages.values()];
 }
 
-test('every gateway.yaml in the README passes the check with nothing to say but that its variables are not set', async () => {
-  const configurations = (await blocksOf('README.md', 'yaml')).filter((block) => /^server:/m.test(block));
-  assert.ok(configurations.length >= 2);
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-readme-'));
-  for (const configuration of configurations) {
-    const file = join(directory, 'gateway.yaml');
-    await writeFile(file, configuration);
-    const env = Object.fromEntries([...configuration.matchAll(/_env: (\w+)/g)].map(([, name]) => [name, 'set']));
-    const { diagnostics, config } = await load(file, { stages, env, environment: 'required' });
-    assert.deepEqual(diagnostics, []);
-    assert.notEqual(config, undefined);
+async function findingsOf(block: Block): Promise<readonly string[]> {
+  const directory = await mkdtemp(join(root, 'block-'));
+  await mkdir(join(directory, 'pipelines/fragments'), { recursive: true });
+  const files = filesAround(block, kindOf(block), await writeStages(block.document, directory));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
+  const variables = Object.values(files).flatMap((text) => [...text.matchAll(/_env: (\w+)/g)]);
+  const env = Object.fromEntries(variables.map(([, name]) => [name, 'set']));
+  const { diagnostics } = await loadPaths([directory], { stages, env, environment: 'required' });
+  const findings = createFindings();
+  for (const name of Object.keys(files).filter((name) => name.endsWith('.test.yaml'))) {
+    const node = readSource(join(directory, name), findings);
+    if (node !== undefined) validate(PIPELINE_TEST_SCHEMA, node, directory, findings);
   }
-  await rm(directory, { recursive: true });
+  return [...diagnostics, ...findings.diagnostics()].map(({ code, message, help }) => `${code}: ${message} (${help})`);
+}
+
+describe('every YAML block in every README passes the check, alone or completed to a whole file', () => {
+  for (const block of yaml) {
+    test(`${block.document}:${block.line}`, async () => {
+      assert.deepEqual(await findingsOf(block), []);
+    });
+  }
+
+  test('a block with a mistake does not', async () => {
+    const misspelt = {
+      gateway: 'server: { listen: "127.0.0.1:0", public_url: "http://a.example" }\nupstreams: []\nmodles: []\n',
+      'gateway sections': 'routing: { default_upstream: mian }\n',
+      pipeline: 'pipeline: own\nversion: 1\nsummary: S.\nmatch: { methods: [GET], paths: [/a] }\nstages: []\n',
+      'pipeline sections': 'rules: {}\nfinally:\n  - stage: adit\n',
+      stages: '- stage: adit\n',
+      fragment: 'fragment: own\nversion: 0\nsummary: S.\nstages: [{ stage: audit }]\n',
+      test: 'pipeline: messages\ncases: []\n',
+    };
+    for (const [kind, text] of Object.entries(misspelt)) {
+      const block = { document: 'README.md', line: 1, text };
+      assert.equal(kindOf(block), kind);
+      assert.notDeepEqual(await findingsOf(block), [], kind);
+    }
+    assert.throws(() => kindOf({ document: 'README.md', line: 7, text: 'services: {}\n' }), /^Error: README\.md:7: /);
+  });
 });
 
 test('every link between documents leads to something', async () => {
@@ -43,10 +99,43 @@ test('every link between documents leads to something', async () => {
   }
 });
 
-test('every npm script that the README names exists', async () => {
+test('every npm script and every file that a README tells to run exists', async () => {
   const { scripts } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
-  const commands = (await blocksOf('README.md', 'sh')).join('\n');
-  const named = [...commands.matchAll(/npm (?:run )?(start|test|verify|bench|\w+(?= #))/g)].map(([, name]) => name!);
-  for (const name of named.filter((name) => name !== 'install')) assert.ok(name in scripts, name);
+  const text = shell.map((block) => block.text).join('\n');
+  const named = [...text.matchAll(/^\s*npm (?:run )?(start|test|(?<=run )\w+)/gm)].map(([, name]) => name!);
+  for (const name of named) assert.ok(name in scripts, name);
   assert.ok(named.length >= 4);
+  for (const [file] of text.matchAll(/\b(?:examples|engine|test|schemas)\/[\w./-]+\w/g)) {
+    assert.ok(existsSync(join(REPOSITORY, file)), file);
+  }
+});
+
+/** The command a line of a shell runs, and its options. */
+function findCommand(program: Command, words: readonly string[]): Command | undefined {
+  let command: Command | undefined = program;
+  for (const word of words) {
+    const next: Command | undefined = command.commands.find((candidate) => candidate.name() === word);
+    if (next === undefined) return command === program || command.commands.length > 0 ? undefined : command;
+    command = next;
+  }
+  return command;
+}
+
+test('every appscli command that a README shows exists, with the options it is given', async () => {
+  const terminal = { data() {}, words() {} } as never;
+  const program = createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
+  const texts = await Promise.all(DOCUMENTS.map((document) => readFile(join(REPOSITORY, document), 'utf8')));
+  const lines = texts.join('\n').replaceAll('\\\n', ' ');
+  const shown = [...lines.matchAll(/(?:`|^ *|npx |\$\()appscli ([a-z][^`\n)#]*)/gm)];
+  assert.ok(shown.length >= 10);
+  for (const [, text] of shown) {
+    const words = text!.split(/\\?\||\s+/).filter(Boolean);
+    const options = words.filter((word) => word.startsWith('--'));
+    const plain = words.slice(0, words.findIndex((word) => !/^[a-z]+$/.test(word)) >>> 0);
+    const command = findCommand(program, plain);
+    assert.ok(command, `appscli ${text}`);
+    const known = command.options.map(({ long }) => long);
+    for (const option of options)
+      assert.ok(option === '--help' || known.includes(option), `appscli ${text}: ${option}`);
+  }
 });

@@ -13,8 +13,13 @@ const node = (...args: string[]) => ({ command: process.execPath, args });
 const steps = [
   { title: 'Types', ...npx('tsc', '-p', 'tsconfig.json') },
   { title: 'Lint', ...npx('biome', 'check', '--error-on-warnings', '.') },
+  { title: 'Generated files', ...node('schemas/generate.ts', '--check') },
   { title: 'Tests', ...node('test/run.ts') },
   { title: 'Check', ...node('engine/bin/appscli.js', 'check', '--config', 'examples/demo/gateway.yaml') },
+  {
+    title: 'Pipeline tests',
+    ...node('engine/bin/appscli.js', 'test', 'pipelines', 'examples', '--coverage', '--min-coverage', '100'),
+  },
 ];
 
 for (const { title, command, args } of steps) {

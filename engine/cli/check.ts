@@ -1,12 +1,19 @@
 import type { StageDefinition } from '../api.ts';
+import type { GatewayConfig } from '../config.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { type CheckedPaths, loadPaths } from '../load/paths.ts';
+import { formatUsd, nanoToUsd } from '../services/money.ts';
+import { type Overshoot, overshootBound } from '../services/overshoot.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
+import type { LiveCheck } from './live.ts';
+import { renderLive } from './live-report.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
-  /** gateway.yaml, pipelines, fragments, or directories of them. */
+  /** gateway.yaml, pipelines, fragments, tests, or directories of them. */
   readonly paths: readonly string[];
+  /** A gateway.yaml, whatever its name. */
+  readonly config?: string;
   readonly format: 'text' | 'json' | 'github';
   /** Whether a warning is enough for exit code 1. */
   readonly deny_warnings: boolean;
@@ -14,7 +21,11 @@ export interface CheckOptions {
   readonly env: NodeJS.ProcessEnv;
   /** Whether environment variables and certificate files must be there, or are only warned about. Ignored by default. */
   readonly environment?: 'required' | 'ignored';
+  /** Asks what the configuration names whether it is there. Done for each gateway.yaml once nothing is wrong with the files. */
+  readonly live?: (config: GatewayConfig) => Promise<readonly LiveCheck[]>;
   readonly color: boolean;
+  /** Directory that paths are shown relative to; the current one by default. */
+  readonly cwd?: string;
   /** Takes the findings. */
   data(text: string): void;
   /** Takes the summary. */
@@ -25,17 +36,47 @@ function count(number: number, what: string): string {
   return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
+function parts({ configs, pipelines, fragments, tests }: CheckedPaths): string {
+  const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
+  const counted = [
+    pipelines.length > 0 && count(pipelines.length, 'pipeline'),
+    configs.length > 0 && count(sum('models'), 'model'),
+    configs.length > 0 && count(sum('upstreams'), 'upstream'),
+    fragments > 0 && count(fragments, 'fragment'),
+    tests > 0 && count(tests, 'test file'),
+  ];
+  return counted.filter((part) => part !== false).join(', ');
+}
+
+function describeOvershoot({ bound_nano_usd, not_bounded }: Overshoot): string {
+  if (bound_nano_usd === undefined) return 'spend limits: none, so spending is not bounded\n';
+  return `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD\n  not bounded: ${not_bounded.join(', ')}\n`;
+}
+
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
   const found = [errors > 0 && count(errors, 'error'), warnings > 0 && count(warnings, 'warning')].filter(Boolean);
-  const { configs, pipelines, fragments } = checked;
-  const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
-  const what = [
-    count(pipelines.length, 'pipeline'),
-    ...(configs.length > 0 ? [count(sum('models'), 'model'), count(sum('upstreams'), 'upstream')] : []),
-    ...(fragments > 0 ? [count(fragments, 'fragment')] : []),
-  ].join(', ');
-  if (errors > 0) return `${found.join(', ')}\n`;
-  return `ok: ${what}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
+  const code = checked.diagnostics[0]?.code;
+  const more = code === undefined ? '' : `appscli explain ${code} says more\n`;
+  if (errors > 0) return `${found.join(', ')}; ${more}`;
+  const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
+  const money = new Set(checked.configs.map(({ spend_limits }) => describeOvershoot(overshootBound(spend_limits))));
+  return ok + [...money].join('') + more;
+}
+
+function describeLive(live: readonly LiveCheck[] | undefined): string {
+  if (live === undefined) return 'live: nothing was asked; correct the errors first\n';
+  if (live.length === 0) return 'live: there is nothing to ask without a gateway.yaml; name it with --config\n';
+  const fine = live.filter(({ ok }) => ok).length;
+  return `live: ${fine} of ${live.length} are as the configuration needs them\n`;
+}
+
+function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
+  const spend_limits = checked.configs.map((config) => {
+    const { bound_nano_usd, not_bounded } = overshootBound(config.spend_limits);
+    return { passed_by_at_most_usd: bound_nano_usd === undefined ? null : nanoToUsd(bound_nano_usd), not_bounded };
+  });
+  const document = { ...JSON.parse(findings), spend_limits, ...(live === undefined ? {} : { live }) };
+  return `${JSON.stringify(document, null, 2)}\n`;
 }
 
 /**
@@ -43,13 +84,23 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
  * @returns the exit code: 0, or 1 when there is something to fix.
  */
 export async function runCheck(options: CheckOptions): Promise<number> {
-  const { paths, format, deny_warnings, stages, env, environment = 'ignored', color } = options;
-  const checked = await loadPaths(paths, { stages, env, environment });
+  const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, words } = options;
+  const checked = await loadPaths(options.paths, { ...options, environment });
   const { diagnostics, sources } = checked;
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
   const warnings = diagnostics.length - errors;
-  const findings = renderDiagnostics(diagnostics, { format, color, sources });
-  if (findings !== '') options.data(findings);
-  if (format !== 'json') options.words(`${findings === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
-  return errors > 0 || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
+  const { live: reach } = options;
+  const live = errors > 0 || !reach ? undefined : (await Promise.all(checked.configs.map(reach))).flat();
+  const findings = renderDiagnostics(diagnostics, { format, color, sources, cwd });
+  if (format === 'json') {
+    data(asJson(checked, findings, live));
+  } else {
+    if (findings !== '') data(findings);
+    const reached = live === undefined ? '' : renderLive(live, { format, color });
+    if (reached !== '') data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
+    words(`${findings + reached === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
+    if (reach) words(describeLive(live));
+  }
+  const failed = reach !== undefined && !(live?.length && live.every(({ ok }) => ok));
+  return errors > 0 || failed || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
 }

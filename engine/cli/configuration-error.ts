@@ -3,9 +3,9 @@ import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 
 /** Findings that keep something from starting; `message` only counts them. */
 export class ConfigurationError extends StartError {
-  readonly findings: Pick<Loaded, 'diagnostics' | 'sources'>;
+  readonly findings: Loaded;
 
-  constructor(config_file: string, findings: Pick<Loaded, 'diagnostics' | 'sources'>) {
+  constructor(config_file: string, findings: Loaded) {
     const count = findings.diagnostics.filter(({ severity }) => severity === 'error').length;
     super(`${config_file} cannot be used: ${count === 1 ? 'one error' : `${count} errors`} to correct`, {
       exit_code: EXIT_CONFIGURATION,

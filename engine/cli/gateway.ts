@@ -3,8 +3,11 @@ import type { CommandContext } from './program.ts';
 import { runUntilSignal } from './signals.ts';
 import { startGateway } from './start-gateway.ts';
 
-/** `appscli gateway`: runs the gateway until a signal ends it. The log goes to standard error, as JSON lines unless a person watches. */
-export async function runGateway(context: CommandContext, given: { readonly config: string }): Promise<number> {
+/** `appscli gateway`: runs the gateway until a signal ends it; SIGHUP reloads its configuration. The log goes to standard error, as JSON lines unless a person watches. */
+export async function runGateway(
+  context: CommandContext,
+  given: { readonly config: string; readonly watch?: true },
+): Promise<number> {
   const { terminal, env } = context;
   // Audit lines may go to standard output; who stops reading them must not stop the gateway.
   terminal.outliveReader();
@@ -14,5 +17,8 @@ export async function runGateway(context: CommandContext, given: { readonly conf
     debug: env.APPSCLI_DEBUG === '1',
   });
   const stages = await context.stages();
-  return runUntilSignal(() => startGateway({ config_file: given.config, stages, env, log }), log);
+  return runUntilSignal(
+    () => startGateway({ config_file: given.config, stages, env, log, watch: given.watch === true }),
+    log,
+  );
 }

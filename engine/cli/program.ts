@@ -5,8 +5,14 @@ import type { StageDefinition } from '../api.ts';
 import { PACKAGE_ROOT } from '../package-root.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCheck } from './commands/check.ts';
+import { addCreate } from './commands/create.ts';
+import { addDiff } from './commands/diff.ts';
+import { addExplain } from './commands/explain.ts';
 import { addGateway } from './commands/gateway.ts';
+import { addInit } from './commands/init.ts';
 import { examples } from './commands/options.ts';
+import { addStages } from './commands/stages.ts';
+import { addTest } from './commands/test.ts';
 import { addTokens } from './commands/tokens.ts';
 import { addUsage } from './commands/usage.ts';
 import type { Terminal } from './terminal.ts';
@@ -20,7 +26,19 @@ export interface CommandContext {
 }
 
 /** Every command, in the order help lists them. */
-const COMMANDS = [addGateway, addCheck, addTokens, addUsage, addAudit];
+const COMMANDS = [
+  addInit,
+  addGateway,
+  addCheck,
+  addExplain,
+  addTest,
+  addStages,
+  addTokens,
+  addUsage,
+  addAudit,
+  addCreate,
+  addDiff,
+];
 
 function version(): string {
   return (JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string }).version;
@@ -56,6 +74,7 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
     .addHelpText(
       'after',
       examples(
+        'appscli init                                        begin here',
         'appscli check --config gateway.yaml                 is the configuration right?',
         'appscli gateway --config gateway.yaml               run it',
         'appscli tokens create --user alice@example.com --group all --name laptop',

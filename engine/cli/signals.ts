@@ -1,12 +1,18 @@
+import { closeSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
+import { isatty } from 'node:tty';
 import type { Log } from '../api.ts';
+import { asError } from '../run/contain.ts';
+import { strayStage } from '../run/strays.ts';
 
 /** What runs until a signal ends it. */
 export interface Closable {
   close(): Promise<void>;
+  /** What SIGHUP asks for; without it SIGHUP ends what runs, like the other signals. Never rejects. */
+  reload?(): Promise<void>;
 }
 
-const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /**
  * A signal this soon after the first is the same one: a terminal gives Ctrl-C to the whole process group, and npm and the
@@ -16,14 +22,46 @@ const SAME_SIGNAL_MS = 500;
 /** How long what was not closed may outlive what was. */
 const LEFTOVER_MS = 500;
 
+function canOpen(path: string): boolean {
+  try {
+    closeSync(openSync(path, 'r'));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
- * Starts something, waits for the first SIGINT, SIGTERM or SIGHUP, closes it. A second signal ends the process at once.
- * An exception nobody caught is logged and closes it as well.
+ * Tells, whenever asked, whether the terminal this process was started from has gone; a process that was started without
+ * one has none to lose. Windows sends SIGHUP for a window that closes and for nothing else.
+ */
+export function watchTerminal(): () => boolean {
+  if (process.platform === 'win32') return () => true;
+  // Not standard input: nohup leaves it a terminal on some systems.
+  const had_terminal = (isatty(1) || isatty(2)) && canOpen('/dev/tty');
+  return () => had_terminal && !canOpen('/dev/tty');
+}
+
+/**
+ * Starts something, waits for the first SIGINT or SIGTERM, closes it. A second signal ends the process at once. SIGHUP
+ * reloads it, unless it can't be reloaded or its terminal has gone: then it counts as one of the others.
+ * An exception nobody caught is logged and closes it as well, unless it comes from a stage of the operator's own.
  * @returns the exit code: 0, or 1 after such an exception. Raises what `start` raises.
  */
-export async function runUntilSignal(start: () => Promise<Closable>, log: Log): Promise<number> {
+export async function runUntilSignal(
+  start: () => Promise<Closable>,
+  log: Log,
+  terminalGone = watchTerminal(),
+): Promise<number> {
   const stop = Promise.withResolvers<number>();
+  let running: Closable | undefined;
+  let reload_wanted = false;
   let first_at: number | undefined;
+  const onHangup = (signal: NodeJS.Signals) => {
+    if (terminalGone() || (running !== undefined && running.reload === undefined)) onSignal(signal);
+    else if (running === undefined) reload_wanted = true;
+    else void running.reload?.();
+  };
   const onSignal = (signal: NodeJS.Signals) => {
     if (first_at !== undefined && performance.now() - first_at > SAME_SIGNAL_MS) {
       process.exit(128 + constants.signals[signal]);
@@ -33,14 +71,22 @@ export async function runUntilSignal(start: () => Promise<Closable>, log: Log): 
     stop.resolve(0);
   };
   const onCrash = (err: unknown) => {
+    const stage = strayStage();
+    if (stage !== undefined) {
+      log.error({ err: asError(err), stage }, 'a stage failed in something it left running');
+      return;
+    }
     log.error({ err }, 'an unexpected error; stopping');
     stop.resolve(1);
   };
   for (const signal of STOP_SIGNALS) process.on(signal, onSignal);
+  process.on('SIGHUP', onHangup);
   process.on('uncaughtException', onCrash);
   process.on('unhandledRejection', onCrash);
   try {
-    const running = await start();
+    running = await start();
+    // One that came too early.
+    if (reload_wanted) onHangup('SIGHUP');
     const exit_code = await stop.promise;
     await running.close();
     log.info({}, 'stopped');
@@ -49,6 +95,7 @@ export async function runUntilSignal(start: () => Promise<Closable>, log: Log): 
     return exit_code;
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
+    process.off('SIGHUP', onHangup);
     process.off('uncaughtException', onCrash);
     process.off('unhandledRejection', onCrash);
   }

@@ -1,6 +1,7 @@
 import type { Clock, Log, Services, StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
+import type { Loaded } from '../load/spec.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
 import { buildPlan } from '../run/plan.ts';
@@ -9,19 +10,21 @@ import { systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
 import { createHealth } from '../services/health.ts';
 import { openLedger } from '../services/ledger.ts';
-import { createModelCatalog } from '../services/models.ts';
-import { createSecrets } from '../services/secrets.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
 import { explainListenError } from './listen-error.ts';
 import { loadToRun } from './load-configuration.ts';
+import { createPlanServices, type LastingServices } from './plan-services.ts';
+import { createReloader, logFinding, type Reloader } from './reload.ts';
 
 /** A gateway that accepts requests. */
 export interface RunningGateway {
   /** Where it listens, as a client on this machine reaches it. */
   readonly url: string;
   readonly database: Database;
+  /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
+  reload(): Promise<void>;
   /** Lets running requests finish, writes down what is still in memory, lets go of everything. Never rejects. */
   close(): Promise<void>;
 }
@@ -42,23 +45,47 @@ export async function startGateway(options: {
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log & { hide?(secret: string): void };
   readonly clock?: Clock;
+  /** Whether a change of the configuration's files is a reason to reload. */
+  readonly watch?: boolean;
 }): Promise<RunningGateway> {
-  const { config_file, stages, env, log, clock = systemClock } = options;
-  const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
-  for (const { code, message, file, line, help } of loaded.diagnostics) log.warn({ code, file, line, help }, message);
-  const secret = createSecrets(config, env, (value) => log.hide?.(value));
+  const { config_file, stages, env, log, clock = systemClock, watch = false } = options;
+  const load = () => loadToRun(config_file, { stages, env, environment: 'required' });
+  const servicesOf = (config: GatewayConfig, loaded: Loaded) =>
+    createPlanServices(config, loaded, env, (secret) => log.hide?.(secret));
+  const { config, loaded } = await load();
+  for (const finding of loaded.diagnostics) logFinding(log, finding);
+  // Before anything that could log a secret is opened.
+  const first_services = servicesOf(config, loaded);
+  let reloader: Reloader;
   const closing: ClosingStep[] = [];
   const close = () => closeInTurn(closing.splice(0).reverse(), log);
   try {
-    const { services, database } = await openServices({ config, env, log, clock, secret }, closing);
-    const plan = buildPlan(loaded, services);
-    closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => plan.close() });
-    const server = createServer({ config, plan: () => plan, log, clock });
+    const { lasting, database } = await openServices({ config, env, log, clock, reloader: () => reloader }, closing);
+    const plan = buildPlan(loaded, { ...lasting, ...first_services });
+    const server = createServer({ plan, log, clock });
+    reloader = createReloader({
+      config_file,
+      loaded,
+      plan,
+      load,
+      compile: (config, loaded) => buildPlan({ ...loaded, config }, { ...lasting, ...servicesOf(config, loaded) }),
+      use: (next) => server.use(next),
+      log,
+      clock,
+    });
+    closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
     const url = await listen(server, config);
-    const drain_seconds = config.server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
-    closing.push({ name: 'server', seconds: drain_seconds, close: () => server.drain() });
+    closing.push({
+      name: 'server',
+      get seconds() {
+        return reloader.config().server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
+      },
+      close: () => server.drain(),
+    });
+    closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
+    if (watch) reloader.watch();
     log.info({ url, pipelines: loaded.pipelines.map(({ name }) => name) }, 'the gateway is listening');
-    return { url, database, close };
+    return { url, database, reload: () => reloader.reload(), close };
   } catch (error) {
     await close();
     if (error instanceof StartError) throw error;
@@ -71,33 +98,34 @@ export async function startGateway(options: {
   }
 }
 
-/** Opens what stages may ask for, and notes how to close each of them. */
+/** Opens what stages may ask for whatever the configuration is, and notes how to close each of them. */
 async function openServices(
-  given: Pick<Services, 'config' | 'log' | 'clock' | 'secret'> & { readonly env: NodeJS.ProcessEnv },
+  given: Pick<Services, 'log' | 'clock'> & {
+    readonly config: GatewayConfig;
+    readonly env: NodeJS.ProcessEnv;
+    reloader(): Reloader;
+  },
   closing: ClosingStep[],
-): Promise<{ services: Services; database: Database }> {
-  const { config, log, clock, secret, env } = given;
+): Promise<{ lasting: LastingServices; database: Database }> {
+  const { config, log, clock, env, reloader } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
   };
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
-  const time_zone = config.spend_limits?.time_zone ?? 'UTC';
-  const services: Services = {
-    config,
+  const time_zone = () => reloader().config().spend_limits?.time_zone ?? 'UTC';
+  const lasting: LastingServices = {
     clock,
     log,
-    secret,
     tokens: opened('access tokens', openAccessTokens({ database, clock, log })),
     audit: opened('audit log', openAuditLog({ database, clock, log })),
-    models: createModelCatalog(config),
     ledger: opened('ledger', openLedger({ database, clock, log, time_zone })),
-    health: createHealth(database),
+    health: createHealth(database, () => reloader().state()),
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
-  return { services, database };
+  return { lasting, database };
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

@@ -1,9 +1,11 @@
 import { EXPAND_CODES } from './codes/expand.ts';
 import { FLOW_CODES } from './codes/flow.ts';
 import { LINK_CODES } from './codes/link.ts';
+import { LINT_CODES } from './codes/lints.ts';
 import { RULE_CODES } from './codes/rules.ts';
 import { SCHEMA_CODES } from './codes/schema.ts';
 import { SOURCE_CODES } from './codes/source.ts';
+import { TEST_CODES } from './codes/tests.ts';
 import { WARNING_CODES } from './codes/warnings.ts';
 
 /** What the reference says about one diagnostic code. */
@@ -16,7 +18,7 @@ export interface DiagnosticSpec {
   readonly example: string;
 }
 
-/** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings. */
+/** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings, C8 pipeline tests. */
 export const DIAGNOSTICS = {
   ...SOURCE_CODES,
   ...EXPAND_CODES,
@@ -25,6 +27,8 @@ export const DIAGNOSTICS = {
   ...RULE_CODES,
   ...FLOW_CODES,
   ...WARNING_CODES,
+  ...LINT_CODES,
+  ...TEST_CODES,
 } as const satisfies Record<string, DiagnosticSpec>;
 
 /** A diagnostic code. */

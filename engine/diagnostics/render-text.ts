@@ -1,4 +1,5 @@
 import type { Diagnostic } from './diagnostic.ts';
+import { printable } from './printable.ts';
 import { hideSecrets } from './secrets.ts';
 
 const WIDTH = 80;
@@ -38,7 +39,7 @@ function visible(line: string, column: number, room: number): { text: string; st
 
 function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, paint: Paint): string[] {
   if (line === undefined) return [];
-  const lines = source.split(/\r?\n/).map((text) => hideSecrets(text.replaceAll('\t', ' ')));
+  const lines = source.split(/\r?\n/).map((text) => hideSecrets(printable(text.replaceAll('\t', ' '))));
   const marked = lines[line - 1] ?? '';
   const gutter = String(line).length;
   const room = WIDTH - gutter - 3;
@@ -61,13 +62,14 @@ export function renderText(diagnostic: Diagnostic, source: string | undefined, c
   const { code, severity, message, file, line, column, chain = [], found, expected, help } = diagnostic;
   const paint = color ? ansi : plain;
   const title = `${severity}[${code}]`;
-  const place = line === undefined ? file : `${file}:${line}:${column ?? 1}`;
+  const shown_file = printable(file);
+  const place = line === undefined ? shown_file : `${shown_file}:${line}:${column ?? 1}`;
   const label = (name: string, text: string | undefined) => {
     if (text === undefined) return [];
-    const [first = '', ...rest] = wrap(text, name.length + 4);
+    const [first = '', ...rest] = wrap(printable(text), name.length + 4);
     return [`  ${paint(`${name}:`, CYAN)} ${first}`, ...rest];
   };
-  const [headline = '', ...more] = wrap(message, title.length + 2);
+  const [headline = '', ...more] = wrap(printable(message), title.length + 2);
   return [
     `${paint(title, severity === 'error' ? RED : YELLOW, 1)}: ${paint(headline, 1)}`,
     ...more,

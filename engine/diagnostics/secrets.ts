@@ -54,7 +54,7 @@ export function hideSecrets(line: string): string {
     .replace(SECRET_KEY_VALUE, (_, key: string, value: string) => key + blank(value))
     .replace(ENV_KEY_VALUE, (whole, key: string, value: string) => {
       const name = value.replace(/\s*(#.*)?$/, '').replace(/^(["'])(.*)\1$/, '$2');
-      return isEnvironmentName(name) ? whole : key + blank(value);
+      return name === '' || isEnvironmentName(name) ? whole : key + blank(value);
     })
     .replace(URL_CREDENTIALS, (_, slashes: string, credentials: string) => slashes + stars(credentials));
   for (const shape of TOKEN_SHAPES) hidden = hidden.replace(shape, stars);

@@ -35,6 +35,30 @@ export function closest(word: string, known: Iterable<string>): string | undefin
   return best;
 }
 
+const wordsOf = (key: string): string[] => key.toLowerCase().split(/[_-]/);
+
+/**
+ * The key that was probably meant: one that is spelt alike, or the only one that shares whole words with it
+ * (`limit` -> `limit_usd`, `pool_size` -> `pool_max`, `authentication` -> `auth`, `family` -> `families`).
+ */
+export function closestKey(key: string, known: readonly string[]): string | undefined {
+  const alike = closest(key, known);
+  if (alike !== undefined) return alike;
+  const words = wordsOf(key);
+  const kin = [
+    (other: string) => words.every((word) => wordsOf(other).includes(word)),
+    (other: string) => wordsOf(other).every((word) => words.includes(word)),
+    (other: string) => wordsOf(other)[0] === words[0] && words.length > 1,
+    (other: string) => Math.min(key.length, other.length) > 3 && (key.startsWith(other) || other.startsWith(key)),
+    (other: string) => key.replace(/y$/, 'ies') === other || other.replace(/y$/, 'ies') === key,
+  ];
+  for (const isKin of kin) {
+    const candidates = known.filter(isKin);
+    if (candidates.length === 1) return candidates[0];
+  }
+  return undefined;
+}
+
 /** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);

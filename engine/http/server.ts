@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
+import { createSecureContext } from 'node:tls';
 import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { StageError } from '../errors.ts';
@@ -12,9 +13,11 @@ import { RequestContext, type RequestEnvironment } from '../run/context.ts';
 import type { Plan } from '../run/plan.ts';
 import { runRequest } from '../run/run.ts';
 import { createApp } from './app.ts';
-import { describeClient } from './client.ts';
+import { createClientNotes } from './client.ts';
 import { pathOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
+
+type ServerConfig = GatewayConfig['server'];
 
 /** The HTTP side of the gateway: one listening socket in front of a plan. */
 export interface GatewayServer {
@@ -22,6 +25,11 @@ export interface GatewayServer {
   listen(): Promise<{ readonly host: string; readonly port: number }>;
   /** Stops accepting, lets running requests finish for `server.timeouts.drain_seconds`, then ends what is left. */
   drain(): Promise<void>;
+  /**
+   * Serves the requests that come from now on with another plan; reads the certificate anew. Throws when the certificate
+   * can't be used, and then goes on with the plan it has.
+   */
+  use(plan: Plan): void;
 }
 
 /** Head of the longest wait that is not trouble, added to the configured ones before a silent connection is cut. */
@@ -36,20 +44,33 @@ export function parseListen(listen: string): { host: string; port: number } {
   return { host: listen.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(listen.slice(at + 1)) };
 }
 
-/** Makes the server; nothing listens yet. `plan` is asked for at each request, so a reload can replace it. */
+function readCertificate({ cert_file, key_file }: NonNullable<ServerConfig['tls']>) {
+  try {
+    const certificate = { cert: readFileSync(cert_file), key: readFileSync(key_file) };
+    createSecureContext(certificate);
+    return certificate;
+  } catch (error) {
+    const problem = `the certificate ${cert_file} with the key ${key_file} cannot be used (${(error as Error).message})`;
+    throw new Error(problem, { cause: error });
+  }
+}
+
+/** Longest a connection may be silent, in milliseconds. */
+function silence({ first_byte_seconds, idle_seconds }: ServerConfig['timeouts']): number {
+  return (Math.max(first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
+}
+
+/** Makes the server; nothing listens yet. Throws when its certificate can't be used. */
 export function createServer(options: {
-  readonly config: GatewayConfig;
-  readonly plan: () => Plan;
+  readonly plan: Plan;
   readonly log: Log;
   readonly clock: Clock;
 }): GatewayServer {
-  const { config, plan, log, clock } = options;
-  const { limits, timeouts } = config.server;
-  const environment: RequestEnvironment = {
-    budget: new BodyBudget(limits.buffered_bytes),
-    body_limits: { max_bytes: limits.body_bytes, idle_seconds: timeouts.request_body_seconds },
-    clock,
-  };
+  const { log, clock } = options;
+  let { plan } = options;
+  const budget = new BodyBudget(plan.config.server.limits.buffered_bytes);
+  let environment = environmentOf(plan);
+  let noteClient = createClientNotes(plan.config.server);
   const running = new Bag<RequestContext>();
   let draining = false;
   let onIdle: (() => void) | undefined;
@@ -62,8 +83,7 @@ export function createServer(options: {
       sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
       return;
     }
-    const current = plan();
-    const pipeline = current.pipelinesAt(path)?.get(req.method!);
+    const pipeline = plan.pipelinesAt(path)?.get(req.method!);
     if (pipeline === undefined) {
       app(req, res);
       return;
@@ -74,26 +94,28 @@ export function createServer(options: {
     ctx.note('request.path', path);
     ctx.note('request.surface', pipeline.spec.match.surface);
     ctx.note('request.received_at', clock.now());
-    describeClient(ctx);
+    noteClient(ctx);
     running.add(ctx);
-    void runRequest(current, ctx, () => {
+    void runRequest(plan, ctx, () => {
       running.remove(ctx);
       if (running.size === 0) onIdle?.();
     });
   }
 
-  const app = createApp(plan);
+  const app = createApp(() => plan);
   // Node would answer a request without Host itself, and not as JSON.
-  const server_options = { maxHeaderSize: limits.header_bytes, noDelay: true, requireHostHeader: false };
-  const { tls } = config.server;
+  const server_options = {
+    maxHeaderSize: plan.config.server.limits.header_bytes,
+    noDelay: true,
+    requireHostHeader: false,
+  };
+  const { tls } = plan.config.server;
   const server = tls
-    ? https.createServer(
-        { ...server_options, cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) },
-        handle,
-      )
+    ? https.createServer({ ...server_options, ...readCertificate(tls) }, handle)
     : http.createServer(server_options, handle);
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const current = running.items().find(({ exchange }) => exchange.req.socket === socket)?.exchange;
+    const { limits } = plan.config.server;
     if (current === undefined) answerClientError(error, socket, limits);
     // What is broken came behind a good request, which gets its answer first.
     else if (current.req.complete) current.res.on('finish', () => socket.destroySoon());
@@ -116,15 +138,15 @@ export function createServer(options: {
   });
   // A body that will be refused by its declared length is refused before the client sends it.
   server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
-    if (!(Number(req.headers['content-length'] ?? 0) > limits.body_bytes)) res.writeContinue();
+    if (!(Number(req.headers['content-length'] ?? 0) > plan.config.server.limits.body_bytes)) res.writeContinue();
     handle(req, res);
   });
   server.keepAliveTimeout = KEEP_ALIVE_SECONDS * 1000;
-  server.setTimeout((Math.max(timeouts.first_byte_seconds, timeouts.idle_seconds) + SOCKET_GRACE_SECONDS) * 1000);
+  server.setTimeout(silence(plan.config.server.timeouts));
 
   return {
     listen() {
-      const { host, port } = parseListen(config.server.listen);
+      const { host, port } = parseListen(plan.config.server.listen);
       return new Promise((resolve, reject) => {
         server.once('error', reject);
         server.listen(port, host, () => {
@@ -139,7 +161,7 @@ export function createServer(options: {
       draining = true;
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
-      if (running.size > 0) await idleWithin(timeouts.drain_seconds);
+      if (running.size > 0) await idleWithin(plan.config.server.timeouts.drain_seconds);
       for (const ctx of running.items()) {
         if (ctx.cancel) ctx.cancel(new StageError('draining', 'The gateway is shutting down; send the request again.'));
         else ctx.exchange.res.destroy();
@@ -148,7 +170,25 @@ export function createServer(options: {
       server.closeAllConnections();
       await closed;
     },
+    use(next) {
+      const { tls, limits, timeouts } = next.config.server;
+      if (tls !== undefined && server instanceof https.Server) server.setSecureContext(readCertificate(tls));
+      plan = next;
+      environment = environmentOf(next);
+      noteClient = createClientNotes(next.config.server);
+      budget.limit_bytes = limits.buffered_bytes;
+      server.setTimeout(silence(timeouts));
+    },
   };
+
+  function environmentOf({ config }: Plan): RequestEnvironment {
+    const { limits, timeouts } = config.server;
+    return {
+      budget,
+      body_limits: { max_bytes: limits.body_bytes, idle_seconds: timeouts.request_body_seconds },
+      clock,
+    };
+  }
 
   function idleWithin(seconds: number): Promise<void> {
     return new Promise((resolve) => {

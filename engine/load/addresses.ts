@@ -32,6 +32,8 @@ export function isTimeZone(name: string): boolean {
 
 /** What is wrong with a URL, in words that never repeat it; `undefined` when nothing is. */
 export function urlProblem(text: string, kind: unknown): string | undefined {
+  if (/\s/.test(text)) return 'it holds a space';
+  if (/^https?:\/\/[^/]*:\d+(?:[/?#]|$)/i.test(text) && !URL.canParse(text)) return 'its port is above 65535';
   if (!URL.canParse(text)) return 'it is not an absolute URL';
   const url = new URL(text);
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'its scheme is neither http nor https';

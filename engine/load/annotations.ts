@@ -1,4 +1,5 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { isEnvironmentName } from '../diagnostics/secrets.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ERRORS } from '../errors.ts';
@@ -70,18 +71,28 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     checkReads(condition, annotation.parameter, context);
   } else if (kind === 'x-later') {
     later(annotation, node, context);
-  } else if (typeof value === 'string' && value !== '') {
+  } else if (value === '' || (kind === 'x-path' && node.kind === 'scalar' && node.value === '')) {
+    context.findings.report('C3007', node.mark, 'the text is empty', {
+      expected: 'at least one character',
+      help: 'fill it in, or leave the key out if nothing is meant',
+    });
+  } else if (typeof value === 'string') {
     TEXT_CHECKS[kind](annotation, node, context);
   }
 }
 
-/** @param sections first parts of the facts that are there when the condition is evaluated; `true` for all. */
-function checkReads(condition: Condition, sections: unknown, { findings }: AnnotationContext): void {
-  if (!Array.isArray(sections)) return;
+/** @param known facts, or what facts begin with, that are there when the condition is evaluated; `true` for all. */
+function checkReads(condition: Condition, known: unknown, { findings }: AnnotationContext): void {
+  if (!Array.isArray(known)) return;
+  const paths = known as readonly string[];
   for (const { path, mark } of condition.reads) {
-    if (sections.includes(path.split('.')[0])) continue;
+    if (paths.some((there) => path === there || path.startsWith(`${there}.`))) continue;
+    const [facts, sections] = [
+      paths.filter((there) => there.includes('.')),
+      paths.filter((there) => !there.includes('.')),
+    ];
     findings.report('C6003', mark, `the fact ${path} is not known yet when this is decided`, {
-      expected: `a fact below ${listed(sections as string[])}`,
+      expected: [`a fact below ${listed(sections)}`, ...facts].join(', or '),
     });
   }
 }
@@ -138,6 +149,17 @@ function reference({ parameter, value }: Annotation, node: Node, context: Annota
   context.findings.report(code, node.mark, `there is no ${word} ${quote(name)}`, { help });
 }
 
+/** Names of the directories beside a path. */
+function neighbours(path: string): string[] {
+  try {
+    return readdirSync(dirname(path), { withFileTypes: true }).flatMap((entry) =>
+      entry.isDirectory() ? entry.name : [],
+    );
+  } catch {
+    return [];
+  }
+}
+
 /** Whether a file name ends like a module that can be imported. */
 export function isModule(file: string): boolean {
   return /\.m?[jt]s$/.test(file);
@@ -148,8 +170,10 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
   const file = String(value);
   const exists = existsSync(file);
   if (parameter === 'directory' && !(exists && statSync(file).isDirectory())) {
+    const help = exists ? undefined : didYouMean(basename(file), neighbours(file));
     findings.report('C4015', node.mark, exists ? 'this is not a directory' : 'the directory does not exist', {
       expected: `a directory at ${file}`,
+      ...(help === undefined ? {} : { help }),
     });
   }
   if (parameter === 'module' && isModule(file) && !exists) {
@@ -165,12 +189,23 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
   const problem = urlProblem(String(value), kind);
   if (problem === undefined) return;
   if (/credentials/.test(problem)) findings.hide(node);
+  const help = /credentials/.test(problem)
+    ? 'name the variable that holds the credential in a key that ends in _env'
+    : meantUrl(String(value));
   findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
     expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
-    ...(/credentials/.test(problem)
-      ? { help: 'name the variable that holds the credential in a key that ends in _env' }
-      : {}),
+    ...(help === undefined ? {} : { help }),
   });
+}
+
+/** The URL that somebody probably meant who left out a part of it. */
+function meantUrl(text: string): string | undefined {
+  if (/^\$/.test(text)) return 'write the URL: variables are not put in';
+  const scheme = /^http:/i.test(text) ? 'http' : 'https';
+  const rest = text.replace(/^(?:https?:)?\/*/i, '');
+  const meant = `${scheme}://${rest}`;
+  const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
+  return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;
 }
 
 function address({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {

@@ -8,17 +8,18 @@ const DEFAULT_DATA_DIR = '.appscli/postgres';
 
 type RawModel = Omit<ModelConfig, 'context_window' | 'max_output_tokens'> & Partial<ModelConfig>;
 
-interface RawRule extends Omit<RoutingRuleConfig, 'upstream'> {
+interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
+  readonly name?: string;
   readonly upstream?: string;
   readonly upstreams?: readonly string[];
   readonly weights?: unknown;
-  readonly mode?: string;
 }
 
 interface RawConfig extends Omit<GatewayConfig, 'database' | 'models' | 'routing'> {
   readonly database?: GatewayConfig['database'];
   readonly models: readonly RawModel[];
   readonly routing: { readonly default_upstream: string; readonly rules?: readonly RawRule[] };
+  readonly rules?: unknown;
 }
 
 function shapeModel(model: RawModel): ModelConfig {
@@ -26,12 +27,9 @@ function shapeModel(model: RawModel): ModelConfig {
   return { ...model, context_window, max_output_tokens: model.max_output_tokens ?? context_window };
 }
 
-/** Rules that decide: shadow rules never do, and the first of several upstreams stands for all until failover exists. */
-function shapeRules(rules: readonly RawRule[]): RoutingRuleConfig[] {
-  return rules.flatMap(({ upstreams, weights: _weights, mode, upstream, ...rule }, index) => {
-    if (mode === 'shadow') return [];
-    return [{ ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: upstream ?? upstreams![0]! }];
-  });
+/** The first of several upstreams stands for all until failover exists. */
+function shapeRule({ upstreams, weights: _, ...rule }: RawRule, index: number): RoutingRuleConfig {
+  return { ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: rule.upstream ?? upstreams![0]! };
 }
 
 /**
@@ -39,11 +37,12 @@ function shapeRules(rules: readonly RawRule[]): RoutingRuleConfig[] {
  * @param directory of gateway.yaml, where the embedded database lives by default.
  */
 export function shapeConfig(value: unknown, directory: string): GatewayConfig {
-  const raw = value as RawConfig;
+  // Conditions have their named rules expanded by now.
+  const { rules: _, ...raw } = value as RawConfig;
   return deepFreeze({
     ...raw,
     database: raw.database ?? { embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } },
     models: raw.models.map(shapeModel),
-    routing: { ...raw.routing, rules: shapeRules(raw.routing.rules ?? []) },
+    routing: { ...raw.routing, rules: (raw.routing.rules ?? []).map(shapeRule) },
   });
 }

@@ -1,34 +1,15 @@
 import { existsSync } from 'node:fs';
-import { registerHooks } from 'node:module';
-import { extname } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import type { StageDefinition } from '../api.ts';
 import { hideSecrets } from '../diagnostics/secrets.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { definitionProblem } from './stage-definition.ts';
-
-const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;
-
-let resolving = false;
-
-/**
- * Makes `import ... from 'appscli'` mean this running engine, so that a stage module needs no node_modules and its
- * StageError is the engine's own class.
- */
-function resolveEngine(): void {
-  if (resolving) return;
-  resolving = true;
-  registerHooks({
-    resolve: (specifier, context, next) =>
-      specifier === 'appscli' ? { url: API_URL, shortCircuit: true } : next(specifier, context),
-  });
-}
+import { filesOfModule, importModule } from './stage-modules.ts';
 
 async function importStage(file: string, findings: Findings): Promise<StageDefinition | undefined> {
   let module: { default?: unknown };
   try {
-    module = await import(pathToFileURL(file).href);
+    module = await importModule(file);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     findings.report('C4012', { file }, 'the stage module does not load', {
@@ -55,6 +36,10 @@ export interface StageSet {
   readonly stages: ReadonlyMap<string, StageDefinition>;
   /** Whether every module loaded; otherwise a name that is missing may be one of theirs. */
   readonly complete: boolean;
+  /** Absolute paths of their modules and of what these import. */
+  readonly files: readonly string[];
+  /** Names of the operator's own. */
+  readonly own: ReadonlySet<string>;
 }
 
 /** Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code. */
@@ -64,8 +49,8 @@ export async function loadStages(
   findings: Findings,
 ): Promise<StageSet> {
   const stages = new Map(shipped.map((stage) => [stage.name, stage]));
+  const own = new Set<string>();
   let complete = true;
-  if (files.length > 0) resolveEngine();
   for (const file of files) {
     // A file that is missing was reported where gateway.yaml names it.
     const stage = existsSync(file) ? await importStage(file, findings) : undefined;
@@ -78,7 +63,8 @@ export async function loadStages(
       });
     } else {
       stages.set(stage.name, stage);
+      own.add(stage.name);
     }
   }
-  return { stages, complete };
+  return { stages, complete, files: files.flatMap(filesOfModule), own };
 }

@@ -16,6 +16,12 @@ import {
 } from './node.ts';
 import { refusePlaceholders, substitute } from './placeholders.ts';
 
+/** What an entry with `use` says about each stage of its fragment. */
+const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];
+
+/** An id that validation lets pass. */
+const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
+
 const STAGE_LISTS = ['stages', 'finally'];
 
 /** A pipeline with its fragments put in. */
@@ -70,12 +76,12 @@ class Expansion {
     }
     const before = this.findings.errors();
     const stages = this.fragment(item, use, open);
-    return this.findings.errors() === before ? stages : [unresolved(item, use)];
+    return this.findings.errors() === before && stages !== undefined ? stages : [unresolved(item, use)];
   }
 
-  private fragment(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] {
+  private fragment(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] | undefined {
     const fragment = this.library.find(use.value);
-    if (fragment === undefined) return [];
+    if (fragment === undefined) return undefined;
     if (open.includes(fragment.file)) {
       this.findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
         help: `the circle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
@@ -95,7 +101,10 @@ class Expansion {
   /** The value of every parameter; `undefined` after reporting what is missing. */
   private parameters(item: MapNode, use: Entry, fragment: MapNode): ReadonlyMap<string, Node> | undefined {
     const declared = entriesOf(childOf(fragment, 'parameters'));
-    const given = entriesOf(childOf(item, 'with'));
+    const written = childOf(item, 'with');
+    // What is no mapping was reported by validation.
+    if (written !== undefined && written.kind !== 'map') return undefined;
+    const given = entriesOf(written);
     const names = declared.map((parameter) => parameter.key);
     const unknown = given.filter((entry) => !names.includes(entry.key));
     for (const { key, key_mark } of unknown) {
@@ -134,10 +143,17 @@ function withOuter(stage: Node, item: MapNode): Node {
   const guard = entryOf(item, 'when');
   const prefix = entryOf(item, 'id');
   let { entries } = stage;
-  if (prefix !== undefined && textOf(prefix.value) !== undefined) {
+  if (prefix !== undefined && ID.test(textOf(prefix.value) ?? '')) {
     const own = entryOf(stage, 'id')?.value ?? childOf(stage, 'stage');
     const value = { ...prefix.value, value: `${textOf(prefix.value)}/${textOf(own) ?? 'stage'}` } as Node;
     entries = [...entries.filter((entry) => entry.key !== 'id'), { ...prefix, value }];
+  }
+  for (const key of INHERITED) {
+    const outer = entryOf(item, key);
+    const own = entryOf(stage, key);
+    // A shadowed fragment never runs, whatever its stages say; of limits the stage's own counts.
+    if (outer === undefined || (own !== undefined && textOf(outer.value) !== 'shadow')) continue;
+    entries = [...entries.filter((entry) => entry.key !== key), outer];
   }
   if (guard !== undefined) {
     const inner = entryOf(stage, 'when');

@@ -14,13 +14,13 @@ export interface Findings {
   hide(node: Node): void;
   /** Declares a part of a file secret; offsets, start and end. */
   hideRange(file: string, range: readonly [number, number]): void;
-  /** Leaves out warnings of one code in one file. */
-  allow(file: string, code: string): void;
+  /** Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so. */
+  allow(at: Mark, code: string): void;
   /** Remembers a file that was read, with its text. */
   read(file: string, text: string): void;
   /** How many errors there are so far. */
   errors(): number;
-  /** Sorted by file, line and column, without repetitions; a file with errors has no warnings. */
+  /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
   diagnostics(): readonly Diagnostic[];
   /** Files that were read, absolute. */
   files(): readonly string[];
@@ -33,12 +33,20 @@ function byPlace(a: Diagnostic, b: Diagnostic): number {
   return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
 }
 
+/** Warnings that come and go with the machine; allowing them is right also where they don't occur. */
+const CHANGING: ReadonlySet<string> = new Set(['W7004', 'W7007']);
+
+function neverOccurs(at: Mark, code: string): Diagnostic {
+  const message = `${code} is allowed, and does not occur`;
+  return { code: 'W7019', severity: 'warning', message, ...at, help: 'remove the line' };
+}
+
 /** An empty collection of findings. */
 export function createFindings(): Findings {
   const found = new Map<string, Diagnostic>();
   const texts = new Map<string, string>();
   const hidden = new Map<string, (readonly [number, number])[]>();
-  const allowed = new Set<string>();
+  const allowed: { readonly at: Mark; readonly code: string }[] = [];
   let errors = 0;
   const hideRange = (file: string, range: readonly [number, number]) => {
     hidden.set(file, [...(hidden.get(file) ?? []), range]);
@@ -57,14 +65,18 @@ export function createFindings(): Findings {
       for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
     hideRange,
-    allow: (file, code) => void allowed.add(`${file}\n${code}`),
+    allow: (at, code) => void allowed.push({ at, code }),
     read: (file, text) => void texts.set(file, text),
     errors: () => errors,
     diagnostics() {
-      const all = [...found.values()].filter(({ file, code }) => !allowed.has(`${file}\n${code}`));
-      // Warnings say what a file that runs might not mean; while it cannot run they would only hide the errors.
-      const broken = new Set(all.filter(({ severity }) => severity === 'error').map(({ file }) => file));
-      return all.filter(({ file, severity }) => severity === 'error' || !broken.has(file)).sort(byPlace);
+      const all = [...found.values()];
+      // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
+      if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPlace);
+      const meets = (at: Mark, code: string) => (diagnostic: Diagnostic) =>
+        diagnostic.code === code && [diagnostic.file, diagnostic.chain?.[0]?.file].includes(at.file);
+      const idle = allowed.filter(({ at, code }) => !CHANGING.has(code) && !all.some(meets(at, code)));
+      const left = all.filter((diagnostic) => !allowed.some(({ at, code }) => meets(at, code)(diagnostic)));
+      return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPlace);
     },
     files: () => [...texts.keys()],
     sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),

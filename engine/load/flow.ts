@@ -2,8 +2,10 @@ import type { StageDefinition } from '../api.ts';
 import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../facts.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
+import { excludes, implies } from './guards.ts';
 import type { LinkedStage } from './link-stages.ts';
 import type { Mark } from './node.ts';
+import type { StageEntry } from './spec.ts';
 
 /** The lists of a pipeline whose every entry was resolved. */
 export interface LinkedPipeline {
@@ -12,15 +14,21 @@ export interface LinkedPipeline {
   readonly finally: readonly LinkedStage[];
   /** The `stages` key, for findings about the list as a whole. */
   readonly stages_mark: Mark;
+  /** What each item of `stages` names, a stage or a fragment, where the pipeline's own file says so. */
+  readonly item_marks: readonly Mark[];
 }
 
 const engine_facts: ReadonlySet<FactPath> = new Set(ENGINE_FACTS);
 const initial_facts: ReadonlySet<FactPath> = new Set(INITIAL_FACTS);
 
+const writes = ({ entry }: LinkedStage, path: FactPath): boolean => entry.definition.writes.includes(path);
+const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'enforce';
+
+/** Facts that nobody knows before there is an answer, whichever stage writes them. */
+const isLate = (path: FactPath): boolean => /^(usage|upstream|outcome)\./.test(path);
+
 /** Facts about the request alone, which the engine writes before the first stage, where it can. */
 const isEarly = (path: FactPath): boolean => engine_facts.has(path) && !/^(outcome|error)\./.test(path);
-
-const guardOf = ({ entry }: LinkedStage): string => (entry.when === undefined ? '' : JSON.stringify(entry.when));
 
 /** Checks the order of stages: somebody always answers, and no fact is read before it is written. */
 export function checkFlow(
@@ -28,18 +36,65 @@ export function checkFlow(
   all_stages: ReadonlyMap<string, StageDefinition>,
   findings: Findings,
 ): void {
-  const check = new FlowCheck(pipeline, all_stages, findings);
-  check.answers();
-  check.facts();
-  check.handlers();
-  check.rewrites();
-  check.order();
+  checkAnswers(pipeline, findings);
+  new FactCheck(pipeline, all_stages, findings).run();
+  checkClauses(pipeline, findings);
+  checkRewrites(pipeline, findings);
+  checkOrder(pipeline, findings);
 }
 
-class FlowCheck {
+function alwaysAnswers({ entry }: LinkedStage): boolean {
+  return entry.definition.terminal && entry.when === undefined && entry.mode === 'enforce';
+}
+
+function checkAnswers({ stages, stages_mark, item_marks }: LinkedPipeline, findings: Findings): void {
+  for (const { entry, mark } of stages) {
+    if (!entry.definition.terminal || entry.fail_closed) continue;
+    findings.report('C6008', mark, `${quote(entry.id)} answers the request, so the request cannot go on without it`, {
+      help: 'remove `fail_closed: false`; an `on_error` clause can answer when it fails',
+    });
+  }
+  const last = stages.findIndex(alwaysAnswers);
+  if (last < 0) {
+    const near = stages.findLast(({ entry }) => entry.definition.terminal);
+    const mark = near === undefined ? stages_mark : near.mark.chain === undefined ? near.mark : item_marks.at(-1)!;
+    findings.report('C6001', mark, 'a request may reach the end without an answer', {
+      expected: 'a stage without `when` that answers, such as forward or fail, at the end',
+      ...(near === undefined || near.mark.chain !== undefined ? {} : { help: helpToAnswer(near.entry) }),
+    });
+    return;
+  }
+  const unreachable = stages
+    .slice(last + 1)
+    .filter(isEnforced)
+    .find(({ entry: { definition } }) => definition.terminal || definition.raises.length > 0);
+  if (unreachable === undefined) return;
+  const answering = quote(stages[last]!.entry.id);
+  findings.report('C6002', unreachable.mark, `the stage can never run: ${answering} above it always answers`, {
+    help: `move it above ${answering}`,
+  });
+}
+
+function helpToAnswer({ id, mode }: StageEntry): string {
+  if (mode === 'shadow')
+    return `${quote(id)} is in shadow mode and never runs: remove \`mode\`, or add a stage below it`;
+  return `remove the guard of ${quote(id)}, or add a stage below it`;
+}
+
+/** The stage that should have written a fact. */
+interface Writer {
+  readonly name: string;
+  readonly writes: readonly FactPath[];
+  /** What to do, with "it" or "them" for the facts. */
+  help(them: string): string;
+}
+
+/** Follows the facts through a pipeline. One stage that is missing or misplaced gives one finding, at its first reader. */
+class FactCheck {
   private readonly pipeline: LinkedPipeline;
   private readonly all_stages: ReadonlyMap<string, StageDefinition>;
   private readonly findings: Findings;
+  private readonly blamed = new Set<string>();
 
   constructor(pipeline: LinkedPipeline, all_stages: ReadonlyMap<string, StageDefinition>, findings: Findings) {
     this.pipeline = pipeline;
@@ -47,138 +102,185 @@ class FlowCheck {
     this.findings = findings;
   }
 
-  answers(): void {
-    const { stages, stages_mark } = this.pipeline;
-    const last = stages.findIndex((stage) => stage.entry.definition.terminal && guardOf(stage) === '');
-    if (last < 0) {
-      const guarded = stages.findLast((stage) => stage.entry.definition.terminal);
-      this.findings.report('C6001', guarded?.mark ?? stages_mark, 'a request may reach the end without an answer', {
-        expected: 'a stage without `when` that answers, such as forward or fail, at the end',
-        ...(guarded === undefined
-          ? {}
-          : { help: `remove the guard of ${quote(guarded.entry.id)}, or add a stage below it` }),
-      });
-      return;
-    }
-    for (const stage of stages.slice(last + 1)) {
-      const { definition } = stage.entry;
-      if (!definition.terminal && definition.raises.length === 0) continue;
-      const answering = quote(stages[last]!.entry.id);
-      this.findings.report('C6002', stage.mark, `the stage can never run: ${answering} above it always answers`, {
-        help: `move it above ${answering}`,
-      });
-    }
-  }
-
-  facts(): void {
-    const { stages } = this.pipeline;
+  run(): void {
+    const { stages, on_error, finally: last } = this.pipeline;
     stages.forEach((stage, index) => {
-      const before = stages.slice(0, index);
-      const guard = guardOf(stage);
-      for (const { path, mark } of stage.guard_reads) {
-        const written = isEarly(path) || before.some((earlier) => earlier.entry.definition.writes.includes(path));
-        if (!written) this.reportEarlyRead(path, mark, 'the guard');
-      }
-      for (const path of stage.entry.definition.reads) this.checkRead(path, stage, before, guard);
-      for (const path of stage.entry.definition.writes) this.checkWrite(path, stage, before, guard);
+      // What a guarded stage that answers has written is never there for a later one.
+      const before = stages
+        .slice(0, index)
+        .filter((earlier) => !earlier.entry.definition.terminal || alwaysAnswers(earlier));
+      this.guard(stage, before);
+      if (!isEnforced(stage)) return;
+      this.reads(stage, before);
+      this.rival(stage, before);
+    });
+    for (const stage of on_error) this.handler(stage, stages, (path) => !/^(outcome|usage)\./.test(path));
+    last.forEach((stage, index) => {
+      this.handler(stage, [...stages, ...last.slice(0, index)], () => true);
+      if (isEnforced(stage)) this.rival(stage, [...stages, ...last.slice(0, index)]);
     });
   }
 
-  private checkRead(path: FactPath, stage: LinkedStage, before: readonly LinkedStage[], guard: string): void {
-    if (engine_facts.has(path)) return;
-    const writers = before.filter(({ entry }) => entry.definition.writes.includes(path));
-    if (writers.some((writer) => guardOf(writer) === '' || guardOf(writer) === guard)) return;
-    const [maybe] = writers;
-    if (maybe === undefined) {
-      this.reportEarlyRead(path, stage.mark, 'the stage');
-      return;
+  private guard({ entry, guard_reads }: LinkedStage, before: readonly LinkedStage[]): void {
+    const unknown = guard_reads.filter(({ path }) => !isEarly(path) && (isLate(path) || !before.some(written(path))));
+    for (const { path, mark } of unknown) this.missing('the guard', [path], mark, isLate(path));
+    for (const { path, mark } of guard_reads) {
+      if (isEarly(path) || unknown.some((read) => read.path === path)) continue;
+      this.maybe('the guard', path, before.filter(written(path)), entry, mark);
     }
-    this.findings.report('C6004', stage.mark, `the fact ${path} may not be there`, {
-      help: `${quote(maybe.entry.id)} writes it, but has a guard: remove it, or put the same guard here`,
+  }
+
+  private reads(stage: LinkedStage, before: readonly LinkedStage[]): void {
+    const needed = stage.entry.definition.reads.filter((path) => !engine_facts.has(path));
+    const unknown = needed.filter((path) => !before.some(written(path)));
+    this.missing('the stage', unknown, stage.mark, false);
+    for (const path of needed) {
+      if (unknown.includes(path)) continue;
+      this.maybe('the stage', path, before.filter(written(path)), stage.entry, stage.mark);
+    }
+  }
+
+  /** Reports facts that nothing above writes, once for each stage that should. */
+  private missing(reader: string, paths: readonly FactPath[], mark: Mark, late: boolean): void {
+    let left = paths;
+    while (left.length > 0) {
+      const writer = late ? undefined : this.writerOf(left);
+      const theirs = writer === undefined ? left : left.filter((path) => writer.writes.includes(path));
+      left = left.filter((path) => !theirs.includes(path));
+      // Whoever reads something of a stage that is missing says the same once more.
+      const blame = writer?.name ?? `${mark.line}:${mark.column}`;
+      if (this.blamed.has(blame)) continue;
+      this.blamed.add(blame);
+      if (writer === undefined) {
+        const message = `${reader} reads the fact ${theirs[0]}, which is known only after the response`;
+        this.findings.report('C6003', mark, message, { help: 'guards of `finally:` may read it' });
+        continue;
+      }
+      const [what, them] =
+        theirs.length === 1
+          ? [`the fact ${theirs[0]}, which nothing above writes`, 'it']
+          : [`facts that nothing above writes: ${theirs.join(', ')}`, 'them'];
+      this.findings.report('C6003', mark, `${reader} reads ${what}`, { help: writer.help(them) });
+    }
+  }
+
+  /** The stage that should write these facts: one further down, else the one that writes most of them. */
+  private writerOf(paths: readonly FactPath[]): Writer | undefined {
+    const count = (definition: StageDefinition) => paths.filter((path) => definition.writes.includes(path)).length;
+    const here = this.pipeline.stages.filter((stage) => count(stage.entry.definition) > 0);
+    const stage = here.find(isEnforced) ?? here[0];
+    if (stage !== undefined) {
+      const id = quote(stage.entry.id);
+      const help = isEnforced(stage)
+        ? (them: string) => `${id} writes ${them}: put that stage first`
+        : (them: string) => `${id} would write ${them}, but is in shadow mode and never runs: remove \`mode\``;
+      return { name: id, writes: stage.entry.definition.writes, help };
+    }
+    const candidates = [...this.all_stages.values()].filter((candidate) => count(candidate) > 0);
+    const [best] = candidates.sort((a, b) => count(b) - count(a));
+    if (best === undefined) return undefined;
+    const name = quote(best.name);
+    return { name, writes: best.writes, help: (them) => `the stage ${name} writes ${them}: add it above` };
+  }
+
+  /** Reports a fact when every stage that writes it may have been left out where it is read. */
+  private maybe(
+    reader: string,
+    path: FactPath,
+    writers: readonly LinkedStage[],
+    { id, when }: StageEntry,
+    mark: Mark,
+  ): void {
+    if (writers.some(({ entry }) => entry.fail_closed && implies(when, entry.when))) return;
+    const { entry } = writers[0]!;
+    if (this.blamed.has(entry.id)) return;
+    this.blamed.add(entry.id);
+    const left_out = entry.fail_closed
+      ? `has a guard: remove it, or put the same guard ${reader === 'the guard' ? `first: and: [<guard of ${entry.id}>, ...]` : 'here'}`
+      : `is left out when it fails: remove its \`fail_closed: false\`, or let ${quote(id)} do without the fact`;
+    this.findings.report('C6004', mark, `the fact ${path} may not be there`, {
+      help: `${quote(entry.id)} writes it, but ${left_out}`,
     });
   }
 
-  private reportEarlyRead(path: FactPath, mark: Mark, reader: string): void {
-    const later = this.pipeline.stages.find(({ entry }) => entry.definition.writes.includes(path));
-    const somewhere = [...this.all_stages.values()].find((stage) => stage.writes.includes(path));
-    const help =
-      later !== undefined
-        ? `${quote(later.entry.id)} writes it: put that stage first`
-        : somewhere !== undefined && `the stage ${quote(somewhere.name)} writes it: add it above`;
-    this.findings.report('C6003', mark, `${reader} reads the fact ${path}, which nothing above writes`, {
-      ...(help === false ? { help: 'it is known only after the response' } : { help }),
-    });
-  }
-
-  private checkWrite(path: FactPath, stage: LinkedStage, before: readonly LinkedStage[], guard: string): void {
-    const rival = before.find((earlier) => {
-      // A stage that answers ends the request: what it wrote is never there for a later one.
-      if (!earlier.entry.definition.writes.includes(path) || earlier.entry.definition.terminal) return false;
-      return guard === '' || guardOf(earlier) === '' || guardOf(earlier) === guard;
-    });
+  private rival(stage: LinkedStage, before: readonly LinkedStage[]): void {
+    const { definition, when } = stage.entry;
+    const rival = before.find(
+      (other) =>
+        isEnforced(other) && definition.writes.some((path) => writes(other, path)) && !excludes(when, other.entry.when),
+    );
     if (rival === undefined) return;
-    // One finding per pair of stages is enough.
-    const first = stage.entry.definition.writes.find((other) => rival.entry.definition.writes.includes(other));
-    if (first !== path) return;
-    this.findings.report('C6005', stage.mark, `the fact ${path} is already written by ${quote(rival.entry.id)}`, {
-      help: 'remove one of the two, or give them guards that exclude each other',
+    const path = definition.writes.find((written_twice) => writes(rival, written_twice))!;
+    const always = when === undefined || implies(when, rival.entry.when);
+    const verb = always ? 'is' : 'may be';
+    this.findings.report('C6005', stage.mark, `the fact ${path} ${verb} already written by ${quote(rival.entry.id)}`, {
+      help: 'remove one of the two, or give them guards that exclude each other: X and { "!": X }',
     });
   }
 
   /** Clauses and `finally` stages run after anything may have failed: only the engine's own facts are certain. */
-  handlers(): void {
-    const { on_error, finally: last } = this.pipeline;
-    for (const stage of [...on_error, ...last]) {
-      for (const path of stage.entry.definition.reads) {
-        if (engine_facts.has(path) || initial_facts.has(path)) continue;
-        this.findings.report(
-          'C6004',
-          stage.mark,
-          `the fact ${path} may not be there: the request may have failed before`,
-          {
-            help: `the stage ${quote(stage.entry.definition.name)} must declare it in \`readsIfSet\``,
-          },
-        );
-      }
+  private handler(stage: LinkedStage, before: readonly LinkedStage[], isKnown: (path: FactPath) => boolean): void {
+    for (const { path, mark } of stage.guard_reads) {
+      if (isKnown(path) && (engine_facts.has(path) || before.some(written(path)))) continue;
+      this.missing('the guard', [path], mark, !isKnown(path));
     }
-    this.clauses();
-  }
-
-  private clauses(): void {
-    const handled = new Set<string>();
-    for (const { entry, mark } of this.pipeline.on_error) {
-      const codes = entry.errors ?? ['*'];
-      if (handled.has('*') || codes.every((code) => handled.has(code))) {
-        this.findings.report('W7006', mark, 'the clause is never reached: an earlier one handles the same errors');
-      }
-      if (entry.when === undefined) for (const code of codes) handled.add(code);
-    }
-  }
-
-  order(): void {
-    const { stages } = this.pipeline;
-    stages.forEach(({ entry, mark }, index) => {
-      const above = stages
-        .slice(index + 1)
-        .find((later) => entry.definition.below.includes(later.entry.definition.name));
-      if (above === undefined) return;
-      const completed = quote(above.entry.id);
-      this.findings.report('C6007', mark, `the stage ${quote(entry.id)} completes what ${completed} begins below it`, {
-        help: `move it below ${completed}`,
-      });
+    const unsure = stage.entry.definition.reads.find((path) => !engine_facts.has(path) && !initial_facts.has(path));
+    if (unsure === undefined || !isEnforced(stage)) return;
+    const message = `the fact ${unsure} may not be there: the request may have failed before`;
+    this.findings.report('C6004', stage.mark, message, {
+      help: `the stage ${quote(stage.entry.definition.name)} must declare it in \`readsIfSet\``,
     });
   }
+}
 
-  rewrites(): void {
-    const audited = this.pipeline.finally.some(
-      (stage) =>
-        stage.entry.definition.name === 'audit' || stage.entry.definition.readsIfSet.includes('outcome.rewrites'),
-    );
-    if (audited) return;
-    for (const { entry, mark } of this.pipeline.stages) {
-      if (!entry.definition.needs.includes('rewrite-body')) continue;
-      const message = `the stage ${quote(entry.id)} may rewrite the body, and nothing would record it`;
-      this.findings.report('C6006', mark, message, { help: 'add to the pipeline: finally: [{ stage: audit }]' });
+function written(path: FactPath): (stage: LinkedStage) => boolean {
+  return (stage) => isEnforced(stage) && writes(stage, path);
+}
+
+function checkClauses({ on_error }: LinkedPipeline, findings: Findings): void {
+  const handled = new Set<string>();
+  for (const { entry, mark } of on_error) {
+    const codes = entry.errors ?? ['*'];
+    if (handled.has('*') || codes.every((code) => handled.has(code))) {
+      findings.report('W7006', mark, 'the clause is never reached: an earlier one handles the same errors');
     }
+    if (entry.when === undefined && entry.mode === 'enforce') for (const code of codes) handled.add(code);
   }
+}
+
+function checkOrder({ stages }: LinkedPipeline, findings: Findings): void {
+  const running = stages.filter(isEnforced);
+  running.forEach(({ entry, mark }, index) => {
+    const above = running
+      .slice(index + 1)
+      .find((later) => entry.definition.below.includes(later.entry.definition.name));
+    if (above === undefined) return;
+    const completed = quote(above.entry.id);
+    findings.report('C6007', mark, `the stage ${quote(entry.id)} completes what ${completed} begins below it`, {
+      help: `move it below ${completed}`,
+    });
+  });
+}
+
+/** Whether an entry records what happened to every request, rewrites of the body among it. */
+export function isAudit({ entry }: LinkedStage): boolean {
+  return entry.definition.name === 'audit' || entry.definition.readsIfSet.includes('outcome.rewrites');
+}
+
+function checkRewrites(pipeline: LinkedPipeline, findings: Findings): void {
+  const audits = pipeline.finally.filter(isAudit);
+  if (audits.some((stage) => isEnforced(stage) && stage.entry.when === undefined)) return;
+  const stage = pipeline.stages.find((one) => isEnforced(one) && one.entry.definition.needs.includes('rewrite-body'));
+  if (stage === undefined) return;
+  const id = quote(stage.entry.id);
+  const [audit] = audits;
+  if (audit === undefined) {
+    const help = 'add to the pipeline: finally: [{ stage: audit }]';
+    findings.report('C6006', stage.mark, `the stage ${id} may rewrite the body, and nothing would record it`, { help });
+    return;
+  }
+  const reason = isEnforced(audit) ? 'has a guard' : 'is in shadow mode';
+  const message = `the stage ${id} may rewrite the body, and ${quote(audit.entry.id)} would not always record it`;
+  const help = `${quote(audit.entry.id)} ${reason}: remove ${isEnforced(audit) ? 'it' : '`mode`'}`;
+  findings.report('C6006', stage.mark, message, { help });
 }

@@ -1,9 +1,10 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { keyName } from './describe.ts';
+import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { type MapNode, type Node, textOf } from './node.ts';
+import { childOf, entriesOf, type MapNode, type Node, scalarsOf, textOf } from './node.ts';
+import { placeholder, placeholdersIn } from './placeholders.ts';
 import { FRAGMENT_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
 import { validate } from './validate.ts';
@@ -31,11 +32,42 @@ function namesIn(directory: string): string[] {
     .map((name) => `fragments/${name.slice(0, -'.yaml'.length)}`);
 }
 
+function checkName(root: MapNode, file: string, findings: Findings): void {
+  const written = childOf(root, 'fragment');
+  const expected = basename(file).replace(/\.ya?ml$/, '');
+  if (written === undefined || textOf(written) === expected) return;
+  findings.report('C2010', written.mark, `the fragment is called ${quote(textOf(written) ?? '')}, its file is not`, {
+    expected,
+    help: 'rename one of them: pipelines use a fragment by the name of its file',
+  });
+}
+
+/** Reports parameters that no placeholder stands for, at what was meant to be one where there is such a text. */
+function reportUnused(root: MapNode, findings: Findings): void {
+  const scalars = scalarsOf(childOf(root, 'stages') ?? root);
+  const used = new Set(scalars.flatMap(({ value }) => placeholdersIn(String(value))));
+  for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
+    if (used.has(key)) continue;
+    const half = scalars.find(({ value }) => String(value).replaceAll(' ', '').includes(`{${key}}`));
+    findings.report('W7030', half?.mark ?? key_mark, `no placeholder stands for the parameter ${keyName(key)}`, {
+      help: `${half === undefined ? 'remove it, or use it' : 'a placeholder is written'}: ${placeholder(key)}`,
+    });
+  }
+}
+
 /** Reads and checks one fragment file by itself. */
 export function readFragment(file: string, name: string, findings: Findings): Fragment | undefined {
   const root = readSource(file, findings);
   if (root === undefined || !validate(FRAGMENT_SCHEMA, root, dirname(file), findings).ok) return undefined;
+  checkName(root, file, findings);
+  reportUnused(root, findings);
   return { name, file, root };
+}
+
+/** The name somebody probably meant who wrote a path. */
+function meantBy(text: string): { help?: string } {
+  const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
+  return NAME.test(meant) ? { help: `did you mean \`${meant}\`?` } : {};
 }
 
 /** @param directories where `fragments/` is looked for, in order. */
@@ -44,9 +76,12 @@ export function createFragmentLibrary(directories: readonly string[], findings: 
   return {
     find(use) {
       const name = textOf(use);
-      if (name === undefined || !NAME.test(name)) {
+      // Whatever is no text is reported by validation.
+      if (name === undefined) return undefined;
+      if (!NAME.test(name)) {
         findings.report('C2009', use.mark, 'this does not name a fragment', {
           expected: 'fragments/<name>, without an ending',
+          ...meantBy(name),
         });
         return undefined;
       }

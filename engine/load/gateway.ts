@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
 import type { GatewayConfig } from '../config.ts';
 import { createConditionChecker } from '../rules/check.ts';
+import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
 import { linkGateway } from './link-gateway.ts';
@@ -16,39 +17,51 @@ export interface CheckedGateway {
   readonly modules: readonly string[];
   /** Absolute path of the operator's pipelines, also when something else is wrong. */
   readonly pipelines: string | undefined;
+  /** Absolute paths of the other files it names, such as certificates. */
+  readonly named_files: readonly string[];
   /** What stage options may refer to. */
   readonly names: KnownNames;
 }
 
-/** The names in a section; `undefined` when it is missing or a name is, so that references to it cannot be judged. */
+/** The names in a section; `undefined` when it is missing, or a name is or stands there twice: references cannot be judged then. */
 function namesOf(root: MapNode, section: string, key: string): readonly string[] | undefined {
   const items = itemsOf(childOf(root, section));
   const names = items.flatMap((item) => textOf(childOf(item, key)) ?? []);
-  return names.length > 0 && names.length === items.length ? names : undefined;
+  const complete = names.length > 0 && names.length === items.length;
+  return complete && new Set(names).size === names.length ? names : undefined;
 }
 
 /** Validates and links gateway.yaml. */
 export function checkGateway(
-  root: MapNode,
+  source: MapNode,
   file: string,
   options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
 ): CheckedGateway {
   const { findings } = options;
   const before = findings.errors();
-  const validated = validate(GATEWAY_SCHEMA, root, dirname(file), findings);
+  const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
+  const root = validated.node as MapNode;
   const names: KnownNames = {
     upstream: namesOf(root, 'upstreams', 'name'),
     model: namesOf(root, 'models', 'id'),
     'token-group': childOf(root, 'token_groups') === undefined ? ['all'] : namesOf(root, 'token_groups', 'name'),
   };
-  const conditions = createConditionChecker(undefined, findings);
-  checkAnnotations(root, validated, { ...options, names, conditions });
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings);
+  // The checker looks at named rules itself, each once.
+  const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
+  checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
+  if (validated.ok) conditions.reportUnused();
   linkGateway(root, names, findings);
+  allowWarnings(root, findings);
   const value = validated.value as { pipelines?: unknown; stages?: unknown };
-  const modules = validated.annotations.filter(({ kind, parameter }) => kind === 'x-path' && parameter === 'module');
+  const pathsOf = (what: string) =>
+    validated.annotations
+      .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
+      .map((annotation) => String(annotation.value));
   return {
     config: findings.errors() === before ? shapeConfig(validated.value, dirname(file)) : undefined,
-    modules: modules.map((annotation) => String(annotation.value)).filter(isModule),
+    modules: pathsOf('module').filter(isModule),
+    named_files: pathsOf('file'),
     names,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
   };

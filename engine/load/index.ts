@@ -3,6 +3,7 @@ import type { StageDefinition } from '../api.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { lintRouting } from './lints.ts';
 import { isWritten, type MapNode, nodeAt } from './node.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readSource } from './source.ts';
@@ -17,6 +18,8 @@ export interface LoadOptions {
   readonly environment: 'required' | 'ignored';
   /** Directory of the shipped pipelines; those of this package by default. */
   readonly shipped_pipelines?: string;
+  /** How gateway.yaml is read, for tests that change it on the way; `readSource` by default. */
+  readonly read?: (file: string, findings: Findings) => MapNode | undefined;
 }
 
 /** What one gateway.yaml brings along. */
@@ -33,11 +36,12 @@ export async function loadInto(
   findings: Findings,
 ): Promise<LoadedGateway | undefined> {
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
-  const root = readSource(file, findings);
+  const root = (options.read ?? readSource)(file, findings);
   if (root === undefined) return undefined;
   const gateway = checkGateway(root, file, { env, environment, findings });
   const stages = await loadStages(options.stages, gateway.modules, findings);
   const { config, names, pipelines } = gateway;
+  if (config !== undefined) lintRouting(config, root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
   return { ...gateway, root, compiled, stages };
 }
@@ -51,14 +55,17 @@ function placeInGateway(root: MapNode | undefined, pointer: string): SourcePlace
  * Compiles gateway.yaml and the pipelines it brings along. Never throws for a mistake in them: everything found, all
  * mistakes of all passes, is in `diagnostics`. Runs the code of the operator's own stage modules.
  */
-export async function load(file: string, options: LoadOptions): Promise<Loaded> {
+export async function load(given_file: string, options: LoadOptions): Promise<Loaded> {
+  const file = resolve(given_file);
   const findings = createFindings();
-  const gateway = await loadInto(resolve(file), options, findings);
+  const gateway = await loadInto(file, options, findings);
+  const more_files = gateway === undefined ? [] : [...gateway.named_files, ...gateway.stages.files];
   return Object.freeze({
     config: gateway?.config,
     pipelines: Object.freeze(gateway?.compiled ?? []),
     diagnostics: findings.diagnostics(),
-    files: [...findings.files(), ...(gateway?.modules ?? [])],
+    files: [...new Set([file, ...findings.files(), ...more_files])],
+    pipelines_directory: gateway?.pipelines,
     placeOf: (pointer: string) => placeInGateway(gateway?.root, pointer),
     sources: findings.sources(),
   });

@@ -15,6 +15,7 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   linker.models();
   linker.tokenGroups();
   linker.routing();
+  linker.regions();
   linker.money();
 }
 
@@ -88,12 +89,24 @@ class GatewayLinker {
     for (const upstream of this.list('upstreams')) {
       this.exclusive(upstream, ['api_key_env', 'auth_token_env']);
       const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
+      this.apiPath(childOf(upstream, 'base_url'));
       const name = childOf(upstream, 'name');
       if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) continue;
       this.findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
         help: 'if it needs one: api_key_env or auth_token_env',
       });
     }
+  }
+
+  /** A base URL that ends where the paths of requests begin. */
+  private apiPath(node: Node | undefined): void {
+    const path = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/.exec(
+      textOf(node) ?? '',
+    )?.[1];
+    if (node === undefined || path === undefined) return;
+    this.findings.report('W7031', node.mark, `the path of a request is added to this URL, which has ${path} already`, {
+      help: `leave it out: ${(textOf(node) ?? '').replace(/\/v1[^?]*$/, '')}`,
+    });
   }
 
   models(): void {
@@ -151,6 +164,24 @@ class GatewayLinker {
       const upstreams = itemsOf(childOf(rule, 'upstreams')).flatMap((item) => textOf(item) ?? []);
       for (const weight of entriesOf(childOf(rule, 'weights'))) this.weight(weight, upstreams);
       for (const glob of itemsOf(childOf(rule, 'models'))) this.matches(glob, 'C4019');
+    }
+  }
+
+  /** The region of a client is known only where a trusted proxy names it. */
+  regions(): void {
+    const server = childOf(this.root, 'server');
+    const header = childOf(server, 'region_header');
+    if (header !== undefined && itemsOf(childOf(server, 'trusted_proxies')).length === 0) {
+      this.findings.report('W7040', header.mark, 'no proxy is trusted to name the region of a client', {
+        help: 'list the proxies that set this header under `trusted_proxies`',
+      });
+    }
+    for (const rule of header === undefined ? this.list('routing', 'rules') : []) {
+      const region = childOf(rule, 'region');
+      if (region === undefined) continue;
+      this.findings.report('W7040', region.mark, 'the region of a client is never known, so this rule never matches', {
+        help: 'name the header that tells it under `server`: region_header: x-client-region',
+      });
     }
   }
 

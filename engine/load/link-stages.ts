@@ -16,8 +16,14 @@ import { validate } from './validate.ts';
 export interface LinkedStage {
   readonly entry: ErrorClause;
   readonly mark: Mark;
+  /** Where its guard is written. */
+  readonly guard_mark: Mark | undefined;
+  /** Whether a warning about the guard by itself was reported. */
+  readonly guard_linted: boolean;
   /** Facts its guard reads. */
   readonly guard_reads: readonly FactRead[];
+  /** Where a clause names each of its codes. */
+  readonly error_marks: ReadonlyMap<ErrorCode, Mark>;
 }
 
 /** What linking a pipeline needs to know. */
@@ -26,6 +32,9 @@ export interface LinkContext extends AnnotationContext {
   /** Absent when gateway.yaml has errors; stages' own checks are then left out. */
   readonly config: GatewayConfig | undefined;
 }
+
+/** Longest a hook of an operator's own stage may take where neither the pipeline nor the stage says otherwise. */
+const OWN_STAGE_SECONDS = 10;
 
 type List = 'stages' | 'on_error' | 'finally';
 
@@ -43,12 +52,13 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   const condition = guard === undefined ? undefined : context.conditions.check(guard);
   const errors = errorCodes(childOf(item, 'errors'), context);
   if (definition === undefined || name === undefined) return undefined;
-  checkPlace(definition, name, list, context);
+  // The options of a stage that cannot stand here say nothing.
+  if (!checkPlace(definition, name, list, context) && list === 'on_error') return undefined;
   const written = childOf(item, 'options');
   if (written !== undefined && written.kind !== 'map') return undefined;
   const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);
   if (guard !== undefined && condition === undefined) return undefined;
-  const timeout = scalarOf(childOf(item, 'timeout_seconds'));
+  const timeout_seconds = timeLimit(item, definition, context);
   const entry: StageEntry = {
     id: textOf(childOf(item, 'id')) ?? (list === 'on_error' ? `on-error-${index + 1}` : definition.name),
     definition,
@@ -56,15 +66,25 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
     ...(condition === undefined ? {} : { when: deepFreeze(condition.logic), when_place: placeOf(guard!.mark) }),
     mode: textOf(childOf(item, 'mode')) === 'shadow' ? 'shadow' : 'enforce',
     fail_closed: scalarOf(childOf(item, 'fail_closed')) !== false,
-    ...(typeof timeout === 'number' ? { timeout_seconds: timeout } : {}),
+    ...(timeout_seconds === undefined ? {} : { timeout_seconds }),
     place: placeOf(name.mark),
     ...(name.mark.chain === undefined ? {} : { chain: name.mark.chain }),
   };
   return {
-    entry: errors === undefined ? entry : { ...entry, errors },
+    entry: errors === undefined ? entry : { ...entry, errors: [...errors.keys()] },
     mark: name.mark,
+    guard_mark: guard?.mark,
+    guard_linted: condition?.linted ?? false,
     guard_reads: condition?.reads ?? [],
+    error_marks: errors ?? new Map(),
   };
+}
+
+/** Shipped stages limit themselves where they wait; the code of others is not known to. */
+function timeLimit(item: Node, definition: StageDefinition, { stages }: LinkContext): number | undefined {
+  const written = scalarOf(childOf(item, 'timeout_seconds'));
+  if (typeof written === 'number') return written;
+  return definition.timeout_seconds ?? (stages.own.has(definition.name) ? OWN_STAGE_SECONDS : undefined);
 }
 
 function scalarOf(node: Node | undefined): unknown {
@@ -85,29 +105,36 @@ function findStage(node: Node, { stages, findings }: LinkContext): StageDefiniti
   return undefined;
 }
 
-function errorCodes(node: Node | undefined, { findings }: LinkContext): readonly ErrorCode[] | undefined {
+function errorCodes(node: Node | undefined, { findings }: LinkContext): ReadonlyMap<ErrorCode, Mark> | undefined {
   if (node?.kind !== 'list') return undefined;
   const known = Object.keys(ERRORS);
-  return node.items.flatMap((item) => {
+  const codes = new Map<ErrorCode, Mark>();
+  for (const item of node.items) {
     const code = textOf(item);
-    if (code === undefined || known.includes(code)) return (code as ErrorCode | undefined) ?? [];
+    if (code === undefined) continue;
+    if (known.includes(code)) {
+      codes.set(code as ErrorCode, item.mark);
+      continue;
+    }
     findings.report('C4003', item.mark, `there is no error code ${quote(code)}`, {
       help: didYouMean(code, known) ?? `error codes: ${listed(known, 40)}`,
     });
-    return [];
-  });
+  }
+  return codes;
 }
 
-function checkPlace(definition: StageDefinition, name: Node, list: List, { findings }: LinkContext): void {
+/** @returns whether the stage can stand in the list. */
+function checkPlace(definition: StageDefinition, name: Node, list: List, { findings }: LinkContext): boolean {
   const stage = quote(definition.name);
+  if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   if (list === 'on_error') {
-    if (definition.terminal) return;
     findings.report('C4016', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
-  } else if (definition.place !== list) {
+  } else {
     findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
       help: `move it to \`${definition.place}:\``,
     });
   }
+  return false;
 }
 
 function linkOptions(definition: StageDefinition, node: MapNode, name: Node, context: LinkContext): unknown {

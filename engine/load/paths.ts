@@ -1,13 +1,17 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { basename, join, resolve } from 'node:path';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../config.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
+import { didYouMean } from '../diagnostics/suggest.ts';
+import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from '../testing/test-file.ts';
 import { loadStages } from './custom-stages.ts';
+import { filesAt } from './find-files.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { readFragment } from './fragments.ts';
 import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
 import { compilePipeline, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readSource } from './source.ts';
+import type { PipelineSpec } from './spec.ts';
 
 /** What a check of files and directories found. */
 export interface CheckedPaths {
@@ -15,75 +19,136 @@ export interface CheckedPaths {
   /** Names of the pipelines that compiled. */
   readonly pipelines: readonly string[];
   readonly fragments: number;
+  /** Test files without mistakes. */
+  readonly tests: number;
   readonly diagnostics: readonly Diagnostic[];
   /** Text of each file with secrets blanked out. */
   readonly sources: ReadonlyMap<string, string>;
 }
 
-type Kind = 'gateway' | 'pipeline' | 'fragment';
+type Kind = 'gateway' | 'pipeline' | 'fragment' | 'test';
 
-const isConfiguration = (name: string): boolean => /\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name);
+/** Keys at the top of a file that say of which kind it is. */
+const TELLING: readonly (readonly [Kind, RegExp])[] = [
+  ['gateway', topKey('server|upstreams|routing|token_groups|spend_limits')],
+  ['pipeline', topKey('pipeline|match|on_error|finally')],
+  ['fragment', topKey('fragment|parameters')],
+];
+const CASES = topKey('cases');
 
-function filesIn(directory: string): string[] {
-  return readdirSync(directory, { withFileTypes: true })
-    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    .flatMap((entry) => {
-      const path = join(directory, entry.name);
-      if (entry.isDirectory()) return /^\.|^node_modules$/.test(entry.name) ? [] : filesIn(path);
-      return entry.isFile() && isConfiguration(entry.name) ? [path] : [];
-    });
-}
-
-function isDirectory(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+/** A key at the beginning of a line, or of a file that is written as JSON. */
+function topKey(names: string): RegExp {
+  return new RegExp(`^(?:\\uFEFF)?(?:\\{\\s*)?["']?(?:${names})["']?\\s*:`, 'm');
 }
 
 function textOf(file: string): string {
   try {
-    return readFileSync(file, 'utf8');
+    return statSync(file).isFile() ? readFileSync(file, 'utf8') : '';
   } catch {
     // Reading it as configuration will say why.
     return '';
   }
 }
 
-/** Of which kind a file is; told by its text, so that a file that is not even valid YAML is told, too. */
+/** Of which kind a file is; told by its name or its text, so that a file that is not even valid YAML is told, too. */
 function kindOf(file: string): Kind | undefined {
   if (/^gateway\.ya?ml$/.test(basename(file))) return 'gateway';
+  if (isTestFile(file)) return 'test';
   const text = textOf(file);
-  if (/^(?:pipeline|match|on_error|finally)\s*:/m.test(text)) return 'pipeline';
-  if (/^(?:fragment|parameters)\s*:/m.test(text)) return 'fragment';
-  return /^(?:server|upstreams|routing)\s*:/m.test(text) ? 'gateway' : undefined;
+  if (CASES.test(text)) return 'test';
+  // The first tells: a key of another kind further down is the mistake.
+  const places = TELLING.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, place]) => place >= 0);
+  return places.toSorted((a, b) => a[1] - b[1])[0]?.[0];
+}
+
+const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';
+
+/** What to check. */
+export interface PathOptions extends LoadOptions {
+  /** A gateway.yaml, whatever its name and text. */
+  readonly config?: string;
 }
 
 /**
  * Checks files and directories: every gateway.yaml with what it brings along, then pipelines and fragments that none of
- * them used, by themselves. In a directory, YAML files of another kind are passed over.
+ * them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
+ * without any configuration is a finding.
  */
-export async function loadPaths(paths: readonly string[], options: LoadOptions): Promise<CheckedPaths> {
+export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
   const findings = createFindings();
-  const named = paths.map((path) => resolve(path));
-  const found = named.flatMap((path) => (isDirectory(path) ? filesIn(path) : [path]));
   const checker = new PathChecker(options, findings);
-  const wanted = found.map((file) => ({ file, kind: kindOf(file) }));
-  // gateway.yaml first: it says which stages there are. What was asked for and is of no other kind is meant to be one.
-  for (const { file, kind } of wanted) {
-    if (kind === 'gateway' || (kind === undefined && named.includes(file))) await checker.gateway(file);
+  const config = options.config === undefined ? [] : [resolve(options.config)];
+  const wanted = new Map<string, Kind | undefined>(config.map((file) => [file, 'gateway']));
+  for (const path of paths.map((given) => resolve(given))) {
+    const before = findings.errors();
+    const found = filesAt(path, findings).map((file) => [file, kindOf(file)] as const);
+    const is_file = found.length === 1 && found[0]?.[0] === path;
+    const telling = found.filter(([, kind]) => kind !== undefined);
+    if (telling.length === 0 && findings.errors() === before) reportNothing(path, is_file, findings);
+    for (const [file, kind] of telling) if (!wanted.has(file)) wanted.set(file, kind);
   }
-  for (const { file, kind } of wanted) {
-    if (findings.files().includes(file)) continue;
-    if (kind === 'pipeline') await checker.pipeline(file);
-    if (kind === 'fragment') checker.fragment(file);
+  const ofKind = (kind: Kind) => [...wanted].flatMap(([file, its]) => (its === kind ? file : []));
+  // gateway.yaml first: it says which stages there are.
+  for (const file of ofKind('gateway')) {
+    if (config.includes(file) && isMissing(file)) reportMissing(file, findings, NO_CONFIG);
+    else await checker.gateway(file);
   }
-  const { configs, pipelines, fragments } = checker;
-  return { configs, pipelines, fragments, diagnostics: findings.diagnostics(), sources: findings.sources() };
+  for (const file of ofKind('pipeline')) if (!findings.files().includes(file)) await checker.pipeline(file);
+  for (const file of ofKind('fragment')) if (!findings.files().includes(file)) checker.fragment(file);
+  const is_sound = findings.errors() === 0;
+  for (const file of ofKind('test')) await checker.test(file, is_sound);
+  const { configs, pipelines, fragments, tests } = checker;
+  return { configs, pipelines, fragments, tests, diagnostics: findings.diagnostics(), sources: findings.sources() };
+}
+
+/** Reports that a path holds no configuration, or why that cannot be told. */
+function reportNothing(path: string, is_file: boolean, findings: Findings): void {
+  if (!is_file) {
+    findings.report('C1018', { file: path }, 'there is nothing to check here', {
+      expected: 'a gateway.yaml, pipelines, fragments or pipeline tests, in files that end in .yaml or .yml',
+    });
+    return;
+  }
+  const before = findings.errors();
+  if (isMissing(path)) reportMissing(path, findings);
+  const root = findings.errors() === before ? readSource(path, findings) : undefined;
+  if (root === undefined || findings.errors() > before) return;
+  findings.report('C1019', root.mark, 'nothing in this file says what it is', {
+    expected:
+      'one of the keys `server` (a gateway.yaml), `pipeline` (a pipeline), `fragment` (a fragment) or `cases` (a pipeline test)',
+    help: 'to check it as a gateway.yaml, name it with --config',
+  });
+}
+
+function isMissing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    return false;
+  }
+}
+
+function reportMissing(path: string, findings: Findings, otherwise?: string): void {
+  const help = didYouMean(basename(path), namesBeside(path), otherwise);
+  findings.report('C1001', { file: path }, 'the file does not exist', help === undefined ? {} : { help });
+}
+
+function namesBeside(path: string): string[] {
+  try {
+    return readdirSync(dirname(path));
+  } catch {
+    return [];
+  }
 }
 
 class PathChecker {
   readonly configs: GatewayConfig[] = [];
   readonly pipelines: string[] = [];
   fragments = 0;
-  private latest: LoadedGateway | undefined;
+  tests = 0;
+  private readonly gateways: { readonly directory: string; readonly loaded: LoadedGateway }[] = [];
+  /** Pipelines that no gateway.yaml brought along. */
+  private readonly alone: PipelineSpec[] = [];
   private readonly options: LoadOptions;
   private readonly findings: Findings;
 
@@ -93,25 +158,60 @@ class PathChecker {
   }
 
   async gateway(file: string): Promise<void> {
-    const gateway = await loadInto(file, this.options, this.findings);
-    if (gateway === undefined) return;
-    this.latest = gateway;
-    if (gateway.config !== undefined) this.configs.push(gateway.config);
-    this.pipelines.push(...gateway.compiled.map(({ name }) => name));
+    const loaded = await loadInto(file, this.options, this.findings);
+    if (loaded === undefined) return;
+    this.gateways.push({ directory: dirname(file), loaded });
+    if (loaded.config !== undefined) this.configs.push(loaded.config);
+    this.pipelines.push(...loaded.compiled.map(({ name }) => name));
   }
 
   fragment(file: string): void {
     if (readFragment(file, basename(file), this.findings) !== undefined) this.fragments += 1;
   }
 
-  /** A pipeline by itself, with the stages and names of the gateway.yaml that was checked last. */
+  /** A pipeline by itself, with the stages and names of the gateway.yaml it probably belongs to. */
   async pipeline(file: string): Promise<void> {
-    const { findings, latest } = this;
+    const { findings } = this;
     const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
-    const stages = latest?.stages ?? (await loadStages(this.options.stages, [], findings));
-    const context = { findings, env, environment, stages, config: latest?.config, shipped };
+    const gateway = this.gatewayOf(file);
+    const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings));
+    const context = { findings, env, environment, stages, config: gateway?.config, shipped };
     const root = readSource(file, findings);
-    const compiled = root && compilePipeline(file, root, latest ? { ...context, names: latest.names } : context);
-    if (compiled !== undefined) this.pipelines.push(compiled.name);
+    const compiled = root && compilePipeline(file, root, gateway ? { ...context, names: gateway.names } : context);
+    if (compiled === undefined) return;
+    this.pipelines.push(compiled.name);
+    this.alone.push(compiled);
+  }
+
+  /**
+   * A test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
+   * @param is_sound whether they are without errors.
+   */
+  async test(file: string, is_sound: boolean): Promise<void> {
+    const test = readTestFile(file, this.findings);
+    if (test === undefined) return;
+    this.tests += 1;
+    const gateway = this.gatewayOf(file);
+    const known = gateway?.compiled ?? (await this.beside(file, test.pipeline));
+    // What a pipeline with errors would hold is not known.
+    if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
+    if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);
+  }
+
+  /** The pipeline beside a test file, whoever brought it along. */
+  private async beside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
+    const file = join(dirname(test_file), `${name}.yaml`);
+    if (existsSync(file) && !this.findings.files().includes(file)) await this.pipeline(file);
+    const all = [...this.alone, ...this.gateways.flatMap(({ loaded }) => loaded.compiled)];
+    const found = all.find((pipeline) => pipeline.file === file);
+    return found === undefined ? undefined : [found];
+  }
+
+  /** The gateway.yaml in the nearest directory above a file, or the only one there is. */
+  private gatewayOf(file: string): LoadedGateway | undefined {
+    const above = this.gateways
+      .filter(({ directory }) => file.startsWith(directory + sep))
+      .toSorted((a, b) => b.directory.length - a.directory.length);
+    return (above[0] ?? (this.gateways.length === 1 ? this.gateways[0] : undefined))?.loaded;
   }
 }

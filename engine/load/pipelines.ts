@@ -2,12 +2,14 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { PACKAGE_ROOT } from '../package-root.ts';
 import { createConditionChecker } from '../rules/check.ts';
+import { allowWarnings } from './allow.ts';
 import { quote } from './describe.ts';
 import { expand } from './expand.ts';
 import { checkFlow } from './flow.ts';
 import { createFragmentLibrary } from './fragments.ts';
 import { deepFreeze } from './freeze.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts';
+import { lintPipeline } from './lints.ts';
 import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
 import { PIPELINE_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
@@ -17,11 +19,15 @@ import { validate } from './validate.ts';
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
 
+type StageList = 'stages' | 'on_error' | 'finally';
+
 /** What compiling pipelines needs to know. */
 export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
   readonly shipped: string;
 }
+
+const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
 
 interface PipelineFile {
   readonly file: string;
@@ -29,12 +35,16 @@ interface PipelineFile {
   readonly name: string | undefined;
 }
 
-function pipelineFiles(directory: string): string[] {
+/** The files of a directory that are read as pipelines or fragments, sorted; none when there is no such directory. */
+export function pipelineFiles(directory: string): string[] {
   if (!existsSync(directory) || !statSync(directory).isDirectory()) return [];
-  return readdirSync(directory)
-    .filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml'))
-    .toSorted()
-    .map((name) => join(directory, name));
+  return (
+    readdirSync(directory)
+      // Hidden files are an editor's: Emacs keeps a link to nowhere as ".#messages.yaml".
+      .filter((name) => /^[^.].*\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name))
+      .toSorted()
+      .map((name) => join(directory, name))
+  );
 }
 
 function readPipelines(directory: string, { findings }: PipelineContext): PipelineFile[] {
@@ -71,6 +81,8 @@ function reportTwins(files: readonly PipelineFile[], { findings }: PipelineConte
 function reportClaims(files: readonly PipelineFile[], context: PipelineContext): void {
   const claims = new Map<string, PipelineFile>();
   for (const pipeline of files) {
+    // Without a name, which is reported elsewhere, it cannot replace the pipeline it was meant to.
+    if (pipeline.name === undefined || !NAME.test(pipeline.name)) continue;
     const match = childOf(pipeline.root, 'match');
     const methods = itemsOf(childOf(match, 'methods')).flatMap((method) => textOf(method) ?? []);
     for (const path of itemsOf(childOf(match, 'paths'))) {
@@ -97,8 +109,11 @@ function reportClaims(files: readonly PipelineFile[], context: PipelineContext):
 export function compilePipeline(file: string, source: MapNode, given: PipelineContext): PipelineSpec | undefined {
   const { findings } = given;
   const library = createFragmentLibrary([dirname(file), given.shipped], findings);
-  const { root, complete } = expand(source, library, findings);
-  const validated = validate(PIPELINE_SCHEMA, root, dirname(file), findings);
+  // Entries with `use` are gone after expansion, and what fragments bring was not there before.
+  const given_form = validate(PIPELINE_SCHEMA, source, dirname(file), findings);
+  const { root: expanded, complete } = expand(given_form.node as MapNode, library, findings);
+  const validated = validate(PIPELINE_SCHEMA, expanded, dirname(file), findings);
+  const root = validated.node as MapNode;
   const conditions = createConditionChecker(childOf(root, 'rules'), findings);
   const context = { ...given, conditions };
   const before = findings.errors();
@@ -107,23 +122,36 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     on_error: linkStages(root, 'on_error', context),
     finally: linkStages(root, 'finally', context),
   };
-  if (complete && validated.ok) conditions.reportUnused();
-  reportSameIds(Object.values(lists).flat(), context);
+  const is_valid = complete && given_form.ok && validated.ok;
+  if (is_valid) conditions.reportUnused();
+  reportSameIds(lists, context);
   const resolved = (['stages', 'on_error', 'finally'] as const).every(
     (list) => lists[list].length === itemsOf(childOf(root, list)).length,
   );
-  if (!complete || !validated.ok || !resolved) return undefined;
+  if (!is_valid || !resolved) return undefined;
   // A stage in the wrong list would only be reported again, in other words.
   if (findings.errors() === before) {
     const stages_mark = entriesOf(root).find(({ key }) => key === 'stages')?.key_mark ?? root.mark;
-    checkFlow({ ...lists, stages_mark }, given.stages.stages, findings);
+    const item_marks = itemsOf(childOf(source, 'stages')).map(
+      (item) => (childOf(item, 'stage') ?? childOf(item, 'use') ?? item).mark,
+    );
+    const linked = { ...lists, stages_mark, item_marks };
+    checkFlow(linked, given.stages.stages, findings);
+    lintPipeline(linked, (validated.value as RawPipeline).match, findings);
   }
-  allowWarnings(root, file, context);
+  allowWarnings(root, findings);
   const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, place: placeOf(mark) }));
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }
 
-function reportSameIds(stages: readonly LinkedStage[], { findings }: PipelineContext): void {
+function reportSameIds(
+  lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
+  { findings }: PipelineContext,
+): void {
+  // A stage in the wrong list is reported as such, and most often the right list has it, too.
+  const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+    lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
+  );
   const first = new Map<string, Mark>();
   for (const { entry, mark } of stages) {
     const earlier = first.get(entry.id);
@@ -137,17 +165,12 @@ function reportSameIds(stages: readonly LinkedStage[], { findings }: PipelineCon
   }
 }
 
-/** Silences the warnings that the file allows. */
-function allowWarnings(root: MapNode, file: string, { findings }: PipelineContext): void {
-  for (const { key } of entriesOf(childOf(root, 'allow'))) findings.allow(file, key);
-}
-
 type RawPipeline = Pick<PipelineSpec, 'version' | 'summary' | 'match' | 'limits'> & { readonly pipeline: string };
 
 function shapePipeline(
   raw: RawPipeline,
   file: string,
-  lists: Readonly<Record<'stages' | 'on_error' | 'finally', readonly LinkedStage[]>>,
+  lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
   rules: readonly NamedRule[],
 ): PipelineSpec {
   const { pipeline: name, version, summary, match, limits } = raw;

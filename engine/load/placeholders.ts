@@ -6,6 +6,14 @@ import { type MapNode, type Node, type ScalarNode, scalarsOf } from './node.ts';
 
 const PLACEHOLDER = /^\$\{\{\s*([A-Za-z_][\w-]*)\s*\}\}$/;
 
+/** A placeholder as it is written in a fragment. */
+export const placeholder = (name: string): string => `\${{ ${name} }}`;
+
+/** Names of the placeholders in a text. */
+export function placeholdersIn(text: string): string[] {
+  return [...text.matchAll(/\$\{\{\s*([A-Za-z_][\w-]*)/g)].map((match) => match[1] ?? '');
+}
+
 const holdsPlaceholder = (node: ScalarNode): boolean => typeof node.value === 'string' && node.value.includes('${{');
 
 /** Reports placeholders in a file that is no fragment. */
@@ -34,9 +42,10 @@ export function substitute(node: Node, values: ReadonlyMap<string, Node>, findin
 function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findings: Findings): Node {
   const name = PLACEHOLDER.exec(String(node.value))?.[1];
   if (name === undefined) {
+    const closed = String(node.value).includes('}}');
     findings.report('C2005', node.mark, 'a placeholder stands for a whole value, not for a part of one', {
       expected: '${{ name }} and nothing else',
-      help: 'make the whole text a parameter',
+      help: closed ? 'make the whole text a parameter' : 'close it with }}',
     });
     return node;
   }

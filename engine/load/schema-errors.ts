@@ -1,9 +1,9 @@
 import type { JsonSchema } from '../api.ts';
-import { isSecretKey } from '../diagnostics/secrets.ts';
-import { closest, listed } from '../diagnostics/suggest.ts';
+import { isSecretKey, looksSecret } from '../diagnostics/secrets.ts';
+import { closestKey, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { type Entry, entriesOf, entryOf, type Node, nodeAt } from './node.ts';
+import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
 import { alternativeKeys, inEnvironment, reportSchemaError } from './schema-wording.ts';
 import type { SchemaError } from './validate.ts';
 
@@ -11,6 +11,9 @@ type Schema = Record<string, unknown>;
 
 /** Of several errors about one value the first of these is the mistake, the others follow from it. */
 const PRECEDENCE = ['type', 'minLength', 'minItems', 'minProperties', 'enum', 'const', 'format', 'pattern'];
+
+/** Keywords that miss a key. */
+const REQUIRED = ['required', 'dependencies'];
 
 function rank({ keyword }: SchemaError): number {
   const at = PRECEDENCE.indexOf(keyword);
@@ -27,60 +30,221 @@ function keyPlaces(schema: Schema, path: readonly string[] = [], places = new Ma
   return places;
 }
 
+/** A key that stands in a file in place of another. */
+interface Slip {
+  /** JSON pointer of the mapping. */
+  readonly owner: string;
+  readonly key: string;
+  /** The key that was probably meant. */
+  readonly meant: string;
+}
+
 /**
  * Translates the validator's errors into diagnostics, one per mistake: a misspelt key is not also reported as missing,
  * and of several errors about one value only the first counts.
+ * @returns the node with misspelt keys put right, so that later passes find what was meant.
  */
 export function reportSchemaErrors(
   errors: readonly SchemaError[],
   schema: JsonSchema,
   root: Node,
   findings: Findings,
-): void {
+): Node {
   const branches = errors.filter(({ keyword }) => keyword === 'anyOf').map(({ schemaPath }) => `${schemaPath}/`);
   const own = errors.filter(({ schemaPath }) => !branches.some((branch) => schemaPath.startsWith(branch)));
-  const unknown = own.filter(({ keyword }) => keyword === 'additionalProperties');
-  const meant = new Set(
-    unknown.map((error) => `${error.instancePath} ${reportUnknownKey(error, schema, root, findings)}`),
-  );
+  const reporter = new KeyReporter(own, schema, root, findings);
+  const slips = reporter.report();
   const told = new Set<string>();
   for (const error of own.toSorted((a, b) => rank(a) - rank(b))) {
     if (error.keyword === 'additionalProperties' || error.keyword === 'propertyNames') continue;
-    const missing = error.keyword === 'required' ? [String(error.params.missingProperty)] : alternativeKeys(error);
-    if (missing.some((key) => meant.has(`${error.instancePath} ${key}`))) continue;
-    const about = error.keyword === 'required' ? missing[0] : error.propertyName;
+    if (reporter.explains(error)) continue;
+    const about = REQUIRED.includes(error.keyword) ? String(error.params.missingProperty) : error.propertyName;
     const key = `${error.instancePath} ${about ?? ''}`;
     if (told.has(key)) continue;
     told.add(key);
     reportSchemaError(error, root, findings);
   }
+  const named = own.flatMap(({ keyword, instancePath, params, parentSchema }) => {
+    const key = String(params.propertyName);
+    const meant = key
+      .trim()
+      .toLowerCase()
+      .replace(/[^a-z0-9]+/g, '-');
+    const pattern = (parentSchema?.propertyNames as { pattern?: string } | undefined)?.pattern;
+    const fits = keyword === 'propertyNames' && pattern !== undefined && new RegExp(pattern).test(meant);
+    return fits ? { owner: instancePath, key, meant } : [];
+  });
+  return [...slips, ...named].reduce(corrected, root);
 }
 
-/** @returns the key that was probably meant. */
-function reportUnknownKey(error: SchemaError, schema: JsonSchema, root: Node, findings: Findings): string | undefined {
-  const key = String(error.params.additionalProperty);
-  const owner = nodeAt(root, error.instancePath);
-  const entry = entryOf(owner, key);
-  if (entry === undefined) return undefined;
-  const known = Object.keys((error.parentSchema?.properties ?? {}) as Schema);
-  const env_key = [`${key}_env`, key.replace(/^.*?(api_key|auth_token)$/, '$1_env')].find((name) =>
-    known.includes(name),
-  );
-  if (env_key !== undefined || isSecretKey(key)) {
-    const env_keys = known.filter((name) => name.endsWith('_env'));
-    const place = env_key ?? closest(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
-    const schema_of_place = (error.parentSchema?.properties as Record<string, Schema>)?.[place ?? ''];
-    reportSecretKey(entry, place, schema_of_place?.['x-secret'], findings);
-    return env_key;
+/** Reports unknown keys, one mistake each, and knows which other errors follow from them. */
+class KeyReporter {
+  private readonly errors: readonly SchemaError[];
+  private readonly schema: JsonSchema;
+  private readonly root: Node;
+  private readonly findings: Findings;
+  /** What need not be reported: `<pointer> <key>` of missing keys, and pointers of values. */
+  private readonly explained = new Set<string>();
+
+  constructor(errors: readonly SchemaError[], schema: JsonSchema, root: Node, findings: Findings) {
+    this.errors = errors;
+    this.schema = schema;
+    this.root = root;
+    this.findings = findings;
   }
-  const taken = entriesOf(owner).map((other) => other.key);
-  const free = known.filter((name) => !taken.includes(name));
-  const meant = closest(key, free);
-  findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
-    expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
-    ...(meant === undefined ? otherPlace(key, schema) : { help: `did you mean \`${meant}\`?` }),
-  });
-  return meant;
+
+  report(): Slip[] {
+    const unknown = this.errors.filter(({ keyword }) => keyword === 'additionalProperties');
+    const owners = Map.groupBy(unknown, ({ instancePath }) => instancePath);
+    return [...owners.values()].flatMap((of_owner) => this.keysOf(of_owner));
+  }
+
+  /** Whether an error says again what was said about an unknown key. */
+  explains(error: SchemaError): boolean {
+    const { instancePath: at } = error;
+    if (REQUIRED.includes(error.keyword)) return this.explained.has(`${at} ${error.params.missingProperty}`);
+    if (error.keyword === 'anyOf') {
+      return alternativeKeys(error).some((key) => this.explained.has(`${at} ${key}`) || this.isOwed(at, key));
+    }
+    return this.explained.has(at);
+  }
+
+  /** Whether another key of the mapping asks for this one, which is then reported for that reason. */
+  private isOwed(at: string, key: string): boolean {
+    return this.errors.some(
+      ({ keyword, instancePath, params }) =>
+        keyword === 'dependencies' && instancePath === at && params.missingProperty === key,
+    );
+  }
+
+  /** Reports the unknown keys of one mapping. */
+  private keysOf(errors: readonly SchemaError[]): Slip[] {
+    const [first] = errors;
+    if (first === undefined) return [];
+    const owner = nodeAt(this.root, first.instancePath);
+    const properties = (first.parentSchema?.properties ?? {}) as Record<string, Schema>;
+    const entries = errors.flatMap(({ params }) => entryOf(owner, String(params.additionalProperty)) ?? []);
+    const strays = this.strays(entries, properties, first.instancePath, owner);
+    const followers = entries.filter(isEmpty).flatMap((entry) => this.followers(entry, entries));
+    const rest = entries.filter((entry) => !strays.includes(entry) && !followers.includes(entry));
+    return rest.flatMap((entry) => {
+      const meant = this.unknownKey(entry, properties, owner, rest.length, first.instancePath);
+      if (meant === undefined) return [];
+      this.explained.add(`${first.instancePath} ${meant}`);
+      return { owner: first.instancePath, key: entry.key, meant };
+    });
+  }
+
+  /** Reports keys that belong into a mapping of their owner and stand beside it: one finding per such mapping. */
+  private strays(entries: readonly Entry[], properties: Record<string, Schema>, at: string, owner: Node): Entry[] {
+    const home = ({ key }: Entry) => {
+      const homes = Object.keys(properties).filter((name) => key in ((properties[name]?.properties ?? {}) as Schema));
+      return homes.length === 1 ? homes[0] : undefined;
+    };
+    return [...Map.groupBy(entries, home)].flatMap(([name, inside]) => {
+      const [first] = inside;
+      if (name === undefined || first === undefined) return [];
+      const keys = listed(inside.map(({ key }) => keyName(key))).replace(/ or ([^ ]+)$/, ' and $1');
+      const is_many = inside.length > 1;
+      this.findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${keys}`, {
+        help: `${is_many ? 'they belong' : 'it belongs'} under \`${[...pathOf(at), name].join('.')}\`, indented further`,
+      });
+      this.explained.add(`${at} ${name}`);
+      const beside = entryOf(owner, name)?.value;
+      if (beside?.kind === 'scalar' && beside.value === null) this.explained.add(`${at}/${name}`);
+      return inside;
+    });
+  }
+
+  /** Keys that belong under an empty one beside them: with its place they have lost theirs. */
+  private followers(section: Entry, entries: readonly Entry[]): readonly Entry[] {
+    const inside = propertiesOf(this.schema, section.key);
+    return entries.filter((entry) => entry !== section && entry.key in inside);
+  }
+
+  /** @returns the key that was probably meant. */
+  private unknownKey(
+    entry: Entry,
+    properties: Record<string, Schema>,
+    owner: Node,
+    count: number,
+    at: string,
+  ): string | undefined {
+    const { key, value } = entry;
+    const known = Object.keys(properties);
+    const taken = entriesOf(owner).map((other) => other.key);
+    const free = known.filter((name) => !taken.includes(name));
+    const env_key = [`${key}_env`, key.replace(/^.*?(api_key|auth_token)$/, '$1_env')].find((name) =>
+      known.includes(name),
+    );
+    const is_text = value.kind !== 'scalar' || typeof value.value === 'string';
+    const promises = isSecretKey(key) && is_text;
+    if (env_key !== undefined || promises || scalarsOf(value).some(({ value: text }) => looksSecret(String(text)))) {
+      const env_keys = known.filter((name) => name.endsWith('_env'));
+      const place = env_key ?? closestKey(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
+      reportSecretKey(entry, place, properties[place ?? '']?.['x-secret'], this.findings);
+      return env_key;
+    }
+    const instead = count === 1 ? this.onlyMissing(at) : undefined;
+    const meant = instead?.slice(0, 3) === key.slice(0, 3) ? instead : closestKey(key, free);
+    this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
+      expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
+      ...this.help(key, meant, instead),
+    });
+    return meant ?? instead;
+  }
+
+  private help(key: string, meant: string | undefined, instead: string | undefined): { help?: string } {
+    if (meant !== undefined) return { help: `did you mean \`${meant}\`?` };
+    if (instead !== undefined) return { help: `\`${instead}\` is missing here: is it this that is meant?` };
+    return otherPlace(key, this.schema);
+  }
+
+  /** The one key that is missing in a mapping; of alternatives the first. */
+  private onlyMissing(at: string): string | undefined {
+    const missing = this.errors.flatMap((error) => {
+      if (error.instancePath !== at) return [];
+      if (REQUIRED.includes(error.keyword)) return [String(error.params.missingProperty)];
+      return error.keyword === 'anyOf' ? alternativeKeys(error).slice(0, 1) : [];
+    });
+    return missing.length === 1 ? missing[0] : undefined;
+  }
+}
+
+function isEmpty({ value }: Entry): boolean {
+  return value.kind === 'scalar' && value.value === null;
+}
+
+/** The properties of the first mapping called `key` in a schema. */
+function propertiesOf(schema: Schema, key: string): Schema {
+  const properties = (schema.properties ?? {}) as Record<string, Schema>;
+  const own = properties[key]?.properties;
+  if (own !== undefined) return own as Schema;
+  const found = Object.values(properties).map((child) => propertiesOf(child, key));
+  return found.find((inside) => Object.keys(inside).length > 0) ?? {};
+}
+
+/** A JSON pointer as names; places in lists are left out. */
+function pathOf(pointer: string): string[] {
+  return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
+}
+
+/** A node with one key renamed. */
+function corrected(root: Node, { owner, key, meant }: Slip): Node {
+  const target = nodeAt(root, owner);
+  if (target.kind !== 'map') return root;
+  const entries = target.entries.map((entry) => (entry.key === key ? { ...entry, key: meant } : entry));
+  return replaced(root, target, { ...target, entries });
+}
+
+function replaced(node: Node, old: Node, fresh: Node): Node {
+  if (node === old) return fresh;
+  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaced(item, old, fresh)) };
+  if (node.kind !== 'map') return node;
+  return {
+    ...node,
+    entries: node.entries.map((entry) => ({ ...entry, value: replaced(entry.value, old, fresh) })),
+  };
 }
 
 function reportSecretKey(
@@ -98,6 +262,6 @@ function reportSecretKey(
 function otherPlace(key: string, schema: JsonSchema): { help?: string } {
   const places = keyPlaces(schema).get(key) ?? [];
   if (places.length === 0 || places.length > 2) return {};
-  const names = places.map((place) => (place === '' ? 'the top of the file' : `\`${place}\``));
-  return { help: `\`${key}\` belongs under ${names.join(' or ')}` };
+  const names = places.map((place) => (place === '' ? 'at the top of the file' : `under \`${place}\``));
+  return { help: `\`${key}\` belongs ${names.join(' or ')}` };
 }

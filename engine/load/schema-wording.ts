@@ -5,6 +5,7 @@ import { closest, listed } from '../diagnostics/suggest.ts';
 import { describe, keyName } from './describe.ts';
 import type { Details, Findings } from './findings.ts';
 import { entryOf, type Mark, type Node, nodeAt } from './node.ts';
+import { numberMeant } from './number-meant.ts';
 import type { SchemaError } from './validate.ts';
 
 /** A diagnostic that is yet to be reported. */
@@ -28,7 +29,7 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
 };
 
 const FORMATS: Readonly<Record<string, string>> = {
-  'listen-address': 'host:port, such as 127.0.0.1:8080',
+  'listen-address': 'host:port, such as 127.0.0.1:8080, with a port up to 65535',
 };
 
 /** So many choices still make their first a fair example. */
@@ -75,8 +76,8 @@ function proposal(key: string, schema: JsonSchema = {}): string {
 
 const quoted = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : JSON.stringify(text));
 
-/** A value in YAML's flow style. */
-function flow(value: unknown): string {
+/** A value in YAML's flow style, such as { a: [1, b] }. */
+export function flow(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(flow).join(', ')}]`;
   if (typeof value !== 'object' || value === null) return typeof value === 'string' ? quoted(value) : String(value);
   return `{ ${Object.entries(value)
@@ -88,31 +89,39 @@ function wrongType(error: SchemaError, node: Node): Wording {
   const wanted = ([] as string[]).concat(error.params.type as string | string[]);
   const { examples, properties } = (error.parentSchema ?? {}) as { examples?: readonly unknown[]; properties?: object };
   const [example] = wanted.includes('string') ? (examples ?? []) : [];
+  const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
   const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
   const is_entry = properties !== undefined && 'stage' in properties;
-  const help = example === undefined ? typeHelp(wanted, node, is_entry) : `write ${flow(example)}, for example`;
-  const details = { found: describe(node), expected, ...(help === undefined ? {} : { help }) };
+  const is_plain = node.kind === 'scalar' && (typeof node.value === 'number' || typeof node.value === 'boolean');
+  const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
+  const help =
+    example === undefined || (is_plain && any_text)
+      ? typeHelp(wanted, node, is_entry, key)
+      : `write ${flow(example)}, for example`;
+  const variable = error.parentSchema?.['x-secret'];
+  const hint = typeof variable === 'string' ? `write the name of a variable: \`${key}: ${variable}\`` : help;
+  const details = { found: describe(node), expected, ...(hint === undefined ? {} : { help: hint }) };
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
 }
 
 /** @param is_entry whether a mapping with the key `stage` is wanted. */
-function typeHelp(wanted: readonly string[], node: Node, is_entry: boolean): string | undefined {
+function typeHelp(wanted: readonly string[], node: Node, is_entry: boolean, key: string): string | undefined {
   const value = node.kind === 'scalar' ? node.value : undefined;
-  if (typeof value === 'string') return textHelp(wanted, value, is_entry);
+  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key);
   if (wanted.includes('array') && typeof value === 'number') return `write a list: [${value}]`;
   const is_plain = typeof value === 'number' || typeof value === 'boolean';
   return wanted.includes('string') && is_plain ? `write "${value}"` : undefined;
 }
 
-function textHelp(wanted: readonly string[], value: string, is_entry: boolean): string | undefined {
-  const is_number = value.trim() !== '' && Number.isFinite(Number(value));
-  if (is_number && wanted.some((type) => type === 'number' || type === 'integer')) return `write ${Number(value)}`;
+function textHelp(wanted: readonly string[], value: string, is_entry: boolean, key: string): string | undefined {
+  const number = wanted.some((type) => type === 'number' || type === 'integer') ? numberMeant(value, key) : undefined;
+  if (number !== undefined) return `write ${number}`;
   if (wanted.includes('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
   if (wanted.includes('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
   if (wanted.includes('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
   if (wanted.includes('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
   if (!wanted.includes('array') || value === '') return undefined;
-  return looksSecret(value) ? 'write a list' : `write a list: [${quoted(value)}]`;
+  return looksSecret(value) ? 'write a list' : `write a list: [${value.split(/,\s*/).map(quoted).join(', ')}]`;
 }
 
 const EMPTY = {
@@ -132,7 +141,8 @@ function notAllowed(error: SchemaError, node: Node): Wording {
   const allowed = ([] as unknown[]).concat(error.params.allowedValues ?? error.params.allowedValue).map(String);
   const value = node.kind === 'scalar' ? node.value : undefined;
   const meant = typeof value === 'string' ? closest(value, allowed) : undefined;
-  const help = meant === undefined ? {} : { help: `did you mean \`${meant}\`?` };
+  const text = meant === value ? `write ${meant}, without quotes` : `did you mean \`${meant}\`?`;
+  const help = meant === undefined ? {} : { help: text };
   return {
     code: 'C3004',
     mark: node.mark,
@@ -192,7 +202,8 @@ const EXPLANATIONS: Readonly<Record<string, Explain>> = {
 /** Reports one error of the validator in the words of this language. */
 export function reportSchemaError(error: SchemaError, root: Node, findings: Findings): void {
   const node = nodeAt(root, error.instancePath);
-  if (error.parentSchema?.['x-secret'] !== undefined) {
+  const is_empty = node.kind === 'scalar' && (node.value === null || node.value === '');
+  if (error.parentSchema?.['x-secret'] !== undefined && !is_empty) {
     reportLiteralSecret(node, error.parentSchema['x-secret'], findings);
     return;
   }

@@ -15,3 +15,6 @@ export const PIPELINE_SCHEMA = readSchema('pipeline');
 
 /** Schema of a fragment. */
 export const FRAGMENT_SCHEMA = readSchema('fragment');
+
+/** Schema of a pipeline test. */
+export const PIPELINE_TEST_SCHEMA = readSchema('pipeline-test');

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import {
   type Document,
   isAlias,
@@ -6,7 +6,6 @@ import {
   isMap,
   isScalar,
   isSeq,
-  LineCounter,
   type ParsedNode,
   parseDocument,
   type Scalar,
@@ -14,64 +13,31 @@ import {
 } from 'yaml';
 import { isEnvironmentName, isSecretKey } from '../diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
+import { lineStarts, positionAt } from './indentation.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
-import { type Span, yamlBreaks } from './yaml-errors.ts';
-
-/** Largest configuration file that is read, in bytes. */
-export const MAX_FILE_BYTES = 4 * 1024 * 1024;
-
-function unreadable(file: string, error: NodeJS.ErrnoException, findings: Findings): undefined {
-  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
-    findings.report('C1001', { file }, 'the file does not exist');
-  } else {
-    const reasons: Record<string, string> = { EACCES: 'permission denied', EISDIR: 'it is a directory' };
-    const reason = reasons[error.code ?? ''] ?? error.code ?? 'unknown reason';
-    findings.report('C1002', { file }, `the file cannot be read: ${reason}`);
-  }
-}
-
-/** The text of a file without a byte order mark; `undefined` after reporting why there is none. */
-function readText(file: string, findings: Findings): string | undefined {
-  let bytes: Buffer;
-  try {
-    const { size } = statSync(file);
-    if (size > MAX_FILE_BYTES) {
-      findings.report('C1003', { file }, `the file is too large: ${size} bytes`, {
-        expected: `at most ${MAX_FILE_BYTES} bytes`,
-      });
-      return undefined;
-    }
-    bytes = readFileSync(file);
-  } catch (error) {
-    return unreadable(file, error as NodeJS.ErrnoException, findings);
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    findings.report('C1004', { file }, 'the file is not UTF-8 text', { help: 'save the file as UTF-8' });
-    return undefined;
-  }
-}
+import { codePoint, controlCharacter, readText } from './read-text.ts';
+import { ALIAS, type Span, yamlBreaks } from './yaml-errors.ts';
 
 /** Turns nodes of the YAML library into nodes of ours. */
 class Builder {
   private readonly file: string;
   private readonly text: string;
-  private readonly lines: LineCounter;
+  private readonly starts: readonly number[];
   private readonly findings: Findings;
+  private readonly anchors = new Set<string>();
 
-  constructor(file: string, text: string, lines: LineCounter, findings: Findings) {
+  constructor(file: string, text: string, findings: Findings) {
     this.file = file;
     this.text = text;
-    this.lines = lines;
+    this.starts = lineStarts(text);
     this.findings = findings;
   }
 
   mark(start: number, end: number, pointer: string): Mark {
-    const { line, col } = this.lines.linePos(start);
+    const { line, column } = positionAt(this.starts, start);
     const newline = this.text.indexOf('\n', start);
     const stop = Math.max(start + 1, Math.min(end, newline < 0 ? end : newline));
-    return { file: this.file, line, column: col, length: stop - start, pointer };
+    return { file: this.file, line, column, length: stop - start, pointer };
   }
 
   /** @param key mark of the key that holds the node, which stands for it when the node has no compact text of its own. */
@@ -80,9 +46,11 @@ class Builder {
     if (node === null) return { kind: 'scalar', value: null, mark: owner ?? this.mark(0, 1, pointer), range: [0, 0] };
     const [start, end] = node.range;
     if (isAlias(node)) {
-      // Its anchor stands earlier in the file and is reported there.
+      // Where there is an anchor it stands earlier in the file and is reported there.
+      if (!this.anchors.has(node.source)) this.reportStar(node.source, this.mark(start, end, pointer));
       return { kind: 'scalar', value: null, mark: this.mark(start, end, pointer), range: [start, end] };
     }
+    if (node.anchor !== undefined) this.anchors.add(node.anchor);
     if (node.anchor !== undefined) this.reportBefore('C1010', '&', start, pointer);
     if (node.tag !== undefined) this.reportBefore('C1012', '!', start, pointer);
     if (isScalar(node)) return this.scalar(node as Scalar.Parsed, pointer, owner);
@@ -98,6 +66,9 @@ class Builder {
     const [start, end] = node.range;
     const value = node.value as ScalarNode['value'] | bigint;
     const empty = start === end && owner !== undefined;
+    const written = this.text.slice(start, end);
+    if (typeof value === 'number' && /^[-+]?0\d/.test(written))
+      this.reportLeadingZero(written, this.mark(start, end, pointer));
     return {
       kind: 'scalar',
       value: typeof value === 'bigint' ? Number(value) : value,
@@ -130,12 +101,20 @@ class Builder {
       if (key.anchor !== undefined) return this.report('C1010', mark);
       if (key.tag === undefined) return key.value;
     }
-    if (/!\s*$/.test(this.lineBefore(mark))) return this.report('C1013', mark);
+    const before = this.lineBefore(mark);
+    if (/!\s*$/.test(before)) return this.report('C1013', mark);
+    if (/\{\s*$/.test(before) && isMap(key))
+      return this.report(
+        'C1014',
+        mark,
+        'quote a text that starts with {; in a fragment a placeholder is written ${{ name }}',
+      );
+    if (/\d,$/.test(before)) return this.report('C1014', mark, 'write decimals with a point, such as 0.3');
     return this.report('C1014', mark);
   }
 
   private lineBefore(mark: Mark): string {
-    const start = this.lines.lineStarts[mark.line - 1] ?? 0;
+    const start = this.starts[mark.line - 1] ?? 0;
     return this.text.slice(start, start + mark.column - 1);
   }
 
@@ -146,8 +125,19 @@ class Builder {
     this.report(code, this.mark(at, at + word.length, pointer));
   }
 
-  private report(code: 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014', mark: Mark): undefined {
-    const [message, help] = REFUSALS[code];
+  private reportLeadingZero(written: string, mark: Mark): void {
+    this.findings.report('C1017', mark, 'a number begins with 0: some read it as octal, some as decimal', {
+      help: `write ${Number(written)}, or "${written}" if it is a text`,
+    });
+  }
+
+  private reportStar(source: string, mark: Mark): void {
+    this.findings.report('C1010', mark, ALIAS, { help: `quote it: "*${source}"` });
+  }
+
+  private report(code: 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014', mark: Mark, instead?: string): undefined {
+    const [message, usual] = REFUSALS[code];
+    const help = instead ?? usual;
     this.findings.report(code, mark, message, { help });
   }
 }
@@ -171,13 +161,15 @@ function spansOf(document: Document.Parsed): Span[] {
  * Declares secret what may be a secret in a file that is not valid YAML: nothing later will look at its keys, and a
  * value that spans lines is not seen by those who look at one line.
  */
-function hideLikelySecrets(document: Document.Parsed, file: string, findings: Findings): void {
+function hideLikelySecrets(document: Document.Parsed, text: string, file: string, findings: Findings): void {
   visit(document, {
     Pair(_key, { key, value }) {
       const range = rangeOf(value);
       const name = isScalar(key) ? String(key.value) : '';
       if (range === undefined || !(name.endsWith('_env') || isSecretKey(name))) return;
-      if (isScalar(value) && isEnvironmentName(String(value.value))) return;
+      // An indented line below continues the value for YAML, seldom for whoever wrote it.
+      const [first_line = ''] = text.slice(range[0], range[1]).split('\n');
+      if (isEnvironmentName(first_line.trim())) return;
       findings.hideRange(file, [range[0], range[1]]);
     },
   });
@@ -203,18 +195,29 @@ export function readSource(file: string, findings: Findings): MapNode | undefine
 
 /** Parses the text of a configuration file; see `readSource`. */
 export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
-  findings.read(file, text);
   const before = findings.errors();
-  const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true, strict: true });
-  const builder = new Builder(file, text, lines, findings);
-  const problems = [...document.errors, ...document.warnings];
+  if (text.includes('\0')) {
+    findings.report('C1016', { file }, 'this is not a text file: it holds NUL bytes', {
+      expected: 'a YAML file, saved as UTF-8',
+    });
+    return undefined;
+  }
+  findings.read(file, text);
+  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: true, strict: true });
+  const builder = new Builder(file, text, findings);
+  const control = controlCharacter(text);
+  if (control !== undefined) {
+    const message = `the file holds a control character, ${codePoint(text.slice(control))}`;
+    const help = 'delete it';
+    findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
+  }
+  const problems = control === undefined ? [...document.errors, ...document.warnings] : [];
   const spans = problems.length === 0 ? [] : spansOf(document);
   for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
     findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });
   }
   if (findings.errors() > before) {
-    hideLikelySecrets(document, file, findings);
+    hideLikelySecrets(document, text, file, findings);
     return undefined;
   }
   if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) {
@@ -227,5 +230,7 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     findings.report('C1006', root.mark, 'the file must be a mapping at the top', { found, expected: 'a mapping' });
     return undefined;
   }
-  return findings.errors() === before ? root : undefined;
+  if (findings.errors() === before) return root;
+  hideLikelySecrets(document, text, file, findings);
+  return undefined;
 }

@@ -74,8 +74,10 @@ export interface Loaded {
   readonly config: GatewayConfig | undefined;
   readonly pipelines: readonly PipelineSpec[];
   readonly diagnostics: readonly Diagnostic[];
-  /** Every file that was read, absolute; what a watcher would watch. */
+  /** Every file it depends on, absolute, also those that are missing. */
   readonly files: readonly string[];
+  /** Directory of the operator's own pipelines, absolute, also when something is wrong. */
+  readonly pipelines_directory: string | undefined;
   /** Where something of gateway.yaml stands, by JSON pointer; `undefined` when it is not written there. */
   placeOf(pointer: string): SourcePlace | undefined;
   /** Text of each file with secrets blanked out, for snippets of diagnostics. */

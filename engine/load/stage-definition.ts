@@ -5,12 +5,29 @@ import { schemaProblem } from './validate.ts';
 
 const CAPABILITIES = ['raw-body', 'rewrite-body', 'respond', 'network', 'database'];
 
+/** Whether a text can be the name of a stage: lower-case words joined by dashes. */
+export function isStageName(text: string): boolean {
+  return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(text);
+}
+
 type Loose = Record<string, unknown>;
 
 function badList(value: unknown, known: readonly string[]): string | undefined {
   if (!Array.isArray(value)) return 'it is not a list';
   const stranger = value.find((item) => !known.includes(item as string));
   return stranger === undefined ? undefined : `there is no "${String(stranger)}"`;
+}
+
+/** Values of secrets are found by the end of a key, and checked because of the keyword: an option needs both. */
+function secretProblem({ properties, items }: Loose): string | undefined {
+  for (const [key, schema] of Object.entries((properties ?? {}) as Record<string, Loose>)) {
+    if (key.endsWith('_env') !== (schema['x-secret'] !== undefined)) {
+      return `an option that names a variable with a secret ends in _env and has "x-secret"; "${key}" has only one of the two`;
+    }
+    const inside = secretProblem(schema);
+    if (inside !== undefined) return inside;
+  }
+  return typeof items === 'object' && items !== null ? secretProblem(items as Loose) : undefined;
 }
 
 function optionsProblem(options: unknown): string | undefined {
@@ -22,6 +39,8 @@ function optionsProblem(options: unknown): string | undefined {
   for (const [key, schema] of Object.entries((properties ?? {}) as Record<string, Loose>)) {
     if (typeof schema.description !== 'string') return `the option "${key}" has no description`;
   }
+  const secret = secretProblem(options as Loose);
+  if (secret !== undefined) return secret;
   const problem = schemaProblem(options as StageDefinition['options']);
   return problem === undefined ? undefined : `\`options\` is not a valid JSON Schema: ${problem}`;
 }
@@ -30,15 +49,18 @@ function optionsProblem(options: unknown): string | undefined {
 export function definitionProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return 'it is not made with `defineStage`';
   const stage = value as Loose;
-  const { name, version, summary, create, check, place, terminal } = stage;
+  const { name, version, summary, create, check, place, terminal, timeout_seconds } = stage;
   if (typeof create !== 'function' || !('readsIfSet' in stage)) return 'it is not made with `defineStage`';
-  if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
+  if (typeof name !== 'string' || !isStageName(name)) {
     return '`name` must be lower-case words joined by dashes';
   }
   if (!Number.isInteger(version)) return '`version` must be a whole number';
   if (typeof summary !== 'string' || summary === '') return '`summary` must be a sentence';
   if (check !== undefined && typeof check !== 'function') return '`check` must be a function';
   if (place !== 'stages' && place !== 'finally') return '`place` must be stages or finally';
+  if (timeout_seconds !== undefined && !((timeout_seconds as number) > 0 && (timeout_seconds as number) <= 3600)) {
+    return '`timeout_seconds` must be more than 0 and at most 3600';
+  }
   if (place === 'finally' && terminal === true) return 'a stage for `finally` cannot be terminal';
   const facts = Object.keys(FACTS);
   const writable = facts.filter((path) => !(ENGINE_FACTS as readonly string[]).includes(path));
@@ -48,6 +70,9 @@ export function definitionProblem(value: unknown): string | undefined {
     if (problem === undefined) continue;
     const engine = key === 'writes' ? "; facts about the request and its outcome are the engine's to write" : '';
     return `\`${key}\`: ${problem}${engine}`;
+  }
+  if (terminal === true && !(stage.needs as string[]).includes('respond') && (stage.raises as string[]).length === 0) {
+    return '`terminal` is true, but it can neither answer (`needs: [respond]`) nor refuse (`raises`)';
   }
   return optionsProblem(stage.options);
 }

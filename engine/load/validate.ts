@@ -46,6 +46,8 @@ export interface Validated {
   /** Whether the value fits its schema. */
   readonly ok: boolean;
   readonly annotations: readonly Annotation[];
+  /** The validated node with misspelt keys put right; they were reported. */
+  readonly node: Node;
 }
 
 /** Where a keyword is being evaluated. */
@@ -60,8 +62,12 @@ interface Context {
   readonly directory: string;
 }
 
-function createAjv(): Ajv {
+/** @param validateSchema whether schemas are checked themselves; compiling the schema of schemas takes longer than all of ours. */
+function createAjv(validateSchema: boolean): Ajv {
   const ajv = new Ajv({
+    validateSchema,
+    // What the optimiser takes is never earned back by validating a few files.
+    code: { optimize: false },
     allErrors: true,
     verbose: true,
     useDefaults: true,
@@ -92,7 +98,8 @@ function createAjv(): Ajv {
   return ajv;
 }
 
-const ajv = createAjv();
+const ajv = createAjv(false);
+let checking: Ajv | undefined;
 const compiled = new WeakMap<JsonSchema, ValidateFunction>();
 
 function validatorOf(schema: JsonSchema): ValidateFunction {
@@ -106,7 +113,8 @@ function validatorOf(schema: JsonSchema): ValidateFunction {
 /** Why a schema cannot be used, or `undefined` when it can. */
 export function schemaProblem(schema: JsonSchema): string | undefined {
   try {
-    validatorOf(schema);
+    checking ??= createAjv(true);
+    checking.compile(schema);
     return undefined;
   } catch (error) {
     return (error as Error).message;
@@ -123,6 +131,7 @@ export function validate(schema: JsonSchema, node: Node, directory: string, find
   const value = toValue(node);
   const context: Context = { annotations: [], directory };
   const ok = validator.call(context, value) as boolean;
-  if (!ok) reportSchemaErrors(validator.errors as SchemaError[], schema, node, findings);
-  return { value, ok, annotations: context.annotations };
+  const errors = (validator.errors ?? []) as SchemaError[];
+  const corrected = ok ? node : reportSchemaErrors(errors, schema, node, findings);
+  return { value, ok, annotations: context.annotations, node: corrected };
 }

@@ -1,5 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { DiagnosticCode } from '../diagnostics/codes.ts';
+import { firstWord, isSibling, lineAt, lineEnd, lineStart, oddLine } from './indentation.ts';
 
 /** An error or warning of the YAML library. */
 export interface YamlProblem {
@@ -26,7 +27,11 @@ interface Break {
 
 type Wording = readonly [message: string, help?: string];
 
+/** What is said about a `*` that is no anchor's alias. */
+export const ALIAS = '`*` starts an alias in YAML, and aliases are not part of this language';
+
 const TAB: Wording = ['a tab is used for indentation', 'indent with spaces'];
+const STRANGE_SPACE: Wording = ['this looks like a space, but is another character', 'indent with ordinary spaces'];
 const DIRECTIVE: Wording = ['YAML directives are not part of this language', 'remove the line'];
 const INDENTATION: Wording = [
   'the indentation does not fit the lines above',
@@ -35,7 +40,7 @@ const INDENTATION: Wording = [
 
 /** What to say about other breaks, by the library's code. */
 const WORDING: Readonly<Record<string, Wording>> = {
-  BAD_ALIAS: ['`*` starts an alias in YAML, and aliases are not part of this language', 'quote it: "*"'],
+  BAD_ALIAS: [ALIAS, 'quote it: "*"'],
   BLOCK_AS_IMPLICIT_KEY: [
     'a mapping starts in the middle of a line',
     'quote a value that contains `: `, or start the nested mapping on its own, deeper indented line',
@@ -54,20 +59,6 @@ const WORDING: Readonly<Record<string, Wording>> = {
   BAD_DIRECTIVE: DIRECTIVE,
   UNEXPECTED_TOKEN: ['YAML does not expect this here', 'check quotes, brackets and commas before it'],
 };
-
-const lineStart = (text: string, offset: number): number => text.lastIndexOf('\n', Math.max(0, offset - 1)) + 1;
-
-function lineAt(text: string, offset: number): string {
-  const end = text.indexOf('\n', offset);
-  return text.slice(lineStart(text, offset), end < 0 ? undefined : end);
-}
-
-/** Offsets of the first word of the line at `offset`. */
-function firstWord(text: string, offset: number): { start: number; end: number } {
-  const from = text[offset] === '\n' ? offset : lineStart(text, offset);
-  const [, space = '', word = ''] = /^([ \t]*)([^\s:]*)/.exec(text.slice(from)) ?? [];
-  return { start: from + space.length, end: from + space.length + Math.max(1, word.length) };
-}
 
 /** Offset of the innermost bracket or quote that was opened before `offset` and never closed. */
 function opening(spans: readonly Span[], text: string, offset: number, quoted: boolean): number | undefined {
@@ -96,6 +87,8 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   });
   const tab = tabInIndentation(text, start);
   if (problem.code === 'TAB_AS_INDENT' || tab !== undefined) return at('C1008', tab ?? start, (tab ?? start) + 1, TAB);
+  const strange = strangeSpace(text, start);
+  if (strange !== undefined) return at('C1008', strange, strange + 1, STRANGE_SPACE);
   // In a flow mapping the braces of a placeholder are YAML's own.
   const placeholder = /\$\{\{/.exec(lineAt(text, start));
   if (placeholder !== null && problem.code === 'UNEXPECTED_TOKEN') {
@@ -117,12 +110,49 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
     /Sequence item without|block sequence/.test(problem.message) ||
     deeper !== undefined;
   if (is_indentation && problem.code !== 'MULTILINE_IMPLICIT_KEY') {
-    const word = firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1);
+    const word = oddLine(text, firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1));
     return at('C1007', word.start, word.end, INDENTATION);
   }
   const code = { MULTIPLE_DOCS: 'C1015', BAD_ALIAS: 'C1010' }[problem.code] ?? 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
-  return at(code as DiagnosticCode, start, end, WORDING[problem.code] ?? other);
+  if (/^[ \t]*(?:\/\/|\/\*|--(?!-))/.test(lineAt(text, start))) {
+    return at('C1007', start, start + 2, ['this line is neither a key nor a value', 'a comment starts with #']);
+  }
+  const wording = problem.code === 'UNEXPECTED_TOKEN' ? unexpected(text, start) : undefined;
+  return at(code as DiagnosticCode, start, end, wording ?? WORDING[problem.code] ?? other);
+}
+
+/** What to say about a character YAML did not expect, by that character and the one before it. */
+function unexpected(text: string, start: number): Wording | undefined {
+  const [before = '', at = ''] = [text[start - 1], text[start]];
+  if (before === "'" && /[\w]/.test(at))
+    return ['text follows a closed quote', "inside '...' write '' for an apostrophe"];
+  if (before === '"' && /[\w]/.test(at)) return ['text follows a closed quote', 'inside "..." write \\" for a quote'];
+  if (at === ']' || at === '}') return ['this bracket closes nothing', 'remove it, or add the opening one'];
+  if (at === ',') return ['there is nothing before this comma', 'remove it'];
+  const line = text.slice(lineStart(text, start), start + 1);
+  if (/^\s*(?:- +)*[\w-]+: +(?:-|[[{|>"'])/.test(line))
+    return ['YAML does not expect this here', 'quote the whole value'];
+  return undefined;
+}
+
+/** Offsets of the first line that a merge left behind. */
+function conflict(text: string): Break | undefined {
+  const match = /^(?:<{7}|={7}|>{7}|\|{7})(?:[ \t].*)?$/m.exec(text);
+  if (match === null) return undefined;
+  return {
+    code: 'C1007',
+    start: match.index,
+    end: match.index + 7,
+    message: 'a merge conflict is not resolved',
+    help: 'keep one of the two sides and delete the lines <<<<<<<, ======= and >>>>>>>',
+  };
+}
+
+/** Offset of a space that only looks like one, before the text of a line up to `offset`. */
+function strangeSpace(text: string, offset: number): number | undefined {
+  const match = /^[ \t]*[\u00a0\u2000-\u200b\u202f\u3000\ufeff]/m.exec(text.slice(0, lineEnd(text, offset)));
+  return match === null ? undefined : match.index + match[0].length - 1;
 }
 
 /** An unquoted operator such as `!:` or `!==:` reads as a tag. */
@@ -137,10 +167,16 @@ function explainTag(text: string, [start, end]: readonly [number, number]): Brea
   return { code: 'C1012', start, end, message, help: 'remove the tag, or quote the text' };
 }
 
-function explainDuplicate(text: string, start: number): Break {
+/** @param more how many keys of the same mapping are there twice, too: then it is rather two mappings in one. */
+function explainDuplicate(text: string, start: number, more: number): Break {
   const key = /^[^\s:,{}]+/.exec(text.slice(start))?.[0] ?? '';
   const message = `the key \`${key}\` is already used in this mapping`;
-  return { code: 'C1009', start, end: start + key.length, message, help: 'keep one of them' };
+  const is_top = start === lineStart(text, start);
+  const several = is_top
+    ? 'further keys are repeated, too: was something pasted twice?'
+    : `if a new item of a list begins here, write \`- ${key}:\``;
+  const help = more === 0 ? 'keep one of them' : several;
+  return { code: 'C1009', start, end: start + key.length, message, help };
 }
 
 /**
@@ -153,12 +189,18 @@ export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Spa
     const start = directive[0].length - 1;
     return [{ code: 'C1007', start, end: start + 1, message: DIRECTIVE[0], help: DIRECTIVE[1]! }];
   }
+  const left_behind = problems.length === 0 ? undefined : conflict(text);
+  if (left_behind !== undefined) return [left_behind];
   const sorted = problems.toSorted((a, b) => a.pos[0] - b.pos[0]);
   const breaks: Break[] = [];
   let first = true;
+  const duplicates = sorted.filter(({ code }) => code === 'DUPLICATE_KEY').map(({ pos }) => pos[0]);
   for (const problem of sorted) {
-    if (problem.code === 'DUPLICATE_KEY') breaks.push(explainDuplicate(text, problem.pos[0]));
-    else if (problem.code === 'TAG_RESOLVE_FAILED') breaks.push(explainTag(text, problem.pos));
+    if (problem.code === 'DUPLICATE_KEY') {
+      const others = duplicates.filter((start) => isSibling(text, problem.pos[0], start));
+      if (others.every((start) => start > problem.pos[0]))
+        breaks.push(explainDuplicate(text, problem.pos[0], others.length));
+    } else if (problem.code === 'TAG_RESOLVE_FAILED') breaks.push(explainTag(text, problem.pos));
     else if (first) {
       first = false;
       breaks.push(explain(problem, sorted, spans, text));

@@ -6,17 +6,17 @@ import { findTopLevelKeys } from './json-keys.ts';
 
 /** How many request body bytes the process holds, shared by all requests, so that stuck clients can't fill memory. */
 export class BodyBudget {
-  readonly #limit: number;
+  /** Most bytes held at once; a reload can change it. */
+  limit_bytes: number;
   #held = 0;
 
-  /** @param limit_bytes most bytes held at once */
   constructor(limit_bytes: number) {
-    this.#limit = limit_bytes;
+    this.limit_bytes = limit_bytes;
   }
 
   /** Raises overloaded. */
   take(bytes: number): void {
-    if (this.#held + bytes > this.#limit) {
+    if (this.#held + bytes > this.limit_bytes) {
       throw new StageError(
         'overloaded',
         'The gateway holds as many request bytes as it may; send the request again shortly.',
@@ -104,6 +104,7 @@ export class HeldBody implements RequestBody {
   bytes: Buffer;
   readonly #onRewrite: (key: string) => void;
 
+  /** @param onRewrite told before a rewrite happens; throws to refuse it */
   constructor(bytes: Buffer, onRewrite: (key: string) => void) {
     this.bytes = bytes;
     this.#onRewrite = onRewrite;
@@ -131,9 +132,9 @@ export class HeldBody implements RequestBody {
   rewrite(key: string, value: string | number | boolean): void {
     const range = findTopLevelKeys(this.bytes, [key]).get(key)!.at(-1);
     if (range === undefined) throw new Error(`the body has no top-level key "${key}" to rewrite`);
+    this.#onRewrite(key);
     const text = Buffer.from(JSON.stringify(value));
     this.bytes = Buffer.concat([this.bytes.subarray(0, range.start), text, this.bytes.subarray(range.end)]);
-    this.#onRewrite(key);
   }
 }
 

@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock, FactView, RequestBody, StageContext } from '../api.ts';
-import type { StageError } from '../errors.ts';
+import { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Bagged } from './bag.ts';
 import { type BodyBudget, type BodyLimits, HeldBody, receiveBody } from './body.ts';
+import type { CompiledStage } from './compile-stage.ts';
 import { FactStore, factIndex } from './fact-store.ts';
-import type { CompiledPipeline, CompiledStage } from './plan.ts';
+import type { CompiledPipeline } from './plan.ts';
 
 /** What one request needs from the server it arrived at. */
 export interface RequestEnvironment {
@@ -35,6 +36,10 @@ export class RequestContext implements StageContext, Bagged {
   cancel: ((reason: StageError) => void) | undefined;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;
+  #shadow: string[] | undefined;
+  #left_out: Set<CompiledStage> | undefined;
+  #receiving: Promise<RequestBody> | undefined;
+  #answered = false;
   readonly #environment: RequestEnvironment;
   #held_bytes = 0;
 
@@ -61,13 +66,27 @@ export class RequestContext implements StageContext, Bagged {
     return this.#facts.view;
   }
 
+  /** The facts for a stage that might change what it is given. */
+  copyFacts(): FactView {
+    return this.#facts.copy();
+  }
+
   get state(): unknown {
-    return this.#states?.get(this.stage);
+    return this.stateOf(this.stage);
   }
 
   set state(value: unknown) {
+    this.keepState(this.stage, value);
+  }
+
+  /** What a stage has put into `state`. */
+  stateOf(stage: CompiledStage | undefined): unknown {
+    return this.#states?.get(stage);
+  }
+
+  keepState(stage: CompiledStage | undefined, value: unknown): void {
     this.#states ??= new Map();
-    this.#states.set(this.stage, value);
+    this.#states.set(stage, value);
   }
 
   get<P extends FactPath>(path: P): FactValue<P> {
@@ -99,18 +118,50 @@ export class RequestContext implements StageContext, Bagged {
     this.cancel = listener;
   }
 
-  async readBody(): Promise<RequestBody> {
-    if (this.body !== undefined) return this.body;
+  noteShadow(name: string): void {
+    this.#shadow ??= [];
+    if (!this.#shadow.includes(name)) this.#shadow.push(name);
+  }
+
+  /** Names of what held in shadow mode; `undefined` when nothing did. */
+  get shadow(): readonly string[] | undefined {
+    return this.#shadow;
+  }
+
+  /** Lets the request go on without a stage that failed: of its hooks only `finish` is still called. */
+  leaveOut(stage: CompiledStage): void {
+    this.#left_out ??= new Set();
+    this.#left_out.add(stage);
+  }
+
+  isLeftOut(stage: CompiledStage): boolean {
+    return this.#left_out?.has(stage) ?? false;
+  }
+
+  /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
+  readBody(): Promise<RequestBody> {
+    this.#receiving ??= this.#receiveBody();
+    return this.#receiving;
+  }
+
+  async #receiveBody(): Promise<RequestBody> {
+    if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
     const { budget, body_limits, clock } = this.#environment;
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
     const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, budget, clock);
+    if (this.#answered) {
+      budget.give(bytes.length);
+      throw new StageError('bad_http', 'The request was answered before its body was complete.');
+    }
     this.#held_bytes = bytes.length;
     this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key));
     return this.body;
   }
 
-  /** Lets go of the body: nothing needs it once the upstream has answered. */
+  /** Lets go of the body: nothing needs it once there is an answer. */
   dropBody(): void {
+    this.#answered = true;
+    this.#receiving = undefined;
     this.body = undefined;
     this.#environment.budget.give(this.#held_bytes);
     this.#held_bytes = 0;

@@ -48,6 +48,11 @@ export class FactStore {
     return this.#view;
   }
 
+  /** A view of its own for somebody who might change it. */
+  copy(): FactView {
+    return buildView(this.#values);
+  }
+
   get<P extends FactPath>(path: P): FactValue<P> | undefined {
     return this.at(factIndex(path)) as FactValue<P> | undefined;
   }

@@ -1,27 +1,8 @@
-import type { FactView, Services, StageDefinition, StageHooks } from '../api.ts';
+import type { FactView, Services } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
-import type { ErrorCode } from '../errors.ts';
-import { ENGINE_FACTS } from '../facts.ts';
-import type { ErrorClause, Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
-import { compileCondition } from '../rules/compile.ts';
-import { factMask } from './fact-store.ts';
-
-/** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
-export interface CompiledStage {
-  readonly id: string;
-  readonly definition: StageDefinition;
-  readonly hooks: StageHooks;
-  /** Absent means always. */
-  readonly guard: Guard | undefined;
-  readonly readable: Uint8Array;
-  readonly writable: Uint8Array;
-}
-
-/** A compiled `on_error` clause. */
-export interface CompiledClause extends CompiledStage {
-  /** Codes it handles; absent means all. */
-  readonly errors: ReadonlySet<ErrorCode> | undefined;
-}
+import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
+import { type CompiledClause, type CompiledStage, compileClause, compileStage } from './compile-stage.ts';
+import { closeStage } from './contain.ts';
 
 /** A pipeline ready to run. */
 export interface CompiledPipeline {
@@ -51,46 +32,6 @@ export interface PlanObserver {
   onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
 }
 
-function compileStage(entry: StageEntry, services: Services, watch: WatchGuard): CompiledStage {
-  const { definition } = entry;
-  return {
-    id: entry.id,
-    definition,
-    hooks: definition.create(entry.options as never, services),
-    guard: entry.when === undefined ? undefined : watch(entry, compileCondition(entry.when)),
-    readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
-    writable: factMask(definition.writes),
-  };
-}
-
-function compileClause(clause: ErrorClause, services: Services, watch: WatchGuard): CompiledClause {
-  return { ...compileStage(clause, services, watch), errors: clause.errors && new Set(clause.errors) };
-}
-
-type Guard = (facts: FactView) => boolean;
-type WatchGuard = (entry: StageEntry, guard: Guard) => Guard;
-
-function watchGuards(pipeline: PipelineSpec, observer: PlanObserver | undefined): WatchGuard {
-  if (observer === undefined) return (_entry, guard) => guard;
-  return (entry, guard) => (facts) => {
-    const held = guard(facts);
-    observer.onGuard(pipeline, entry, facts, held);
-    return held;
-  };
-}
-
-function compilePipeline(spec: PipelineSpec, services: Services, observer?: PlanObserver): CompiledPipeline {
-  const watch = watchGuards(spec, observer);
-  const stages = spec.stages.map((entry) => compileStage(entry, services, watch));
-  return {
-    spec,
-    stages,
-    on_error: spec.on_error.map((clause) => compileClause(clause, services, watch)),
-    finally: spec.finally.map((entry) => compileStage(entry, services, watch)),
-    observed: stages.some((stage) => stage.hooks.event !== undefined),
-  };
-}
-
 function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<string, CompiledPipeline>> {
   const index = new Map<string, Map<string, CompiledPipeline>>();
   for (const pipeline of pipelines) {
@@ -103,11 +44,37 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
   return index;
 }
 
-/** Instantiates every stage of a configuration that loaded without errors. */
+/**
+ * Instantiates every stage of a configuration that loaded without errors. Throws when one cannot be created, after
+ * releasing what the others opened.
+ */
 export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObserver): Plan {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
-  const pipelines = loaded.pipelines.map((spec) => compilePipeline(spec, services, observer));
+  const created: CompiledStage[] = [];
+  const closeAll = () => Promise.all(created.map((stage) => closeStage(stage, services)));
+  const add = <T extends CompiledStage>(stage: T): T => {
+    created.push(stage);
+    return stage;
+  };
+  const compilePipeline = (spec: PipelineSpec): CompiledPipeline => {
+    const stages = spec.stages.map((entry) => add(compileStage(spec, entry, services, observer)));
+    return {
+      spec,
+      stages,
+      on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
+      finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),
+      observed: stages.some((stage) => stage.hooks.event !== undefined),
+    };
+  };
+
+  let pipelines: readonly CompiledPipeline[];
+  try {
+    pipelines = loaded.pipelines.map(compilePipeline);
+  } catch (error) {
+    void closeAll();
+    throw error;
+  }
   const index = indexByPath(pipelines);
   let running = 0;
   let onIdle: (() => void) | undefined;
@@ -124,12 +91,7 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
     },
     async close() {
       if (running > 0) await new Promise<void>((resolve) => (onIdle = resolve));
-      const all = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
-      const results = await Promise.allSettled(all.map(async (stage) => stage.hooks.close?.()));
-      results.forEach((result, i) => {
-        if (result.status === 'rejected')
-          services.log.error({ err: result.reason, stage: all[i]!.id }, 'a stage failed to close');
-      });
+      await closeAll();
     },
   };
 }

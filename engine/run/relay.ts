@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http';
+import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Relay, ResponseEvent } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { RequestContext } from './context.ts';
@@ -21,7 +21,10 @@ export class UpstreamHead {
     return at < 0 ? undefined : this.headers[at + 1];
   }
 
+  /** Throws for a name or value that no header can have. */
   set(name: string, value: string): void {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
     this.remove(name);
     this.headers.push(name, value);
   }

@@ -1,16 +1,17 @@
-import type { Answer, Relay, ResponseEvent } from '../api.ts';
+import type { ResponseEvent, StageHooks } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/envelopes.ts';
+import type { CompiledStage } from './compile-stage.ts';
+import { asError, callEvent, callLast, callRequest, callResponse, type FailureReport, isRefusal } from './contain.ts';
 import type { RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
-import type { CompiledStage, Plan } from './plan.ts';
+import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
 import { sendAnswer } from './respond.ts';
+import { checkError, type Result } from './result.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;
-
-type Result = Answer | Relay;
 
 /**
  * Runs one request through its pipeline: request hooks until a stage answers, the response, finish hooks newest first,
@@ -36,7 +37,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
 
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
-    await respond(plan, ctx, await findAnswer(ctx));
+    await respond(plan, ctx, await findAnswer(plan, ctx));
   } catch (error) {
     await answerError(plan, ctx, attribute(plan, ctx, error));
   } finally {
@@ -44,7 +45,7 @@ async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   }
 }
 
-async function findAnswer(ctx: RequestContext): Promise<Result> {
+async function findAnswer(plan: Plan, ctx: RequestContext): Promise<Result> {
   const { stages } = ctx.pipeline;
   for (let i = 0; i < stages.length; i++) {
     const stage = stages[i]!;
@@ -54,7 +55,7 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     // Observers written below the stage that answers watch it too, also when it fails.
     if (stage.definition.terminal) admitObservers(ctx, stages.slice(i + 1));
     ctx.stage = stage;
-    const returned = request.call(stage.hooks, ctx);
+    const returned = stage.contained ? callRequest(ctx, stage, reportTo(plan, ctx)) : request.call(stage.hooks, ctx);
     const result = returned instanceof Promise ? await returned : returned;
     if (ctx.aborted) throw new StageError('bad_http', 'The client went away.');
     ctx.stage = undefined;
@@ -63,12 +64,16 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
   throw new StageError('internal_error', 'No stage of the pipeline answered this request.');
 }
 
-/** Enters a stage unless its guard says no. From then on its `finish` hook is owed. */
+/** Enters a stage unless its guard says no or it is in shadow mode. From then on its `finish` hook is owed. */
 function admit(ctx: RequestContext, stage: CompiledStage): boolean {
   ctx.stage = stage;
-  const admitted = stage.guard === undefined || stage.guard(ctx.facts);
-  if (admitted) ctx.entered.push(stage);
-  return admitted;
+  if (stage.guard !== undefined && !stage.guard(ctx.facts)) return false;
+  if (stage.shadow) {
+    ctx.noteShadow(stage.id);
+    return false;
+  }
+  ctx.entered.push(stage);
+  return true;
 }
 
 function admitObservers(ctx: RequestContext, stages: readonly CompiledStage[]): void {
@@ -87,7 +92,8 @@ async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise
       for (const stage of ctx.entered) {
         if (stage.hooks.response === undefined) continue;
         ctx.stage = stage;
-        stage.hooks.response(ctx, head);
+        if (stage.contained) callResponse(ctx, stage, head, reportTo(plan, ctx));
+        else stage.hooks.response(ctx, head);
       }
       ctx.stage = undefined;
       head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
@@ -100,30 +106,62 @@ function observe(plan: Plan, ctx: RequestContext, observers: readonly CompiledSt
   for (const stage of observers) {
     ctx.stage = stage;
     try {
-      stage.hooks.event!(ctx, event);
+      if (stage.contained) callEvent(ctx, stage, event, reportTo(plan, ctx));
+      else stage.hooks.event!(ctx, event);
     } catch (error) {
       // The client already has the bytes; an observer that fails must not cut its stream.
-      plan.services.log.error(
-        { err: error, stage: stage.id, request_id: ctx.peek('request.id') },
-        'a stage failed on an event',
-      );
+      reportFailure(plan, ctx, stage, 'event', error);
     }
   }
   ctx.stage = undefined;
 }
 
-/** Turns anything thrown into a catalogue error that names the stage it came from. */
+/** Makes a stage's failure known: the log is the only place where one that changes no answer can be seen. */
+function reportFailure(
+  plan: Plan,
+  ctx: RequestContext,
+  stage: CompiledStage,
+  moment: keyof StageHooks,
+  error: unknown,
+): void {
+  plan.services.log.error(
+    { err: asError(error), stage: stage.id, pipeline: ctx.pipeline.spec.name, request_id: ctx.peek('request.id') },
+    `a stage failed in its ${moment} hook`,
+  );
+}
+
+function reportTo(plan: Plan, ctx: RequestContext): FailureReport {
+  return (stage, moment, error) => reportFailure(plan, ctx, stage, moment, error);
+}
+
+/** Turns anything thrown into a catalogue error, and records the stage it came from. */
 function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError {
-  const stage = ctx.stage?.id;
+  const { stage } = ctx;
   ctx.stage = undefined;
-  if (stage !== undefined) ctx.note('error.stage', stage);
+  if (stage !== undefined) ctx.note('error.stage', stage.id);
+  if (stage !== undefined) return refusalOf(plan, ctx, stage, error) ?? stageFailed(stage, error);
   if (error instanceof StageError) return error;
-  plan.services.log.error({ err: error, stage, request_id: ctx.peek('request.id') }, 'a stage failed');
-  return stage === undefined
-    ? new StageError('internal_error', 'The gateway failed on this request; its log says why.')
-    : new StageError('stage_failed', `The stage "${stage}" failed on this request; the gateway's log says why.`, {
-        details: { stage },
-      });
+  plan.services.log.error({ err: error, request_id: ctx.peek('request.id') }, 'the engine failed on a request');
+  return new StageError('internal_error', 'The gateway failed on this request; its log says why.');
+}
+
+/** The error when a stage refuses with it; `undefined` when it is a failure of the stage, which is then reported. */
+function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error: unknown): StageError | undefined {
+  try {
+    if (!isRefusal(stage, error)) throw error;
+    if (stage.contained) checkError(error);
+    return error;
+  } catch (failure) {
+    reportFailure(plan, ctx, stage, 'request', failure);
+    return undefined;
+  }
+}
+
+function stageFailed({ id }: CompiledStage, error: unknown): StageError {
+  if (error instanceof StageError && error.code === 'stage_failed') return error;
+  return new StageError('stage_failed', `The stage "${id}" failed on this request; the gateway's log says why.`, {
+    details: { stage: id },
+  });
 }
 
 async function answerError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<void> {
@@ -152,15 +190,15 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
     if (clause.errors !== undefined && !clause.errors.has(raised.code)) continue;
     try {
       if (clause.guard !== undefined && !clause.guard(ctx.facts)) continue;
+      if (clause.shadow) {
+        ctx.noteShadow(clause.id);
+        continue;
+      }
       ctx.stage = clause;
-      return (await clause.hooks.request!(ctx)) ?? raised;
+      const answered = clause.contained ? callRequest(ctx, clause, reportTo(plan, ctx)) : clause.hooks.request!(ctx);
+      return (await answered) ?? raised;
     } catch (error) {
-      if (error instanceof StageError) return error;
-      plan.services.log.error(
-        { err: error, stage: clause.id, request_id: ctx.peek('request.id') },
-        'an on_error stage failed',
-      );
-      return raised;
+      return refusalOf(plan, ctx, clause, error) ?? raised;
     } finally {
       ctx.stage = undefined;
     }
@@ -194,9 +232,10 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
     const stage = ctx.entered[i]!;
     if (stage.hooks.finish !== undefined) await runLast(plan, ctx, stage, 'finish');
   }
-  for (const stage of ctx.pipeline.finally) {
-    await runLast(plan, ctx, stage, 'finally');
-  }
+  const last = ctx.pipeline.finally;
+  for (const stage of last) if (stage.shadow) await runLast(plan, ctx, stage, 'finally');
+  if (ctx.shadow !== undefined) ctx.note('outcome.shadow', [...ctx.shadow]);
+  for (const stage of last) if (!stage.shadow) await runLast(plan, ctx, stage, 'finally');
 }
 
 /** Runs a `finish` or `finally` hook by itself: its failure is logged and changes nothing for the others. */
@@ -206,18 +245,16 @@ async function runLast(
   stage: CompiledStage,
   moment: 'finish' | 'finally',
 ): Promise<void> {
-  const hook = stage.hooks[moment];
-  if (hook === undefined) return;
   try {
     if (moment === 'finally' && stage.guard !== undefined && !stage.guard(ctx.facts)) return;
+    if (stage.shadow) return ctx.noteShadow(stage.id);
     ctx.stage = stage;
-    const returned = hook.call(stage.hooks, ctx);
+    const returned = stage.contained
+      ? callLast(ctx, stage, moment, reportTo(plan, ctx))
+      : stage.hooks[moment]!.call(stage.hooks, ctx);
     if (returned instanceof Promise) await returned;
   } catch (error) {
-    plan.services.log.error(
-      { err: error, stage: stage.id, request_id: ctx.peek('request.id') },
-      `a stage failed in its ${moment} hook`,
-    );
+    reportFailure(plan, ctx, stage, moment, error);
   } finally {
     ctx.stage = undefined;
   }

@@ -1,9 +1,9 @@
-import type { Clock, Ledger, LimitStanding, Log, ReservationRequest, Settlement } from '../api.ts';
+import type { Clock, Ledger, Log, ReservationRequest, Settlement } from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import { createGroupCommit } from './group-commit.ts';
 import { createHeartbeat } from './heartbeat.ts';
-import { createLedgerStatements, isCount, type LedgerStore } from './ledger-statements.ts';
+import { createLedgerStatements, isCount, type LedgerStore, type Verdict } from './ledger-statements.ts';
 import { isStorable } from './storable.ts';
 import { asStoreError, isPermanent } from './store-errors.ts';
 import { waitAtMost } from './wait-at-most.ts';
@@ -34,8 +34,8 @@ const LEAVE_PATIENCE_MS = 500;
 const SETTLE_PATIENCE_MS = 10;
 
 type Move = { readonly reserve: ReservationRequest } | { readonly settle: Settlement };
-/** For a reservation the limit that refused it, for a settlement whether it was written. */
-type MoveResult = LimitStanding | undefined | boolean;
+/** For a reservation what came of it, for a settlement whether it was written. */
+type MoveResult = Verdict | boolean;
 
 /**
  * Opens the ledger; needs no database yet. Windows are calendar days and months in `time_zone`, by the database's clock.
@@ -45,12 +45,12 @@ export function openLedger(options: {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly log: Log;
-  /** IANA name; `spend_limits.time_zone`. */
-  readonly time_zone?: string;
+  /** IANA name; `spend_limits.time_zone`. Asked each time, because a reload can change it. */
+  readonly time_zone?: () => string;
   readonly process?: GatewayProcess;
   readonly every?: Every;
 }): OpenLedger {
-  const { database, clock, log, time_zone = 'UTC', process = ownProcess(), every = everyInBackground } = options;
+  const { database, clock, log, time_zone = () => 'UTC', process = ownProcess(), every = everyInBackground } = options;
   const process_id = crypto.randomUUID();
   const statements = createLedgerStatements({ database, clock, time_zone, process_id });
   /** Requests whose reservation row may exist and is still needed. No Set: see the engine's `Bag`. */
@@ -78,9 +78,9 @@ export function openLedger(options: {
       const settlements = moves.flatMap((move) => ('settle' in move ? [move.settle] : []));
       const reservations = moves.flatMap((move) => ('reserve' in move ? [move.reserve] : []));
       if (reservations.length > 0) await heartbeat.register();
-      const { written, refusals } = await statements.exchange(settlements, reservations);
+      const { written, verdicts } = await statements.exchange(settlements, reservations);
       let [settled, reserved] = [0, 0];
-      return moves.map((move) => ('settle' in move ? written[settled++]! : refusals[reserved++]));
+      return moves.map((move) => ('settle' in move ? written[settled++]! : verdicts[reserved++]!));
     },
   });
   const releasing = createGroupCommit<string, void>({
@@ -118,13 +118,14 @@ export function openLedger(options: {
   return {
     beat: heartbeat.beat,
     recover: heartbeat.recover,
-    async reserve(request) {
+    async reserve(request, onShadow) {
       assertReservable(request);
       const { request_id } = request;
       live[request_id] = true;
       try {
-        const refusal = (await moving.run({ reserve: request })) as LimitStanding | undefined;
+        const { refusal, shadows } = (await moving.run({ reserve: request })) as Verdict;
         if (refusal !== undefined) delete live[request_id];
+        if (onShadow !== undefined) for (const standing of shadows) onShadow(standing);
         return refusal;
       } catch (error) {
         delete live[request_id];

@@ -43,6 +43,23 @@ export async function migrate(
   }
 }
 
+/**
+ * Which migrations a database has, without changing it.
+ * @param query runs one statement.
+ */
+export async function migrationState(
+  query: (text: string) => Promise<{ readonly rows: readonly { readonly name: string }[] }>,
+): Promise<{ readonly applied: number; readonly unknown: readonly string[] }> {
+  const there = await query(`select to_regclass('${TABLE}')::text as name`);
+  if (there.rows[0]?.name == null) return { applied: 0, unknown: [] };
+  const { rows } = await query(`select name from ${TABLE} order by id`);
+  const known = new Set(migrations.map((step) => step.name));
+  return {
+    applied: rows.filter(({ name }) => known.has(name)).length,
+    unknown: rows.map(({ name }) => name).filter((name) => !known.has(name)),
+  };
+}
+
 async function refuseNewerSchema(knex: Knex, steps: readonly SchemaMigration[]): Promise<void> {
   if (!(await knex.schema.hasTable(TABLE))) return;
   const known = new Set(steps.map((step) => step.name));

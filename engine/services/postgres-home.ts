@@ -49,6 +49,13 @@ export function findHome(data_dir: string, log: Log, systemPlace = SYSTEM_PLACE)
   );
 }
 
+/** The home of a data directory that was used before; `undefined` when there is none. Makes nothing. */
+export function findExistingHome(data_dir: string): PostgresHome | undefined {
+  const pointer = join(data_dir, POINTER);
+  const home = homeAt(existsSync(pointer) ? readlinkSync(pointer) : data_dir, undefined);
+  return existsSync(home.cluster) ? home : undefined;
+}
+
 function homeAt(directory: string, account: Account | undefined): PostgresHome {
   return {
     directory,

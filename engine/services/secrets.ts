@@ -1,4 +1,4 @@
-import type { GatewayConfig } from '../config.ts';
+import type { Loaded } from '../load/spec.ts';
 import { EXIT_CONFIGURATION, StartError } from './start-error.ts';
 
 /** Every environment variable a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
@@ -10,21 +10,23 @@ export function namedSecrets(node: unknown): { readonly key: string; readonly na
 }
 
 /** Keys whose secret is sent as the value of an HTTP header. */
-const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env'];
+const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env'];
 /** Visible ASCII characters, with spaces only between them. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 /**
- * The values of the environment variables that gateway.yaml names, and of no others. Each value is given to `hide` first.
+ * The values of the environment variables that gateway.yaml and the options of stages name, and of no others. Each value
+ * is given to `hide` first.
  * Raises StartError, naming the variable and never its value, when one can't be sent in a header.
  */
 export function createSecrets(
-  config: GatewayConfig,
+  { config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>,
   env: NodeJS.ProcessEnv,
   hide: (secret: string) => void,
 ): (name: string) => string {
   const values = new Map<string, string>();
-  for (const { key, name } of namedSecrets(config)) {
+  const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
+  for (const { key, name } of namedSecrets([config, entries.map(({ options }) => options)])) {
     const value = env[name];
     if (value === undefined) continue;
     if (HEADER_KEYS.includes(key) && !HEADER_VALUE.test(value)) {
@@ -38,7 +40,7 @@ export function createSecrets(
   }
   return (name) => {
     const value = values.get(name);
-    if (value === undefined) throw new Error(`no environment variable ${name} is named in gateway.yaml and set`);
+    if (value === undefined) throw new Error(`no environment variable ${name} is named in the configuration and set`);
     return value;
   };
 }

@@ -4,7 +4,7 @@ export const EXIT_CONFIGURATION = 78;
 
 /** Why something could not start: one line that says what is wrong and what to do about it, for a person at a terminal. */
 export class StartError extends Error {
-  /** Exit code of the process: 69 something it needs is not available, 78 its configuration is wrong. */
+  /** Exit code of the process: 64 it was asked for what can't be done, 69 something it needs is not available, 78 its configuration is wrong. */
   readonly exit_code: number;
 
   constructor(message: string, more: { exit_code?: number; cause?: unknown } = {}) {

@@ -93,3 +93,16 @@ export async function auditTail(
     [after, limit],
   );
 }
+
+/** The audit record of one request; `undefined` when the log has none. Raises store_unavailable. */
+export async function findAuditRecord(
+  database: Pick<Database, 'query'>,
+  request_id: string,
+): Promise<AuditRecord | undefined> {
+  const [row] = await database.query<{ record: AuditRecord }>(
+    'audit_record',
+    'select record from audit_log where request_id = $1 order by id desc limit 1',
+    [request_id],
+  );
+  return row?.record;
+}

@@ -21,13 +21,21 @@ const config_file = process.argv[2] ?? join(import.meta.dirname, 'gateway.yaml')
 const terminal = processTerminal(process.env);
 // Ctrl-C must stop everything even when nobody reads what is printed.
 terminal.outliveReader();
-const { warn, error, hide } = createLog({
+const { info, warn, error, hide } = createLog({
   write: (line) => terminal.words(line),
   format: 'readable',
   debug: process.env.APPSCLI_DEBUG === '1',
 });
-// Only trouble is worth a line here.
-const log = { debug() {}, info() {}, warn, error, hide };
+const log = {
+  debug() {},
+  // Only trouble is worth a line here, and that a change of the configuration has arrived.
+  info(fields: object, message: string) {
+    if ('changed' in fields) info({}, message);
+  },
+  warn,
+  error,
+  hide,
+};
 
 async function openUpstream(base_url: string, api_key: string): Promise<DemoUpstream> {
   const { host, port } = new URL(base_url);
@@ -59,7 +67,7 @@ async function startDemo(): Promise<Closable> {
   try {
     const upstream = await openUpstream(config.upstreams[0]!.base_url, api_key);
     opened.push(upstream);
-    const gateway = await startGateway({ config_file, stages, env, log });
+    const gateway = await startGateway({ config_file, stages, env, log, watch: true });
     opened.push(gateway);
     const token_file = join(dirname(config.database.embedded?.data_dir ?? config_file), 'demo-token');
     const token = await obtainToken(gateway, token_file);

@@ -28,6 +28,9 @@ ${ask('-N ', ' "stream": true,')}
 # 3. See who spent what.
 npx appscli usage --config ${demo.config_file}
 
+Save a change to this file, and the next request follows it:
+  ${demo.config_file}
+
 Ctrl-C here stops everything. The next start finds its data.
 `;
 }

@@ -35,6 +35,7 @@ test('audit tail --follow goes on with new records until Ctrl-C', async () => {
 });
 
 test('a reader that goes away ends a command quietly', async () => {
+  await bench.request(await bench.newToken({ user: 'kim@example.com' }));
   const tail = bench.start('audit', 'tail', '-n', '1000', '--follow', '--json');
   await until('the tail prints', () => tail.stdout() !== '');
   tail.process.stdout!.destroy();

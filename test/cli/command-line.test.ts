@@ -20,7 +20,17 @@ test('help goes to standard output when asked for, and to standard error with ex
 });
 
 test('every command explains itself with examples in 80 columns', async () => {
-  const commands = ['gateway', 'check', 'tokens create', 'tokens list', 'tokens revoke', 'usage', 'audit tail'];
+  const commands = [
+    'init',
+    'create stage',
+    'gateway',
+    'check',
+    'tokens create',
+    'tokens list',
+    'tokens revoke',
+    'usage',
+    'audit tail',
+  ];
   const explained = commands.map(async (command) => {
     const { stdout, exit_code } = await cli([...command.split(' '), '--help']);
     assert.equal(exit_code, 0);

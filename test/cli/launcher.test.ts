@@ -30,6 +30,7 @@ async function installLauncher(folder: string): Promise<string> {
     join(dist, 'appscli.js'),
     `const [how] = process.argv.slice(2);
      if (how === 'wait') process.on('SIGTERM', () => process.exit(7));
+     if (how === 'wait') process.on('SIGHUP', () => console.log('hung up'));
      if (how === 'wait') setInterval(() => {}, 1000);
      console.log(JSON.stringify({ runtime: process.execPath, arguments: process.argv.slice(2) }));
      if (how === 'die') process.kill(process.pid, 'SIGKILL');
@@ -82,6 +83,20 @@ test('signals reach the program, and its way of ending becomes that of the launc
   waiting.process.kill('SIGTERM');
   assert.equal((await waiting.ended).exit_code, 7);
   assert.equal((await startOnOldNode(launcher, ['die']).ended).signal, 'SIGKILL');
+});
+
+test('a signal that is sent to the launcher reaches the program once', async () => {
+  const app = join(root, 'once');
+  const launcher = await installLauncher(app);
+  await installRuntime(app, '24.3.0', true);
+  const waiting = startOnOldNode(launcher, ['wait']);
+  await until('the program runs', () => waiting.stdout() !== '');
+  waiting.process.kill('SIGHUP');
+  await until('the program has it', () => waiting.stdout().includes('hung up'));
+  waiting.process.kill('SIGTERM');
+  const { stdout, exit_code } = await waiting.ended;
+  assert.equal(exit_code, 7);
+  assert.equal(stdout.split('hung up').length, 2);
 });
 
 test('without a newer Node.js one line says what was found, what is needed and how to get it', async () => {

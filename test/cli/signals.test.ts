@@ -15,7 +15,7 @@ before(async () => {
 after(() => rm(directory, { recursive: true, force: true }));
 
 /** Runs something until a signal; `body` is what `start` does, and may call `say`. */
-async function runUntilSignal(name: string, body: string): Promise<RunningCommand> {
+async function runUntilSignal(name: string, body: string, terminal_gone = 'undefined'): Promise<RunningCommand> {
   const file = join(directory, `${name}.mjs`);
   await writeFile(
     file,
@@ -24,7 +24,7 @@ async function runUntilSignal(name: string, body: string): Promise<RunningComman
      const log = { debug() {}, info: (_, text) => say(text), warn() {}, error: (_, text) => say(text) };
      const wait = setInterval(() => {}, 1000);
      const closable = { async close() { say('closed'); clearInterval(wait); } };
-     process.exitCode = await runUntilSignal(async () => { ${body} }, log);`,
+     process.exitCode = await runUntilSignal(async () => { ${body} }, log, ${terminal_gone});`,
   );
   const running = start(process.execPath, [file]);
   await until('it has started', () => running.stdout().includes('begun'));
@@ -39,6 +39,43 @@ test('the first signal closes what runs, and the exit code is 0', async () => {
     assert.equal(exit_code, 0);
     assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
   }
+});
+
+test('SIGHUP reloads what can be reloaded, and it runs on', async () => {
+  const running = await runUntilSignal(
+    'reload',
+    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
+  );
+  running.process.kill('SIGHUP');
+  await until('it has reloaded', () => running.stdout().includes('reloaded'));
+  running.process.kill('SIGHUP');
+  await until('it has reloaded again', () => running.stdout().split('reloaded').length === 3);
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('SIGHUP during the start reloads when the start is over', async () => {
+  const running = await runUntilSignal(
+    'early-reload',
+    `say('begun'); await new Promise((resolve) => process.once('SIGHUP', () => setTimeout(resolve, 20)));
+     return { ...closable, reload: async () => say('reloaded') };`,
+  );
+  running.process.kill('SIGHUP');
+  await until('it has reloaded', () => running.stdout().includes('reloaded'));
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('SIGHUP from a terminal that has gone stops, also what could be reloaded', async () => {
+  const running = await runUntilSignal(
+    'gone',
+    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
+    '() => true',
+  );
+  running.process.kill('SIGHUP');
+  const { exit_code, stdout } = await running.ended;
+  assert.equal(exit_code, 0);
+  assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
 });
 
 test('the same signal from terminal, npm and launcher counts once', async () => {

@@ -53,8 +53,9 @@ export async function startGatewayProcess(
   config_file: string,
   env: NodeJS.ProcessEnv,
   port: number,
+  more_arguments: readonly string[] = [],
 ): Promise<GatewayProcess> {
-  const child = spawn(process.execPath, [LAUNCHER, 'gateway', '--config', config_file], {
+  const child = spawn(process.execPath, [LAUNCHER, 'gateway', '--config', config_file, ...more_arguments], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });

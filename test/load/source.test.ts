@@ -78,6 +78,12 @@ test('deep nesting is an error, not a crash', () => {
   assert.ok(findings.errors() > 0);
 });
 
+test('a mistake below an empty first line is found', () => {
+  for (const text of ['\n  a: 1\n b: 2\n', '\n\n a: 1\n- b\n', '\n- b: 2\n a']) {
+    assert.ok(parse(text).findings.errors() > 0, JSON.stringify(text));
+  }
+});
+
 test('no text makes the parser throw, and a text is either parsed or blamed', () => {
   const piece = fc.constantFrom(
     'a',

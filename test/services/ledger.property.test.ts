@@ -1,22 +1,16 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { ReservationRequest } from '../../engine/api.ts';
+import type { LimitClaim, LimitStanding, ReservationRequest, SpendScope } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
-import {
-  openTestStore,
-  quietLog,
-  reservation,
-  settlement,
-  type TestStore,
-  teamClaim,
-  userClaim,
-} from '../support/store.ts';
+import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
 
-const USER_LIMIT = 500;
-const TEAM_LIMIT = 800;
+/** The smallest limit of each scope, in nano-USD; each request also comes under a larger one, and one in shadow mode. */
+const LIMITS = { user: 500, team: 800, project: 900, model: 700, upstream: 1000 } as const;
+const SHADOW_LIMIT = 400;
+const WINDOWS = { user: 'day', team: 'month', project: 'day', model: 'month', upstream: 'day' } as const;
 const HOUR_MS = 3_600_000;
 
 let store: TestStore;
@@ -33,6 +27,8 @@ const reserve = fc.record({
   do: fc.constant('reserve' as const),
   gateway,
   user: fc.constantFrom('ann', 'bob', 'cy'),
+  model: fc.constantFrom('coder-1', 'coder-2'),
+  project: fc.constantFrom('apollo', null),
   amount: fc.integer({ min: 0, max: 300 }),
 });
 const end = fc.record({
@@ -53,6 +49,7 @@ const step = fc.oneof(
 const bursts = fc.array(fc.array(step, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 5 });
 
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
+type Reserve = typeof reserve extends fc.Arbitrary<infer S> ? S : never;
 
 /** Two gateways on one database, and what they should know. */
 class Scene {
@@ -71,19 +68,39 @@ class Scene {
 
   async take(each: Step): Promise<void> {
     if (each.do === 'wait') this.clock.advance(each.hours * HOUR_MS);
-    else if (each.do === 'reserve') await this.#reserve(each.gateway, each.user, each.amount);
+    else if (each.do === 'reserve') await this.#reserve(each);
     else if (each.do === 'crash') await this.#crash(each.gateway);
     else await this.#end(each.do, each.gateway, each.which, each.share);
   }
 
-  async #reserve(which: number, name: string, amount_nano_usd: number): Promise<void> {
-    const [user, team] = [`${name} ${this.run}`, `team ${this.run}`];
-    const claims = [userClaim(user, USER_LIMIT), teamClaim(team, TEAM_LIMIT)];
-    const request = reservation({ user, team, amount_nano_usd, claims });
+  /** Two limits in force and one in shadow mode on each counter, in an order that depends on the amount. */
+  #claims(keys: Readonly<Record<SpendScope, string | null>>, amount: number): LimitClaim[] {
+    const claims = (Object.keys(LIMITS) as SpendScope[]).flatMap((scope) => {
+      const key = keys[scope];
+      if (key === null) return [];
+      const claim = { scope, key: `${key} ${this.run}`, window: WINDOWS[scope] };
+      return [
+        { ...claim, limit_nano_usd: LIMITS[scope] + 100, rule: 'larger' },
+        { ...claim, limit_nano_usd: LIMITS[scope], rule: 'smaller' },
+        { ...claim, limit_nano_usd: SHADOW_LIMIT, rule: 'trial', shadow: true },
+      ];
+    });
+    return amount % 2 === 0 ? claims : claims.toReversed();
+  }
+
+  async #reserve(wish: Reserve): Promise<void> {
+    const { gateway: which, user, model, project, amount: amount_nano_usd } = wish;
+    const keys = { user, team: 'team', project, model, upstream: 'main' };
+    const claims = this.#claims(keys, amount_nano_usd);
+    const request = reservation({ user: `${user} ${this.run}`, team: 'team', project, model, amount_nano_usd, claims });
     const gateway = this.gateways[which]!;
-    const refusal = await gateway.reserve(request);
+    const isExceeded = ({ spent_nano_usd, held_nano_usd, limit_nano_usd }: LimitStanding) =>
+      spent_nano_usd + held_nano_usd + amount_nano_usd > limit_nano_usd;
+    const refusal = await gateway.reserve(request, (standing) => {
+      assert.ok(standing.rule === 'trial' && isExceeded(standing));
+    });
     if (refusal !== undefined) {
-      assert.ok(refusal.spent_nano_usd + refusal.held_nano_usd + amount_nano_usd > refusal.limit_nano_usd);
+      assert.ok(refusal.rule === 'smaller' && isExceeded(refusal));
       return;
     }
     // It may have crashed meanwhile, and its successor knows nothing of the request.
@@ -125,9 +142,9 @@ class Scene {
   async assertLimitsHold(): Promise<void> {
     const over = await databases[0].query(
       'test_over',
-      `select * from spend_counters where key like $1 and (held_nano_usd < 0 or spent_nano_usd + held_nano_usd >
-         case scope when 'user' then $2::bigint else $3::bigint end)`,
-      [`%${this.run}`, USER_LIMIT, TEAM_LIMIT],
+      `select * from spend_counters where key like $1 and
+         (held_nano_usd < 0 or spent_nano_usd + held_nano_usd > ($2::jsonb ->> scope)::bigint)`,
+      [`%${this.run}`, JSON.stringify(LIMITS)],
     );
     assert.deepEqual(over, []);
   }

@@ -96,7 +96,7 @@ describe('a reservation', () => {
 
   it('follows the calendar of the configured time zone', async () => {
     const clock = frozenClock('2026-03-28T23:30:00Z');
-    const ledger = newLedger({ clock, time_zone: 'Europe/Berlin' });
+    const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
     const refusal = await ledger.reserve(reservation({ user: 'berlin', claims: [userClaim('berlin', 1)] }));
     assert.equal((await countersOf(database, 'berlin'))[0]?.window_start, '2026-03-28T23:00:00.000Z');
     // The day on which summer time begins has 23 hours.

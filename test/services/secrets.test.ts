@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GatewayConfig } from '../../engine/config.ts';
+import type { PipelineSpec, StageEntry } from '../../engine/load/spec.ts';
 import { createSecrets, namedSecrets } from '../../engine/services/secrets.ts';
 import { StartError } from '../../engine/services/start-error.ts';
 
@@ -13,28 +14,42 @@ const config = {
   auth: { oidc: { client_secret_env: 'OIDC_SECRET' } },
 } as unknown as GatewayConfig;
 
+const loaded = { config, pipelines: [] };
+
 test('every key that ends in _env names a secret, wherever it stands', () => {
   const names = namedSecrets(config).map(({ name }) => name);
   assert.deepEqual(names, ['DATABASE_URL', 'MAIN_KEY', 'SPARE_TOKEN', 'OIDC_SECRET']);
 });
 
 test('a stage gets the variables the configuration names and no others', () => {
-  const secret = createSecrets(config, { MAIN_KEY: 'value', HOME: '/root' }, () => {});
+  const secret = createSecrets(loaded, { MAIN_KEY: 'value', HOME: '/root' }, () => {});
   assert.equal(secret('MAIN_KEY'), 'value');
   assert.throws(() => secret('HOME'), /HOME/);
   assert.throws(() => secret('SPARE_TOKEN'), /SPARE_TOKEN/);
 });
 
+test('a stage gets the variables that the options of a stage name, in any list of a pipeline', () => {
+  const entry = (options: unknown) => ({ options }) as StageEntry;
+  const pipeline = {
+    stages: [entry({ token_env: 'ONE' })],
+    on_error: [entry({})],
+    finally: [entry({ targets: [{ key_env: 'TWO' }] })],
+  } as unknown as PipelineSpec;
+  const secret = createSecrets({ config, pipelines: [pipeline] }, { ONE: '1', TWO: '2', THREE: '3' }, () => {});
+  assert.equal(secret('ONE') + secret('TWO'), '12');
+  assert.throws(() => secret('THREE'), /THREE/);
+});
+
 test('every value is hidden from the log before anybody can get it', () => {
   const hidden: string[] = [];
-  createSecrets(config, { MAIN_KEY: 'one', SPARE_TOKEN: 'two', OTHER: 'three' }, (value) => hidden.push(value));
+  createSecrets(loaded, { MAIN_KEY: 'one', SPARE_TOKEN: 'two', OTHER: 'three' }, (value) => hidden.push(value));
   assert.deepEqual(hidden, ['one', 'two']);
 });
 
 test('a value with a line break is refused by name, never by value', () => {
   for (const value of ['planted\n', ' planted', 'plan\tted', 'plänted']) {
     assert.throws(
-      () => createSecrets(config, { MAIN_KEY: value }, () => {}),
+      () => createSecrets(loaded, { MAIN_KEY: value }, () => {}),
       (error) =>
         error instanceof StartError &&
         error.exit_code === 78 &&
@@ -44,7 +59,17 @@ test('a value with a line break is refused by name, never by value', () => {
   }
 });
 
+test('a token that a stage sends in a header is held to the same', () => {
+  const pipeline = {
+    stages: [{ options: { token_env: 'ONE' } }],
+    on_error: [],
+    finally: [],
+  } as unknown as PipelineSpec;
+  const read = () => createSecrets({ config, pipelines: [pipeline] }, { ONE: 'plan\nted' }, () => {});
+  assert.throws(read, (error: Error) => /ONE/.test(error.message) && !/plan/.test(error.message));
+});
+
 test('a secret that is not sent in a header may hold any character', () => {
   const url = 'postgres://app:pässwörd@db/app';
-  assert.equal(createSecrets(config, { DATABASE_URL: url }, () => {})('DATABASE_URL'), url);
+  assert.equal(createSecrets(loaded, { DATABASE_URL: url }, () => {})('DATABASE_URL'), url);
 });

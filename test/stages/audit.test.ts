@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
 import audit from '../../stages/audit.ts';
-import { type Facts, openStage, stageConfig } from '../support/stage-harness.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
 
@@ -10,10 +10,11 @@ const ARRIVED: Facts = {
   'request.method': 'POST',
   'request.path': '/v1/messages',
   'request.surface': 'messages',
+  'request.received_at': NOON - 1234,
 };
 
 async function recorded(facts: Facts, options: object = { table: true }) {
-  const stage = openStage(audit, { options, now: () => NOON });
+  const stage = openStage(audit, { options, now: NOON });
   const secret = 'planted-secret';
   const ctx = stage.request({
     facts: { ...ARRIVED, ...facts },
@@ -34,6 +35,19 @@ describe('audit', () => {
       'principal.team': 'search',
       'principal.project': 'apollo',
       'principal.token.id': 'tok_1',
+      'principal.token.name': 'laptop',
+      'principal.token.group': 'all',
+      'principal.groups': ['all'],
+      'request.client.address': '10.0.0.7',
+      'request.region': 'eu',
+      'request.body_bytes': 400,
+      'request.max_tokens': 64,
+      'request.tool_count': 1,
+      'request.message_count': 2,
+      'request.input_tokens_estimate': 100,
+      'request.input_tokens_max': 400,
+      'request.cache.ttl': '5m',
+      'route.estimate_nano_usd': 1_500_000_000,
       'request.client.name': 'coder-cli',
       'request.client.version': '2.1.0',
       'request.session_id': 'session-1',
@@ -52,6 +66,7 @@ describe('audit', () => {
       'outcome.status': 200,
       'outcome.aborted': false,
       'outcome.duration_ms': 1234.5,
+      'outcome.shadow': ['routing:to-spare'],
     });
     assert.deepEqual(records, [
       {
@@ -77,6 +92,7 @@ describe('audit', () => {
         stage: null,
         aborted: false,
         rewrites: [],
+        shadow: ['routing:to-spare'],
         input_tokens: 10,
         output_tokens: 20,
         cache_read_tokens: 3,
@@ -87,9 +103,29 @@ describe('audit', () => {
         client: 'coder-cli',
         client_version: '2.1.0',
         session_id: 'session-1',
+        received_at: '2026-03-10T11:59:58.766Z',
+        address: '10.0.0.7',
+        region: 'eu',
+        groups: ['all'],
+        token_name: 'laptop',
+        token_group: 'all',
+        body_bytes: 400,
+        max_tokens: 64,
+        tool_count: 1,
+        message_count: 2,
+        input_tokens_estimate: 100,
+        input_tokens_max: 400,
+        cache_ttl: '5m',
+        estimate_usd: 1.5,
       },
     ]);
     assert.equal(lines.size, 0);
+  });
+
+  it('leaves out what is not known of the inputs of rules, and shadow rules that did not hold', async () => {
+    const { audit: records } = await recorded({});
+    const text = JSON.stringify(records[0]);
+    for (const key of ['shadow', 'address', 'max_tokens', 'estimate_usd']) assert.ok(!text.includes(`"${key}"`), key);
   });
 
   it('records a refusal with its code, stage and rule', async () => {

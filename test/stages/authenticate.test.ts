@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Principal, StageError } from '../../engine/api.ts';
+import { openStage, type ServiceWishes } from '../../engine/testing/stage-harness.ts';
 import authenticate from '../../stages/authenticate.ts';
-import { openStage, type ServiceWishes } from '../support/stage-harness.ts';
 
 const alice: Principal = {
   id: 'user:alice@example.com',

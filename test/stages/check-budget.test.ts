@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { GatewayConfig, LimitStanding } from '../../engine/api.ts';
+import type { GatewayConfig, LimitClaim, LimitStanding, SpendRuleConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/api.ts';
+import { type Facts, openStage, type ServiceWishes, stageConfig } from '../../engine/testing/stage-harness.ts';
 import checkBudget from '../../stages/check-budget.ts';
-import { type Facts, openStage, type ServiceWishes, stageConfig } from '../support/stage-harness.ts';
 
 /** What the harness's models cost, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
@@ -47,7 +47,7 @@ interface Situation extends ServiceWishes {
 
 function enter({ facts = {}, spend_limits, charge = 'full', ...wishes }: Situation = {}) {
   const config = stageConfig(spend_limits === undefined ? {} : { spend_limits });
-  const stage = openStage(checkBudget, { options: { charge }, config, now: () => NOON, ...wishes });
+  const stage = openStage(checkBudget, { options: { charge }, config, now: NOON, ...wishes });
   return { stage, ctx: stage.request({ facts: { ...ROUTED, ...facts } }) };
 }
 
@@ -169,6 +169,104 @@ describe('what check-budget holds', () => {
   });
 });
 
+describe('a spend rule', () => {
+  const RULE: SpendRuleConfig = { name: 'rule', scope: 'user', window: 'day', limit_usd: 20, mode: 'enforce' };
+
+  /** The claims of a request that are limited, and those that only count, by scope, window and key. */
+  async function claimsOn(rules: readonly Partial<SpendRuleConfig>[], facts: Facts = {}) {
+    const spend_limits = spendLimits({ defaults: {}, rules: rules.map((rule) => ({ ...RULE, ...rule })) });
+    const { claims } = await reserved({ spend_limits, facts });
+    const counter = ({ scope, window, key }: LimitClaim) => `${scope} ${window} ${key}`;
+    return {
+      limited: claims.flatMap((claim) =>
+        claim.limit_nano_usd === null ? [] : [`${counter(claim)}: ${claim.rule} ${claim.limit_nano_usd / 1e9}`],
+      ),
+      counted: [...new Set(claims.map(counter))].toSorted(),
+    };
+  }
+
+  const USER_DAY = 'user day alice@example.com';
+
+  it('limits what its scope spends, whatever that is', async () => {
+    const scopes = ['user', 'team', 'project', 'model', 'upstream'] as const;
+    const facts = { 'principal.team': 'search', 'principal.project': 'apollo' };
+    const { limited } = await claimsOn(
+      scopes.map((scope) => ({ name: `per-${scope}`, scope, window: 'month' })),
+      facts,
+    );
+    assert.deepEqual(limited, [
+      'user month alice@example.com: per-user 20',
+      'team month search: per-team 20',
+      'project month apollo: per-project 20',
+      'model month coder-1: per-model 20',
+      'upstream month main: per-upstream 20',
+    ]);
+  });
+
+  it('does not apply to a caller without a team or project', async () => {
+    const { limited, counted } = await claimsOn([{ scope: 'team' }, { scope: 'project' }]);
+    assert.deepEqual([limited, counted], [[], [USER_DAY]]);
+  });
+
+  it('limits only requests that its condition holds for, and counts them all', async () => {
+    const when = { in: ['contractors', { var: 'principal.groups' }] };
+    const rules = [
+      { when, scope: 'model', name: 'first' },
+      { when, scope: 'model', name: 'second', limit_usd: 5 },
+    ] as const;
+    const counted = ['model day coder-1', USER_DAY];
+    const contractor = await claimsOn(rules, { 'principal.groups': ['contractors'] });
+    assert.deepEqual(contractor, { limited: ['model day coder-1: first 20', 'model day coder-1: second 5'], counted });
+    assert.deepEqual(await claimsOn(rules, { 'principal.groups': ['staff'] }), { limited: [], counted });
+  });
+
+  it('may look at the route', async () => {
+    const when = { '===': [{ var: 'route.upstream' }, 'spare'] };
+    assert.deepEqual((await claimsOn([{ when }])).limited, []);
+    assert.deepEqual((await claimsOn([{ when }], { 'route.upstream': 'spare' })).limited, [`${USER_DAY}: rule 20`]);
+  });
+
+  it('without an amount limits nothing yet', async () => {
+    const parallel: SpendRuleConfig = { name: 'parallel', scope: 'model', concurrency: 8, mode: 'enforce' };
+    const { claims } = await reserved({ spend_limits: spendLimits({ defaults: {}, rules: [parallel] }) });
+    assert.deepEqual(
+      claims.map(({ scope }) => scope),
+      ['user'],
+    );
+  });
+
+  it('in shadow mode asks only to be told, and what it is told is reported by name', async () => {
+    const spend_limits = spendLimits({ rules: [{ ...RULE, name: 'trial', mode: 'shadow' }] });
+    const { stage, ctx } = enter({
+      spend_limits,
+      reserve({ claims }, onShadow) {
+        const [trial, ...others] = claims.filter(({ shadow }) => shadow);
+        assert.equal(others.length, 0);
+        const numbers = { limit_nano_usd: 1, spent_nano_usd: 1, held_nano_usd: 0, resets_at: NOON };
+        onShadow!({ ...trial!, ...numbers });
+        return undefined;
+      },
+    });
+    await stage.hooks.request!(ctx);
+    assert.deepEqual(ctx.shadows, ['spend:trial']);
+    assert.deepEqual(ctx.written, { 'spend.reserved_nano_usd': COST });
+  });
+
+  it('is named in the refusal', async () => {
+    const { message, details } = await refused({ scope: 'model', key: 'coder-1', rule: 'dear-models' });
+    assert.match(message, /for model coder-1 \(spend rule dear-models\)/);
+    assert.deepEqual([details.scope, details.rule], ['model', 'dear-models']);
+  });
+
+  it('limits no free request', async () => {
+    const { claims } = await reserved({ charge: 'nothing', spend_limits: spendLimits({ rules: [RULE] }) });
+    assert.deepEqual(
+      claims.map(({ scope, limit_nano_usd }) => [scope, limit_nano_usd]),
+      [['user', null]],
+    );
+  });
+});
+
 describe('a refusal by check-budget', () => {
   it('says what ran out, when it resets and what to do, to people and to programs', async () => {
     const error = await refused({});
@@ -176,7 +274,7 @@ describe('a refusal by check-budget', () => {
     assert.equal(error.status, 429);
     assert.equal(
       error.message,
-      'The daily limit of 50 USD for user alice@example.com has no room for this request, which may cost 0.0105 USD: ' +
+      'The daily limit of 50 USD for user alice@example.com (spend rule defaults.user_daily_usd) has no room for this request, which may cost 0.0105 USD: ' +
         '49.995 USD is spent; it resets at 2026-03-11T00:00:00.000Z, until then ask your administrator for a higher limit.',
     );
     assert.deepEqual(error.details, {
@@ -205,7 +303,7 @@ describe('a refusal by check-budget', () => {
     const { message } = await refused(team);
     assert.match(
       message,
-      /^The monthly limit of 0.001 USD for team search is smaller than .* ask for fewer output tokens/,
+      /^The monthly limit of 0.001 USD for team search \(spend rule .*\) is smaller than .* ask for fewer output tokens/,
     );
   });
 
@@ -265,5 +363,12 @@ describe('the end of a request that check-budget let through', () => {
     await assert.rejects(async () => stage.hooks.request!(ctx), away);
     await stage.hooks.finish!(ctx);
     assert.deepEqual([stage.released, stage.settlements], [[], []]);
+  });
+
+  it('gives back what it held when it has run out of time meanwhile', async () => {
+    const { stage, ctx } = enter();
+    Object.defineProperty(ctx, 'state', { set: () => assert.fail('the hook is over') });
+    await assert.rejects(async () => stage.hooks.request!(ctx), /the hook is over/);
+    assert.deepEqual(stage.released, [stage.reservations[0]?.request_id]);
   });
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ERRORS, StageError } from '../../engine/errors.ts';
+import { openStage } from '../../engine/testing/stage-harness.ts';
 import fail from '../../stages/fail.ts';
-import { openStage } from '../support/stage-harness.ts';
 
 function raised(options: object): StageError {
   const stage = openStage(fail, { options });

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Answer, ModelConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
+import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
-import { openStage, stageConfig } from '../support/stage-harness.ts';
 
 interface Page {
   readonly object: string;

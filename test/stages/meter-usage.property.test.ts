@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Settlement } from '../../engine/api.ts';
+import { openStage } from '../../engine/testing/stage-harness.ts';
 import meterUsage from '../../stages/meter-usage.ts';
-import { openStage } from '../support/stage-harness.ts';
 
 type Json = Record<string, unknown>;
 

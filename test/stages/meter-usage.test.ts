@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Settlement, TokenCounts } from '../../engine/api.ts';
+import { type Facts, openStage, type StageHarness } from '../../engine/testing/stage-harness.ts';
 import meterUsage from '../../stages/meter-usage.ts';
-import { type Facts, openStage, type StageHarness } from '../support/stage-harness.ts';
 
 /** What the harness's model costs, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_read: 300, cache_write_5m: 3750, cache_write_1h: 6000 };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { openStage } from '../../engine/testing/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
-import { openStage } from '../support/stage-harness.ts';
 
 async function factsOf(body: string | object): Promise<Record<string, unknown>> {
   const stage = openStage(readBody);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Answer } from '../../engine/api.ts';
+import { openStage, type ServiceWishes } from '../../engine/testing/stage-harness.ts';
 import reportHealth from '../../stages/report-health.ts';
-import { openStage, type ServiceWishes } from '../support/stage-harness.ts';
 
 async function ask(checks: readonly string[], health: ServiceWishes['health'] & {}): Promise<Answer> {
   const stage = openStage(reportHealth, { options: { checks }, health });
@@ -32,6 +32,17 @@ describe('report-health', () => {
     assert.equal(answer.headers['cache-control'], 'no-store');
     assert.deepEqual(JSON.parse(answer.body), { status: 'unavailable', checks: { database: 'unavailable' } });
     assert.doesNotMatch(answer.body, /db\.internal|5432/);
+  });
+
+  it('tells about the configuration what anybody may know, without effect on the status', async () => {
+    const told = { state: 'reload_failed', failed_reloads: 1 };
+    const stage = openStage(reportHealth, {
+      options: { checks: ['database'], tells: ['configuration'] },
+      health: async () => ({ database: { ok: true }, configuration: { ok: true, detail: 'C1001', told } }),
+    });
+    const answer = (await stage.hooks.request!(stage.request())) as Answer;
+    assert.equal(answer.status, 200);
+    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' }, configuration: told });
   });
 
   it('answers 503 when the check itself fails', async () => {

@@ -34,6 +34,8 @@ export interface TestGateway {
   /** Everything the gateway logged, one JSON text per record. */
   readonly logs: readonly string[];
   newToken(wish?: TokenWish): Promise<string>;
+  /** Loads `config_file` again, as SIGHUP does. */
+  reload(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -137,6 +139,7 @@ export async function bootGateway(options: {
     env,
     logs,
     newToken: (wish) => makeToken(gateway.database, wish),
+    reload: () => gateway.reload(),
     async close() {
       await gateway.close();
       await own?.drop();

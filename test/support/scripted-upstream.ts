@@ -1,142 +1,29 @@
 /**
- * A Messages upstream for tests: a real HTTP server that records exactly what it received and answers as told, down to
- * raw bytes and cut connections.
+ * A Messages upstream for tests, on the engine's scripted one: what it answers, down to raw bytes and cut connections.
  * @module
  */
-import { createHash } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { EVENT_STREAM, openUpstream, type Script, type ScriptedUpstream, sse } from '../../engine/testing/upstream.ts';
 import { until } from './until.ts';
 
-/** A request as it arrived. */
-export interface Received {
-  readonly method: string;
-  /** Path and query string, untouched. */
-  readonly url: string;
-  /** Names and values in turn, spelled and ordered as received. */
-  readonly raw_headers: readonly string[];
-  readonly headers: IncomingHttpHeaders;
-  /** The bytes so far; all of them when `complete`. */
-  readonly body: Buffer;
-  readonly complete: boolean;
-  /** Hex SHA-256 of `body`. */
-  readonly sha256: string;
-  /** Whether the caller went away before the response ended. */
-  readonly cancelled: boolean;
-}
-
-/** One request and the means to answer it. */
-export interface Exchange {
-  readonly received: Received;
-  readonly res: ServerResponse;
-  readonly socket: Socket;
-}
-
-/** What the upstream does with a request; runs when its body is complete. */
-export type Script = (exchange: Exchange) => void | Promise<void>;
-
-/** The running upstream. */
-export interface ScriptedUpstream {
-  readonly url: string;
-  /** Every request, in order of arrival; `clear` it by setting `length` to 0. */
-  readonly requests: Received[];
-  /** What happens to the next requests. */
-  script: Script;
-  /** Whether `script` runs at the head of a request instead of the end of its body. */
-  early: boolean;
-  /** The only request so far; fails when there were none or several. */
-  only(): Received;
-  /** The last request, once there are at least `count`. */
-  arrived(count: number): Promise<Received>;
-  /** Cuts every connection and refuses new ones until `resume`. */
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  close(): Promise<void>;
-}
-
-class Recording implements Received {
-  readonly method: string;
-  readonly url: string;
-  readonly raw_headers: readonly string[];
-  readonly headers: IncomingHttpHeaders;
-  readonly chunks: Buffer[] = [];
-  complete = false;
-  cancelled = false;
-
-  constructor(req: IncomingMessage) {
-    this.method = req.method ?? '';
-    this.url = req.url ?? '';
-    this.raw_headers = req.rawHeaders;
-    this.headers = req.headers;
-  }
-
-  get body(): Buffer {
-    return Buffer.concat(this.chunks);
-  }
-
-  get sha256(): string {
-    return createHash('sha256').update(this.body).digest('hex');
-  }
-}
-
-function fail(res: ServerResponse, error: unknown): void {
-  if (!res.headersSent) res.writeHead(500, { 'content-type': 'text/plain' });
-  res.end(`the script of the test failed: ${error}`);
-}
+export {
+  EVENT_STREAM,
+  type Exchange,
+  type Received,
+  type Script,
+  type ScriptedUpstream,
+  sse,
+} from '../../engine/testing/upstream.ts';
 
 /** Starts an upstream on a free port of the loopback address. */
 export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
-  const requests: Received[] = [];
-  const server = createServer({ keepAliveTimeout: 60_000 }, (req, res) => {
-    const received = new Recording(req);
-    requests.push(received);
-    res.on('close', () => {
-      received.cancelled = !res.writableFinished;
-    });
-    const answer = async () => upstream.script({ received, res, socket: req.socket });
-    const at_head = upstream.early;
-    req.on('data', (chunk: Buffer) => received.chunks.push(chunk));
-    req.on('end', () => {
-      received.complete = true;
-      if (!at_head) answer().catch((error) => fail(res, error));
-    });
-    if (at_head) answer().catch((error) => fail(res, error));
+  const upstream = await openUpstream(script);
+  return Object.assign(upstream, {
+    // A request that never comes fails the test instead of hanging it.
+    arrived: async (count: number) => {
+      await until(`the upstream has seen ${count} requests`, () => upstream.requests.length >= count);
+      return upstream.requests.at(-1)!;
+    },
   });
-  server.on('connection', (socket) => socket.on('error', () => {}));
-  const listen = async (port: number) => {
-    server.listen(port, '127.0.0.1');
-    await once(server, 'listening');
-    return (server.address() as AddressInfo).port;
-  };
-  const stop = async () => {
-    if (!server.listening) return;
-    const closed = once(server, 'close');
-    server.close();
-    server.closeAllConnections();
-    await closed;
-  };
-  const port = await listen(0);
-  const upstream: ScriptedUpstream = {
-    url: `http://127.0.0.1:${port}`,
-    requests,
-    script,
-    early: false,
-    only() {
-      if (requests.length !== 1) throw new Error(`the upstream saw ${requests.length} requests instead of one`);
-      return requests[0]!;
-    },
-    arrived: async (count) => {
-      await until(`the upstream has seen ${count} requests`, () => requests.length >= count);
-      return requests[requests.length - 1]!;
-    },
-    pause: stop,
-    resume: async () => {
-      await listen(port);
-    },
-    close: stop,
-  };
-  return upstream;
 }
 
 /** Headers as names and values in turn (repetition and spelling kept), or as a record. */
@@ -191,13 +78,6 @@ export const reset: Script = ({ socket }) => {
   socket.resetAndDestroy();
 };
 
-export const EVENT_STREAM: readonly string[] = [
-  'content-type',
-  'text/event-stream; charset=utf-8',
-  'cache-control',
-  'no-cache',
-];
-
 /** Usage as the Messages API reports it, with every kind of cache token. */
 export const USAGE = {
   input_tokens: 100,
@@ -220,11 +100,6 @@ export function message(usage: object = USAGE): object {
     stop_sequence: null,
     usage,
   };
-}
-
-/** One server-sent event of the Messages API. */
-export function sse(data: { type: string } & Record<string, unknown>): string {
-  return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
 /** The events of a Messages stream that says `words` and reports `usage`. */

@@ -45,3 +45,17 @@ export function notEmpty(text: string): string {
   if (text.trim() === '') throw new InvalidArgumentError('It is empty.');
   return text;
 }
+
+/** A date or time, as milliseconds since the epoch. */
+export function time(text: string): number {
+  const date = parseDate(text);
+  if (date === undefined) throw new InvalidArgumentError('Write a date or a time: 2027-01-31T22:30:00Z.');
+  return date.getTime();
+}
+
+/** A number of seconds up to an hour. */
+export function seconds(text: string): number {
+  const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : 0;
+  if (value <= 0 || value > 3600) throw new InvalidArgumentError('Write a number of seconds above 0, up to 3600.');
+  return value;
+}

@@ -49,4 +49,9 @@ export const EXPAND_CODES = {
     explanation: 'A fragment is named `fragments/<name>`, without an ending and without a way out of that directory.',
     example: '- use: ../other/refuse.yaml',
   },
+  C2010: {
+    title: 'A fragment has another name than its file',
+    explanation: 'Pipelines use a fragment by the name of its file; the name inside must be the same.',
+    example: '# fragments/refuse.yaml\nfragment: decline',
+  },
 } as const;

@@ -19,18 +19,19 @@ export const FLOW_CODES = {
   C6004: {
     title: 'A fact is read that may not be there',
     explanation:
-      'The stage that writes this fact is guarded and may be skipped. Remove its guard, or put the same guard on the reader.',
+      'The stage that writes this fact has a guard and may be skipped, or is left out when it fails. Remove the guard, or put the same guard on the reader; remove `fail_closed: false`.',
     example: 'stages: [{ stage: read-body, when: ... }, { stage: resolve-route }, ...]',
   },
   C6005: {
     title: 'A fact is written twice',
-    explanation: 'Every fact has one value and one writer per request.',
+    explanation:
+      'Every fact has one value and one writer per request. Two stages may write the same fact only when their guards exclude each other for everybody to see, as X and { "!": X } do.',
     example: 'stages: [{ stage: read-body }, { stage: read-body, id: again }, ...]',
   },
   C6006: {
     title: 'A rewrite is not audited',
     explanation:
-      'A stage that may change the body needs an audit stage under `finally:`, so that every rewrite is on record.',
+      'A stage that may change the body needs an audit stage under `finally:`, always, so that every rewrite is on record.',
     example: 'stages: [{ stage: drop-field }, { stage: forward }]   # and no finally',
   },
   C6007: {
@@ -38,5 +39,11 @@ export const FLOW_CODES = {
     explanation:
       'Stages finish in reverse order. A stage that completes the work of another, as meter-usage settles what check-budget held, must stand below it.',
     example: 'stages: [..., { stage: meter-usage }, { stage: check-budget }, { stage: forward }]',
+  },
+  C6008: {
+    title: 'A stage that answers cannot be left out',
+    explanation:
+      'With `fail_closed: false` a request goes on without a stage that fails, and without the one that answers there is nowhere to go. Answer its failure with an `on_error` clause instead.',
+    example: 'stages: [..., { stage: forward, fail_closed: false }]',
   },
 } as const;

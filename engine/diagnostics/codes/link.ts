@@ -9,7 +9,7 @@ export const LINK_CODES = {
   C4002: {
     title: 'A stage refuses its options or the configuration',
     explanation: 'The stage itself checks what a schema cannot say; its message names the reason.',
-    example: '- stage: resolve-route',
+    example: '- stage: audit\n  options: { table: false }   # and no json_lines: nothing would be recorded',
   },
   C4003: {
     title: 'The error code does not exist',

@@ -18,7 +18,7 @@ export const SOURCE_CODES = {
   C1004: {
     title: 'The file is not UTF-8',
     explanation: 'Configuration files are UTF-8 text, with or without a byte order mark.',
-    example: 'a file saved as UTF-16',
+    example: '# saved by an editor that is set to UTF-16',
   },
   C1005: {
     title: 'The file is empty',
@@ -77,5 +77,29 @@ export const SOURCE_CODES = {
     title: 'The file holds several documents',
     explanation: 'A configuration file is one YAML document; `---` between two of them is not allowed.',
     example: 'pipeline: a\n---\npipeline: b',
+  },
+  C1016: {
+    title: 'The file holds a control character',
+    explanation:
+      'A character that editors do not show makes a name differ from the one it looks like. A file that is full of them is no text file.',
+    example: 'a file with a NUL byte, or the program instead of its configuration',
+  },
+  C1017: {
+    title: 'A number begins with a zero',
+    explanation:
+      'Older readers of YAML take 010 for the octal number 8, newer ones for 10. Write the number without the zero, or quote it where a text is meant.',
+    example: 'pool_max: 010',
+  },
+  C1018: {
+    title: 'There is nothing to check',
+    explanation:
+      'The file or directory holds no configuration: no gateway.yaml, pipeline, fragment or pipeline test. A check of nothing must not pass for a check.',
+    example: 'appscli check empty-directory/',
+  },
+  C1019: {
+    title: 'Nothing says what the file is',
+    explanation:
+      'A file is told by its keys at the top: `server`, `pipeline`, `fragment` or `cases`. This one has none of them.',
+    example: 'appscli check compose.yaml',
   },
 } as const;

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 /** Warnings: the configuration runs, but probably not as meant. */
 export const WARNING_CODES = {
   W7001: {
@@ -40,5 +41,46 @@ export const WARNING_CODES = {
     title: 'A named rule is never used',
     explanation: 'Nothing refers to this rule. Remove it, or refer to it with { rule: name }.',
     example: 'rules: { is-intern: { in: [interns, { var: principal.groups }] } }',
+  },
+  W7030: {
+    title: 'A parameter is never used',
+    explanation:
+      'No placeholder of the fragment stands for this parameter, so setting it changes nothing. A placeholder has a dollar sign and two braces.',
+    example:
+      "parameters: { message: { description: What to say. } }\nstages: [{ stage: fail, options: { message: '${message}' } }]",
+  },
+  W7031: {
+    title: 'The base URL ends with a path of the API',
+    explanation:
+      'The path of a request is appended to the base URL, so that /v1 in it makes requests to /v1/v1/messages.',
+    example: 'base_url: https://api.example.com/v1',
+  },
+  W7040: {
+    title: 'The region of clients is never known',
+    explanation:
+      'It is read from the header that `server.region_header` names, and only from requests that come through one of `server.trusted_proxies`: a header from anybody else could say anything.',
+    example: 'routing: { default_upstream: main, rules: [{ region: eu, upstream: spare }] }   # without region_header',
+  },
+  W7020: {
+    title: 'The condition always holds',
+    explanation:
+      'Whatever the facts of a request are, this part of the condition is true, so it decides nothing. Usually an operand or an operator is not the one that was meant.',
+    example: 'when: { or: [{ "!==": [{ var: request.model }, a] }, { "!==": [{ var: request.model }, b] }] }',
+  },
+  W7021: {
+    title: 'The condition never holds',
+    explanation:
+      'Whatever the facts of a request are, this part of the condition is false: what depends on it never happens.',
+    example: 'when: { and: [{ "===": [{ var: request.model }, a] }, { "===": [{ var: request.model }, b] }] }',
+  },
+  W7022: {
+    title: 'The same condition twice',
+    explanation: 'The second of two equal operands of `and` or `or` decides nothing. Perhaps it should differ.',
+    example: 'when: { and: [{ var: request.stream }, { var: request.stream }] }',
+  },
+  W7023: {
+    title: 'A condition adds nothing',
+    explanation: 'Where this operand of `or` holds, another one does, too, so it can be left out.',
+    example: 'when: { or: [{ ">": [{ var: request.max_tokens }, 5] }, { ">": [{ var: request.max_tokens }, 3] }] }',
   },
 } as const;

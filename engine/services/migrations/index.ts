@@ -1,5 +1,6 @@
 import type { SchemaMigration } from '../migrate.ts';
 import { initial } from './0001_initial.ts';
+import { shadowLimits } from './0002_shadow_limits.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
-export const migrations: readonly SchemaMigration[] = [initial];
+export const migrations: readonly SchemaMigration[] = [initial, shadowLimits];

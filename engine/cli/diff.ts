@@ -1,0 +1,67 @@
+import { dirname, resolve } from 'node:path';
+import type { Change, Usable } from '../diff/change.ts';
+import { diffConfigurations } from '../diff/index.ts';
+import { openDatabase } from '../services/database.ts';
+import { readSpending } from '../services/spending.ts';
+import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
+import { loadToRun } from './load-configuration.ts';
+import type { CommandContext } from './program.ts';
+import { commandLog } from './with-database.ts';
+import { wrapText } from './wrap-text.ts';
+
+/** `appscli diff`: what the new configuration changes for whom. */
+export async function diff(
+  context: CommandContext,
+  old_file: string,
+  new_file: string,
+  given: { readonly ledger?: true; readonly exitCode?: true; readonly json?: true },
+): Promise<number> {
+  const { terminal } = context;
+  const [before, after] = [await usable(context, old_file), await usable(context, new_file)];
+  const changes = given.ledger ? await diffWithLedger(context, before, after) : await diffConfigurations(before, after);
+  if (given.json) terminal.data(`${JSON.stringify(changes, null, 2)}\n`);
+  else if (changes.length === 0) terminal.words('Nothing changes for anybody.\n');
+  else terminal.data(`${describeChanges(changes, terminal.columns).join('\n')}\n`);
+  return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
+}
+
+async function usable(context: CommandContext, file: string): Promise<Usable> {
+  const stages = await context.stages();
+  const { config, loaded } = await loadToRun(file, { stages, env: context.env, environment: 'ignored' });
+  return { config, pipelines: loaded.pipelines, directory: dirname(resolve(file)) };
+}
+
+/** Compares with the ledger of the new configuration's database at hand. */
+async function diffWithLedger(context: CommandContext, before: Usable, after: Usable): Promise<readonly Change[]> {
+  const { config } = after;
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  const time_zone = config.spend_limits?.time_zone ?? 'UTC';
+  try {
+    return await diffConfigurations(before, after, (window) => readSpending(database, window, time_zone));
+  } finally {
+    await database.close();
+  }
+}
+
+const TITLES: Readonly<Record<Change['section'], string>> = {
+  models: 'Models',
+  routes: 'Routes',
+  limits: 'Limits',
+  prices: 'Prices and sizes',
+  upstreams: 'Upstreams',
+  pipelines: 'Pipelines',
+  settings: 'Other settings',
+};
+
+/** Lines: a title per section, a paragraph per change. */
+export function describeChanges(changes: readonly Change[], line_width: number): string[] {
+  const sections = Map.groupBy(changes, ({ section }) => section);
+  return [...sections].flatMap(([section, own], i) => [
+    ...(i === 0 ? [] : ['']),
+    TITLES[section],
+    ...own.flatMap(({ subject, change, details = [] }) => [
+      ...wrapText(`${subject}: ${change}`, line_width, '  ', '    '),
+      ...details.flatMap((detail) => wrapText(detail, line_width, '    ', '      ')),
+    ]),
+  ]);
+}

@@ -1,0 +1,196 @@
+import type { AuditRecord, FactView } from '../api.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { FactPath } from '../facts.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
+import { factView } from '../rules/fact-view.ts';
+import { openDatabase } from '../services/database.ts';
+import { createModelCatalog } from '../services/models.ts';
+import { usdToNano } from '../services/money.ts';
+import { StartError } from '../services/start-error.ts';
+import { findAuditRecord } from '../services/usage.ts';
+import { type DryRun, entryStep, routingSteps, type StageStep, spendingSteps, verdictOf } from './dry-run.ts';
+import { EXIT_FINDINGS } from './exit-codes.ts';
+import type { CommandContext } from './program.ts';
+import { commandLog } from './with-database.ts';
+
+type FromRecord = (value: never) => unknown;
+const same: FromRecord = (value) => value;
+
+/** Which fact a field of an audit record keeps. */
+const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRecord]>> = {
+  request_id: ['request.id', same],
+  method: ['request.method', same],
+  path: ['request.path', same],
+  surface: ['request.surface', same],
+  received_at: ['request.received_at', (text: string) => Date.parse(text)],
+  address: ['request.client.address', same],
+  region: ['request.region', same],
+  client: ['request.client.name', same],
+  client_version: ['request.client.version', same],
+  session_id: ['request.session_id', same],
+  model: ['request.model', same],
+  stream: ['request.stream', same],
+  max_tokens: ['request.max_tokens', same],
+  body_bytes: ['request.body_bytes', same],
+  tool_count: ['request.tool_count', same],
+  message_count: ['request.message_count', same],
+  input_tokens_estimate: ['request.input_tokens_estimate', same],
+  input_tokens_max: ['request.input_tokens_max', same],
+  cache_ttl: ['request.cache.ttl', same],
+  principal: ['principal.id', same],
+  user: ['principal.email', same],
+  groups: ['principal.groups', same],
+  team: ['principal.team', same],
+  project: ['principal.project', same],
+  token_id: ['principal.token.id', same],
+  token_group: ['principal.token.group', same],
+  token_name: ['principal.token.name', same],
+  estimate_usd: ['route.estimate_nano_usd', usdToNano],
+};
+
+/** Facts of a request, by dotted path. */
+type Facts = Readonly<Record<string, unknown>>;
+
+function factsOf(record: AuditRecord): Facts {
+  return Object.fromEntries(
+    Object.entries(FIELDS).flatMap(([field, [path, convert]]) => {
+      const value = record[field];
+      return value === null || value === undefined ? [] : [[path, convert(value as never)]];
+    }),
+  );
+}
+
+const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
+
+const RECORDED: ReadonlySet<string> = new Set(Object.values(FIELDS).map(([path]) => path));
+
+/** What became of an entry, as far as the facts at hand tell. */
+function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): StageStep {
+  const step = { ...entryStep(entry, list), wrote: {} };
+  const fate = entry.mode === 'shadow' ? 'skipped' : 'runs';
+  if (entry.when === undefined) return { ...step, fate };
+  const guard = verdictOf(entry.when, viewOf(facts));
+  const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED.has(path) && !(path in facts));
+  if (missing.length > 0) return { ...step, fate: 'unknown', missing };
+  return { ...step, guard, fate: guard.held ? fate : 'skipped' };
+}
+
+/** What `resolve-route` would write today, or why it would refuse. */
+function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: Facts } | { refusal: string } {
+  const id = String(facts['request.model']);
+  const group = String(facts['principal.token.group']);
+  const catalog = createModelCatalog(config);
+  const model = catalog.find(id);
+  if (model === undefined) return { refusal: `there is no model ${id}` };
+  if (!catalog.allows(group, model)) return { refusal: `the token group ${group} may not use ${id}` };
+  const decisive = routingSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
+  const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
+  const { name, region, supports } = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);
+  return {
+    wrote: {
+      'route.upstream': name,
+      'route.upstream_model': model.upstream_ids[name] ?? id,
+      ...(region !== undefined && { 'route.region': region }),
+      'route.rule': rule?.name ?? 'default',
+      'route.supports.count_tokens': supports.count_tokens,
+      'route.supports.prompt_cache_1h': supports.prompt_cache_1h,
+    },
+  };
+}
+
+interface Replay {
+  readonly stages: readonly StageStep[];
+  /** Those of the record, and those of the route. */
+  readonly facts: Facts;
+}
+
+/** Goes through the stages up to the one that answers. */
+function replayStages(
+  { stages, finally: last }: PipelineSpec,
+  loaded: Loaded,
+  config: GatewayConfig,
+  recorded: Facts,
+): Replay {
+  let facts = recorded;
+  let answered = false;
+  const steps = stages.map((entry): StageStep => {
+    if (answered) return { ...entryStep(entry, 'stages'), fate: 'unreached', wrote: {} };
+    const step = stageStep(entry, 'stages', facts);
+    if (step.fate !== 'runs') return step;
+    answered = entry.definition.terminal;
+    if (step.stage !== 'resolve-route' || facts['request.model'] === undefined) return step;
+    const route = routeOf(loaded, config, facts);
+    if ('refusal' in route) {
+      answered = true;
+      return { ...step, raised: { code: 'model_not_found', message: route.refusal } };
+    }
+    facts = { ...facts, ...route.wrote };
+    return { ...step, wrote: route.wrote };
+  });
+  return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
+}
+
+/** Whether the pipeline charges what it forwards; counting tokens is free. */
+function isCharged({ stages }: PipelineSpec, steps: readonly StageStep[]): boolean {
+  return stages.some(
+    ({ id, definition, options }) =>
+      definition.name === 'check-budget' &&
+      (options as { charge?: string }).charge !== 'nothing' &&
+      steps.some((step) => step.id === id && step.fate === 'runs'),
+  );
+}
+
+function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
+  const serves = ({ match }: PipelineSpec) =>
+    match.paths.includes(String(path)) && match.methods.includes(String(method));
+  const pipeline = pipelines.find(serves);
+  if (pipeline !== undefined) return pipeline;
+  throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: EXIT_FINDINGS });
+}
+
+async function readRecord(context: CommandContext, config: GatewayConfig, request_id: string): Promise<AuditRecord> {
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  try {
+    const record = await findAuditRecord(database, request_id);
+    if (record !== undefined) return record;
+  } finally {
+    await database.close();
+  }
+  throw new StartError(`the audit log has no request ${request_id}; appscli audit tail --json shows ids`, {
+    exit_code: EXIT_FINDINGS,
+  });
+}
+
+/** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
+export function replayRecord(
+  { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  record: AuditRecord,
+): DryRun {
+  const recorded = factsOf(record);
+  const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
+  const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
+  const routed = facts['route.upstream'] !== undefined;
+  return {
+    pipeline: pipeline.name,
+    past: { request_id: String(record.request_id), received_at: String(record.received_at ?? record.at) },
+    facts,
+    stages,
+    routing: routed ? routingSteps(loaded, config, viewOf(facts)) : [],
+    spending: routed && isCharged(pipeline, stages) ? spendingSteps(loaded, config, viewOf(facts)) : [],
+    limits: [],
+    shadow: [],
+  };
+}
+
+/**
+ * What the configuration of today would make of a request that the audit log remembers. Nothing runs, as the log keeps no
+ * body. Raises StartError.
+ */
+export async function explainPastRequest(
+  context: CommandContext,
+  usable: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  request_id: string,
+): Promise<DryRun> {
+  return replayRecord(usable, await readRecord(context, usable.config, request_id));
+}

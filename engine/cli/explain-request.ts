@@ -1,0 +1,119 @@
+import type { GatewayConfig } from '../config.ts';
+import { listed } from '../diagnostics/suggest.ts';
+import { groupsOf } from '../diff/models.ts';
+import type { Loaded } from '../load/spec.ts';
+import { openDatabase } from '../services/database.ts';
+import { nanoToUsd } from '../services/money.ts';
+import { readCounters } from '../services/spending.ts';
+import { StartError } from '../services/start-error.ts';
+import { play } from '../testing/play.ts';
+import type { Played } from '../testing/played.ts';
+import type { Spent } from '../testing/test-case.ts';
+import { type DryRun, describePlayed } from './dry-run.ts';
+import { EXIT_USAGE } from './exit-codes.ts';
+import type { CommandContext } from './program.ts';
+import { readRequest } from './request-file.ts';
+import { commandLog } from './with-database.ts';
+
+/** Who asks, when and where, as the command line tells it. */
+export interface Caller {
+  readonly user?: string;
+  readonly group?: string;
+  readonly team?: string;
+  readonly project?: string;
+  readonly address?: string;
+  readonly region?: string;
+  /** Milliseconds since the epoch; now where absent. */
+  readonly at?: number;
+  readonly path?: string;
+  /** Whether what counts against limits is looked up in the database; otherwise nothing counts as spent. */
+  readonly ledger?: true;
+}
+
+function groupOf(config: GatewayConfig, group: string | undefined): string {
+  const groups = groupsOf(config);
+  if (group !== undefined && groups.includes(group)) return group;
+  const only = groups.length === 1 ? groups[0] : undefined;
+  if (group === undefined && only !== undefined) return only;
+  const problem = group === undefined ? 'whose request is it?' : `there is no token group ${group};`;
+  throw new StartError(`${problem} name the caller's token group: --group ${listed(groups)}`, {
+    exit_code: EXIT_USAGE,
+  });
+}
+
+/** What limits count by now for everybody and everything. */
+async function countedSoFar(context: CommandContext, config: GatewayConfig, at: number): Promise<Spent[]> {
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  try {
+    const counters = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
+    return counters.map(({ spent_nano_usd, held_nano_usd, ...counter }) => ({
+      ...counter,
+      usd: nanoToUsd(spent_nano_usd),
+      held_usd: nanoToUsd(held_nano_usd),
+    }));
+  } finally {
+    await database.close();
+  }
+}
+
+/** A region that no proxy may name would be seen here and never by the gateway. Raises StartError. */
+function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
+  if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
+  throw new StartError(
+    '--region: no request has a region here; it needs server.region_header and server.trusted_proxies in gateway.yaml',
+    { exit_code: EXIT_USAGE },
+  );
+}
+
+/** Why a request got to no pipeline. */
+function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
+  const [pathname] = path.split('?');
+  const is_served = pipelines.some(
+    ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(pathname!),
+  );
+  const reason = is_served
+    ? `the gateway refuses this request before it looks for a pipeline, with status ${response?.status ?? 400}`
+    : `no pipeline serves ${method} ${path}; name another path with --path`;
+  return new StartError(reason, { exit_code: EXIT_USAGE });
+}
+
+/** An answer that no pipeline takes offence at. */
+const SOME_ANSWER = { json: {} };
+
+/** Takes a request through its pipeline without sending anything. Raises StartError. */
+export async function explainRequestFile(
+  context: CommandContext,
+  { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  file: string,
+  caller: Caller,
+): Promise<DryRun> {
+  const { user = 'somebody@example.com', team, project, address, region, at = Date.now() } = caller;
+  const request = readRequest(file);
+  const group = groupOf(config, caller.group);
+  checkRegion(caller, config);
+  const spent = caller.ledger ? await countedSoFar(context, config, at) : [];
+  const played = await play(
+    { loaded, at, behind_proxy: address !== undefined || region !== undefined, spent },
+    {
+      request: { ...request, ...(caller.path === undefined ? {} : { path: caller.path }) },
+      path: '/v1/messages',
+      upstream: SOME_ANSWER,
+      caller: {
+        user,
+        group,
+        ...(team && { team }),
+        ...(project && { project }),
+        ...(address && { address }),
+        ...(region && { region }),
+      },
+    },
+  );
+  const run = describePlayed(loaded, config, played);
+  if (run !== undefined) return run;
+  throw unserved(
+    loaded,
+    (request.method ?? 'POST').toUpperCase(),
+    caller.path ?? request.path ?? '/v1/messages',
+    played,
+  );
+}

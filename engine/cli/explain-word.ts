@@ -1,0 +1,78 @@
+import { ERRORS, type ErrorCode, type ErrorSpec } from '../errors.ts';
+import { FACTS, type FactKind, type FactPath } from '../facts.ts';
+import { OPERATORS, type Operator, type OperatorSpec } from '../rules/operators.ts';
+import { labelled } from './explain-stage.ts';
+import { wrapText } from './wrap-text.ts';
+
+/** Words for the kinds of facts. */
+export const FACT_KINDS: Readonly<Record<FactKind, string>> = {
+  string: 'text',
+  number: 'number',
+  boolean: 'true or false',
+  strings: 'list of texts',
+  object: 'mapping',
+};
+
+/** What a fact can be: its kind, or its values where they are a closed set. */
+export function factType(path: FactPath): string {
+  const { kind, values }: { kind: FactKind; values?: readonly string[] } = FACTS[path];
+  return values === undefined ? FACT_KINDS[kind] : values.join(', ');
+}
+
+/** How an operator is written: `{ glob: [a, b] }`. */
+export function operatorSignature(name: Operator): string {
+  const { operands }: OperatorSpec = OPERATORS[name];
+  const [min, max] = operands;
+  const letters = [...'abcdefgh'];
+  const shown = letters.slice(0, Math.max(min, 1));
+  const more =
+    max > shown.length ? [Number.isFinite(max) ? `${letters.slice(shown.length, max).join(', ')}?` : '...'] : [];
+  const key = /^\w+$/.test(name) ? name : `"${name}"`;
+  return max === 1 ? `{ ${key}: a }` : `{ ${key}: [${[...shown, ...more].join(', ')}] }`;
+}
+
+/** A fact for a person. */
+export function describeFact(path: FactPath, writers: readonly string[], line_width: number): string[] {
+  return [
+    `fact ${path}`,
+    '',
+    ...wrapText(`${FACTS[path].meaning}.`, line_width),
+    '',
+    ...labelled('is', factType(path), line_width),
+    ...labelled('written by', writers.length === 0 ? 'the engine' : writers.join(', '), line_width),
+    ...labelled('in a rule', `{ var: ${path} }`, line_width),
+  ];
+}
+
+/** An operator for a person. */
+export function describeOperator(name: Operator, line_width: number): string[] {
+  const { meaning, example }: OperatorSpec = OPERATORS[name];
+  return [
+    `operator ${name}`,
+    '',
+    ...wrapText(`${meaning}.`, line_width),
+    '',
+    ...labelled('written', operatorSignature(name), line_width),
+    '',
+    'Example',
+    '',
+    `  when: ${example}`,
+  ];
+}
+
+/** An error code of the catalogue for a person. */
+export function describeError(code: ErrorCode, raised_by: readonly string[], line_width: number): string[] {
+  const { status, type, compat, meaning, retry }: ErrorSpec = ERRORS[code];
+  const retried = retry === undefined ? [] : labelled('may repeat', retry ? 'yes' : 'no', line_width);
+  return [
+    `error ${code}`,
+    '',
+    ...wrapText(`${meaning}.`, line_width),
+    '',
+    ...labelled('status', String(status), line_width),
+    ...labelled('messages', `type ${type}`, line_width),
+    ...labelled('chat', `type ${compat.type}${compat.code === null ? '' : `, code ${compat.code}`}`, line_width),
+    ...retried,
+    ...(raised_by.length === 0 ? [] : labelled('raised by', raised_by.join(', '), line_width)),
+  ];
+}

@@ -1,0 +1,98 @@
+import { readFileSync } from 'node:fs';
+import pg from 'pg';
+import type { GatewayConfig } from '../config.ts';
+import { findServer } from '../services/database-server.ts';
+import { migrationState } from '../services/migrate.ts';
+import { migrations } from '../services/migrations/index.ts';
+import { describeTrouble } from '../services/postgres-client.ts';
+import { DATABASE, USER } from '../services/postgres-cluster.ts';
+import { findExistingHome } from '../services/postgres-home.ts';
+import { readServerState } from '../services/postgres-process.ts';
+import { StartError } from '../services/start-error.ts';
+import type { LiveOutcome } from './live.ts';
+
+const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
+export async function checkDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  const { postgres, embedded } = config.database;
+  if (postgres === undefined) return checkEmbedded(embedded?.data_dir ?? '', timeout_seconds);
+  let settings: pg.ClientConfig;
+  try {
+    settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
+  } catch (error) {
+    const what = error instanceof StartError ? error.message : 'its URL cannot be used';
+    return { ok: false, what, help: `correct the URL in ${postgres.url_env}` };
+  }
+  return examine(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`);
+}
+
+async function checkEmbedded(data_dir: string, timeout_seconds: number): Promise<LiveOutcome> {
+  const home = findExistingHome(data_dir);
+  const state = home === undefined ? undefined : readServerState(home.cluster);
+  if (home === undefined || state === undefined) {
+    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+  }
+  if (state.kind !== 'running' || !state.ready) {
+    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
+  }
+  let password: string;
+  try {
+    password = readFileSync(home.password_file, 'utf8').trim();
+  } catch {
+    return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
+  }
+  const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
+  return examine(settings, timeout_seconds, `see ${home.log_file}`);
+}
+
+async function examine(settings: pg.ClientConfig, timeout_seconds: number, remedy: string): Promise<LiveOutcome> {
+  const limit_ms = timeout_seconds * 1000;
+  const client = new pg.Client({
+    application_name: 'appscli check',
+    ...settings,
+    connectionTimeoutMillis: limit_ms,
+    query_timeout: limit_ms,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('set default_transaction_read_only = on');
+    const { rows } = await client.query<{ version: string; may_create: boolean }>(
+      "select current_setting('server_version') as version, has_schema_privilege(current_schema(), 'create') as may_create",
+    );
+    const { version = '', may_create = false } = rows[0] ?? {};
+    const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+    return judge(`PostgreSQL ${version.split(' ')[0]}`, applied, unknown, may_create);
+  } catch (error) {
+    return { ok: false, what: describeTrouble(error), help: remedy };
+  } finally {
+    // A server that does not answer would not answer this either.
+    void client.end().catch(() => {});
+  }
+}
+
+function judge(server: string, applied: number, unknown: readonly string[], may_create: boolean): LiveOutcome {
+  const total = migrations.length;
+  if (unknown.length > 0) {
+    return {
+      ok: false,
+      what: `${server}, migrated by a newer version of this program`,
+      help: `run that version or a later one: this one does not know ${unknown.join(', ')}`,
+    };
+  }
+  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
+  if (!may_create) {
+    return {
+      ok: false,
+      what: `${server}, but this user may not create tables`,
+      help: 'grant create on the schema to it',
+    };
+  }
+  const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
+  return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
+}

@@ -1,0 +1,70 @@
+import { lstatSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { StartError } from '../services/start-error.ts';
+import { EXIT_USAGE } from './exit-codes.ts';
+
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  ENOTDIR: 'a file stands where a directory is needed',
+};
+
+function inTheWay(paths: readonly string[]): StartError {
+  const exist = paths.length === 1 ? 'exists' : 'exist';
+  return new StartError(`${paths.join(', ')} ${exist} already; nothing was written`, { exit_code: EXIT_USAGE });
+}
+
+async function makeDirectory(path: string): Promise<void> {
+  await mkdir(path, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'EEXIST' ? Object.assign(error, { code: 'ENOTDIR' }) : error;
+  });
+}
+
+/** Whether something stands at a path, be it a link to nothing. */
+export function isTaken(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    // Not even its directory can be looked at; writing there says why.
+    return false;
+  }
+}
+
+/**
+ * Writes files that are all new, by their path below a directory: either every one or none. Raises StartError that names
+ * the file that is in the way or can't be written.
+ */
+export async function writeNewFiles(directory: string, files: Readonly<Record<string, string>>): Promise<void> {
+  const written: string[] = [];
+  let path = directory;
+  try {
+    const taken = Object.keys(files).filter((name) => isTaken(join(directory, name)));
+    if (taken.length > 0) throw inTheWay(taken.map((name) => join(directory, name)));
+    for (const [name, text] of Object.entries(files)) {
+      path = join(directory, name);
+      await makeDirectory(dirname(path));
+      await writeFile(path, text, { flag: 'wx' });
+      written.push(path);
+    }
+  } catch (error) {
+    await Promise.all(written.map((file) => rm(file, { force: true })));
+    if (error instanceof StartError) throw error;
+    const { code = '', message } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') throw inTheWay([path]);
+    throw new StartError(`${path} cannot be written: ${REASONS[code] ?? message}`, { cause: error });
+  }
+}
+
+/** How to call this program in text to paste: `npx appscli` when that is how it was called. */
+export function ownName(env: NodeJS.ProcessEnv): string {
+  return env.npm_command === 'exec' ? 'npx appscli' : 'appscli';
+}
+
+/** The line that takes a shell to a directory, ready to paste; nothing for the current one. */
+export function enterDirectory(directory: string): string {
+  if (directory === '.') return '';
+  return `  cd ${/^[\w./-]+$/.test(directory) ? directory : `'${directory.replaceAll("'", "'\\''")}'`}\n`;
+}

@@ -1,0 +1,64 @@
+/** Warnings about policy: the pipeline runs, but money or people may take a way that nobody meant to leave open. */
+export const LINT_CODES = {
+  W7010: {
+    title: 'Anybody can spend money',
+    explanation:
+      'The stage sends requests out, at your cost, and no stage above it finds out who is asking. Whoever reaches the address of the gateway can use it up. Add `authenticate` as the first stage.',
+    example: 'stages: [{ stage: my-forward }]   # and no authenticate',
+  },
+  W7011: {
+    title: 'No budget limits what is sent',
+    explanation:
+      'The stage sends requests out, and no check-budget in force stands above it: spend limits do not apply to this pipeline, and a crash in the middle of a request loses what it cost.',
+    example: 'stages: [authenticate, read-body, resolve-route, meter-usage, forward]   # and no check-budget',
+  },
+  W7012: {
+    title: 'Nobody measures what is used',
+    explanation:
+      'The stage sends requests out, and no meter-usage in force watches the response: what a request used is guessed or missing, not read from the response.',
+    example: 'stages: [authenticate, read-body, resolve-route, check-budget, forward]   # and no meter-usage',
+  },
+  W7013: {
+    title: 'No request is recorded',
+    explanation:
+      'The pipeline sends requests out, and no audit stage under `finally:` records each of them: afterwards nobody can tell who asked for what.',
+    example: 'stages: [..., { stage: my-forward }]   # and no finally',
+  },
+  W7014: {
+    title: 'No stage raises the error',
+    explanation:
+      'The clause handles an error code that nothing in this pipeline can raise, so it never answers for it. Perhaps another code is meant.',
+    example: 'on_error: [{ errors: [spend_limit_exceeded], stage: fail, ... }]   # and no check-budget',
+  },
+  W7015: {
+    title: 'Some requests skip a check',
+    explanation:
+      'A stage that says who is asking, holds the budget or measures the use has a guard, and requests for which it does not hold are sent out all the same. Remove the guard, or put the same guard on the stage that sends.',
+    example: 'stages: [..., { stage: check-budget, when: { var: request.stream } }, ..., { stage: forward }]',
+  },
+  W7016: {
+    title: 'A stage is listed twice',
+    explanation:
+      'Another entry has the same stage, options and guard, so this one does the same again; after an answer it never runs at all. Perhaps one of them should differ.',
+    example: 'finally: [{ stage: siem }, { stage: siem, id: again }]',
+  },
+  W7017: {
+    title: 'A routing rule can never match',
+    explanation:
+      'The first rule that matches decides, and an earlier rule matches whatever this one would. Put the narrower rule first, or remove one of the two.',
+    example: 'rules: [{ models: ["*"], upstream: main }, { models: [coder-1], upstream: spare }]',
+  },
+  W7018: {
+    title: 'What the pipeline serves decides the guard',
+    explanation:
+      'The methods, paths and surface under `match:` make this guard hold for every request, or for none. Correct it, remove it, or remove the entry.',
+    example:
+      'match: { paths: [/v1/messages], ... }\nstages: [{ stage: fail, when: { "===": [{ var: request.path }, /v1/message] }, ... }]',
+  },
+  W7019: {
+    title: 'A warning is allowed that does not occur',
+    explanation:
+      'The reason why this entry of `allow:` was written is gone. Remove it, so that the warning is seen should it come back.',
+    example: 'allow: { W7008: Kept for later. }   # and every rule is used',
+  },
+} as const;

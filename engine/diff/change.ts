@@ -1,0 +1,83 @@
+import { relative, sep } from 'node:path';
+import type { GatewayConfig } from '../config.ts';
+import type { PipelineSpec } from '../load/spec.ts';
+
+/** A configuration without errors. */
+export interface Usable {
+  readonly config: GatewayConfig;
+  readonly pipelines: readonly PipelineSpec[];
+  /** Where its gateway.yaml stands; paths below it count as relative to it. */
+  readonly directory: string;
+}
+
+/** One difference between two configurations, told by what it means for whom. */
+export interface Change {
+  readonly section: 'models' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
+  /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
+  readonly subject: string;
+  /** What changes, in words. */
+  readonly change: string;
+  /** Further lines. */
+  readonly details?: readonly string[];
+}
+
+/** The names in both, only in the old, only in the new; each in order of appearance. */
+export function compareNames(
+  old_names: Iterable<string>,
+  new_names: Iterable<string>,
+): { readonly kept: string[]; readonly lost: string[]; readonly gained: string[] } {
+  const before = new Set(old_names);
+  const after = new Set(new_names);
+  return {
+    kept: [...before].filter((name) => after.has(name)),
+    lost: [...before].filter((name) => !after.has(name)),
+    gained: [...after].filter((name) => !before.has(name)),
+  };
+}
+
+/** Whether two plain values are the same, whatever the order of their keys. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return ordered(a) === ordered(b);
+}
+
+function ordered(value: unknown): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    typeof item === 'object' && item !== null && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : item,
+  );
+}
+
+/** The same value with paths below a directory relative to it, so that a copy elsewhere is no difference. */
+export function relativePaths(value: unknown, directory: string): unknown {
+  return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
+    typeof item === 'string' && item.startsWith(directory + sep) ? relative(directory, item) : item,
+  );
+}
+
+/** A value that differs, by its place below the values that were compared. */
+export interface ValueChange {
+  /** Keys joined by dots; empty when the compared values themselves differ. */
+  readonly path: string;
+  /** `300 -> 60`. */
+  readonly change: string;
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The innermost values that differ; lists are told as a whole. */
+export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
+  if (isMapping(before) && isMapping(after)) {
+    const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+    return [...keys].flatMap((key) => compareValues(before[key], after[key], path === '' ? key : `${path}.${key}`));
+  }
+  return isSame(before, after) ? [] : [{ path, change: `${shown(before)} -> ${shown(after)}` }];
+}
+
+/** A value in a sentence. */
+export function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,63 @@
+import type { GatewayConfig } from '../config.ts';
+import { createModelCatalog } from '../services/models.ts';
+import { type Change, compareNames, shown } from './change.ts';
+
+/** Token groups of a configuration, the implicit one included. */
+export function groupsOf({ token_groups }: GatewayConfig): string[] {
+  return token_groups.length === 0 ? ['all'] : token_groups.map(({ name }) => name);
+}
+
+function modelsOf(config: GatewayConfig): Map<string, string[]> {
+  const catalog = createModelCatalog(config);
+  const ids = (group: string) => catalog.all.filter((model) => catalog.allows(group, model)).map(({ id }) => id);
+  return new Map(groupsOf(config).map((group) => [group, ids(group)]));
+}
+
+/** Models that token groups gain and lose. */
+export function diffModels(before: GatewayConfig, after: GatewayConfig): Change[] {
+  const [old_models, new_models] = [modelsOf(before), modelsOf(after)];
+  const { kept, lost, gained } = compareNames(old_models.keys(), new_models.keys());
+  const changes: Change[] = [
+    ...lost.map((group) => ({
+      section: 'models' as const,
+      subject: `group ${group}`,
+      change: 'is gone: its tokens can use no model any more',
+    })),
+    ...gained.map((group) => ({
+      section: 'models' as const,
+      subject: `group ${group}`,
+      change: `is new, with ${new_models.get(group)!.join(', ') || 'no model'}`,
+    })),
+  ];
+  for (const group of kept) {
+    const models = compareNames(old_models.get(group)!, new_models.get(group)!);
+    const parts = [
+      ...(models.lost.length > 0 ? [`loses ${models.lost.join(', ')}`] : []),
+      ...(models.gained.length > 0 ? [`gains ${models.gained.join(', ')}`] : []),
+    ];
+    if (parts.length > 0) changes.push({ section: 'models', subject: `group ${group}`, change: parts.join('; ') });
+  }
+  return changes;
+}
+
+const SIZES = ['context_window', 'max_output_tokens'] as const;
+const PRICES = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
+/** Prices and sizes of models that are in both. */
+export function diffPrices(before: GatewayConfig, after: GatewayConfig): Change[] {
+  const old_models = new Map(before.models.map((model) => [model.id, model]));
+  return after.models.flatMap((model) => {
+    const old_model = old_models.get(model.id);
+    if (old_model === undefined) return [];
+    const prices = PRICES.filter((key) => old_model.pricing[key] !== model.pricing[key]).map(
+      (key) =>
+        `${key} ${shown(old_model.pricing[key] ?? 'derived from input')} -> ${shown(model.pricing[key] ?? 'derived from input')} USD per million tokens`,
+    );
+    const sizes = SIZES.filter((key) => old_model[key] !== model[key]).map(
+      (key) => `${key} ${old_model[key]} -> ${model[key]}`,
+    );
+    const lines = [...prices, ...sizes];
+    if (lines.length === 0) return [];
+    return [{ section: 'prices' as const, subject: model.id, change: lines[0]!, details: lines.slice(1) }];
+  });
+}

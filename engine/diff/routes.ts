@@ -1,0 +1,93 @@
+import type { GatewayConfig } from '../config.ts';
+import { routingRules } from '../rules/config-rules.ts';
+import { simplify } from '../rules/simplify.ts';
+import { describeCondition } from '../rules/words.ts';
+import { createModelCatalog } from '../services/models.ts';
+import { type Change, isSame } from './change.ts';
+import { groupsOf } from './models.ts';
+
+/** Where a request goes under a condition that is not decided by caller and model alone. */
+interface Branch {
+  readonly when: unknown;
+  readonly upstream: string;
+}
+
+/** The upstreams a group's requests for a model can go to, in order of decision; the last has no condition. */
+function branchesOf(config: GatewayConfig, group: string, model: string): Branch[] {
+  const known = new Map<string, unknown>([
+    ['principal.groups', [group]],
+    ['principal.token.group', group],
+    ['request.model', model],
+  ]);
+  const branches: Branch[] = [];
+  for (const { logic, upstream, mode } of routingRules(config)) {
+    if (mode === 'shadow') continue;
+    const when = simplify(logic, known);
+    if (when === false) continue;
+    branches.push({ when, upstream });
+    if (when === true) return withoutIdle(branches);
+  }
+  return withoutIdle([...branches, { when: true, upstream: config.routing.default_upstream }]);
+}
+
+/** Branches that lead where everything else goes decide nothing. */
+function withoutIdle(branches: readonly Branch[]): Branch[] {
+  const last = branches.at(-1)!;
+  const deciding = branches.slice(0, -1);
+  while (deciding.at(-1)?.upstream === last.upstream) deciding.pop();
+  return [...deciding, last];
+}
+
+function inWords(branches: readonly Branch[]): string {
+  return branches
+    .map(({ when, upstream }, i) => {
+      if (when !== true) return `${upstream} when ${describeCondition(when)}`;
+      return i === 0 ? upstream : `otherwise ${upstream}`;
+    })
+    .join('; ');
+}
+
+interface Move {
+  readonly models: Map<string, string[]>;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Who uses which models that both configurations allow. */
+function sharedUses(before: GatewayConfig, after: GatewayConfig): { group: string; model: string }[] {
+  const [old_catalog, new_catalog] = [createModelCatalog(before), createModelCatalog(after)];
+  const old_groups = new Set(groupsOf(before));
+  return groupsOf(after).flatMap((group) =>
+    new_catalog.all
+      .filter((model) => {
+        const old_model = old_catalog.find(model.id);
+        if (!old_groups.has(group) || old_model === undefined) return false;
+        return new_catalog.allows(group, model) && old_catalog.allows(group, old_model);
+      })
+      .map(({ id }) => ({ group, model: id })),
+  );
+}
+
+/** Requests that go to another upstream than before, per token group and model. */
+export function diffRoutes(before: GatewayConfig, after: GatewayConfig): Change[] {
+  const moves = new Map<string, Move>();
+  for (const { group, model } of sharedUses(before, after)) {
+    const [old_branches, new_branches] = [branchesOf(before, group, model), branchesOf(after, group, model)];
+    if (isSame(old_branches, new_branches)) continue;
+    const [from, to] = [inWords(old_branches), inWords(new_branches)];
+    const move = moves.get(`${from}\n${to}`) ?? { models: new Map<string, string[]>(), from, to };
+    move.models.set(group, [...(move.models.get(group) ?? []), model]);
+    moves.set(`${from}\n${to}`, move);
+  }
+  return [...moves.values()].flatMap(({ models, from, to }) => {
+    // Groups that move the same models are told together.
+    const groups_by_models = Map.groupBy(models.keys(), (group) => models.get(group)!.join(', '));
+    const brief = !`${from}${to}`.includes(' when ');
+    return [...groups_by_models].map(([ids, groups]) => ({
+      section: 'routes' as const,
+      subject: `${groups.length === 1 ? 'group' : 'groups'} ${groups.join(', ')} for ${ids}`,
+      change: brief ? `${from} -> ${to}` : 'goes elsewhere',
+      ...(brief ? {} : { details: [`before: ${from}`, `after: ${to}`] }),
+    }));
+  });
+}

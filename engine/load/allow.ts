@@ -1,0 +1,15 @@
+import { DIAGNOSTICS } from '../diagnostics/codes.ts';
+import { keyName } from './describe.ts';
+import type { Findings } from './findings.ts';
+import { childOf, entriesOf, type Node } from './node.ts';
+
+/** Silences the warnings that a file allows under `allow:`. */
+export function allowWarnings(root: Node, findings: Findings): void {
+  for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
+    findings.allow(key_mark, key);
+    if (Object.hasOwn(DIAGNOSTICS, key)) continue;
+    findings.report('C3004', key_mark, `there is no warning ${keyName(key)}`, {
+      expected: 'a code as the warning shows it, such as W7008',
+    });
+  }
+}

@@ -1,0 +1,34 @@
+import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
+import { FACTS, type FactPath } from '../facts.ts';
+
+const FACT_PATHS = Object.keys(FACTS);
+
+/** Whether there is a fact of this path. */
+export function isFact(path: string): path is FactPath {
+  return Object.hasOwn(FACTS, path);
+}
+
+/** The fact that was probably meant: spelt alike, named alike in the same section, or of this name in another one. */
+function closestFact(path: string): string | undefined {
+  const alike = closest(path, FACT_PATHS);
+  if (alike !== undefined) return alike;
+  const section = path.slice(0, path.lastIndexOf('.') + 1);
+  const last = path.slice(section.length);
+  const beside = FACT_PATHS.filter((known) => section !== '' && known.startsWith(section));
+  const key = closestKey(
+    last,
+    beside.map((known) => known.slice(section.length)),
+  );
+  if (key !== undefined) return section + key;
+  const elsewhere = FACT_PATHS.filter((known) => known.endsWith(`.${last}`));
+  return elsewhere.length === 1 ? elsewhere[0] : undefined;
+}
+
+/** What to write instead of a path that is no fact; `undefined` when nothing is close. */
+export function unknownFactHelp(path: string): string | undefined {
+  if (path === '') return '{ var: "" } is the item inside some, all and none; a fact is read as { var: request.model }';
+  const below = FACT_PATHS.filter((known) => known.startsWith(`${path}.`));
+  if (below.length > 0) return `there is ${listed(below)}`;
+  const meant = closestFact(path);
+  return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
+}

@@ -1,0 +1,50 @@
+import { truthy } from './logic.ts';
+import type { Trace } from './trace.ts';
+import { describeCondition } from './words.ts';
+
+/** One comparison that decided, with the facts it saw. */
+export interface Reason {
+  /** The comparison in words. */
+  readonly condition: string;
+  readonly held: boolean;
+  /** Values of the facts it read, by path; `null` for a fact that was not set. */
+  readonly saw: Readonly<Record<string, unknown>>;
+}
+
+function valuesIn(trace: Trace): [path: string, value: unknown][] {
+  if (trace.operator === 'var') {
+    const path = String((trace.logic as { var: unknown }).var);
+    return path === '' ? [] : [[path, trace.value ?? null]];
+  }
+  return trace.operands.filter(({ evaluated }) => evaluated).flatMap(valuesIn);
+}
+
+function leaf(trace: Trace): Reason {
+  return {
+    condition: describeCondition(trace.logic),
+    held: truthy(trace.value),
+    saw: Object.fromEntries(valuesIn(trace)),
+  };
+}
+
+/** The comparisons that made a condition true or false, in the order they were looked at; those it did not hang on are left out. */
+export function reasonsOf(trace: Trace): readonly Reason[] {
+  const { operator, operands } = trace;
+  if (operator === 'and' || operator === 'or') {
+    const held = truthy(trace.value);
+    const decides = operands.filter((operand) => operand.evaluated && truthy(operand.value) === held);
+    return decides.flatMap(reasonsOf);
+  }
+  if ((operator === '!' || operator === '!!') && operands[0]?.operands.length !== 0 && operands[0] !== undefined) {
+    return reasonsOf(operands[0]);
+  }
+  return [leaf(trace)];
+}
+
+/** A reason in words: `request.body_bytes > 1000 is false (request.body_bytes is 182)`. */
+export function describeReason({ condition, held, saw }: Reason): string {
+  const values = Object.entries(saw).map(
+    ([path, value]) => `${path} is ${value === null ? 'not set' : JSON.stringify(value)}`,
+  );
+  return `${condition}: ${held ? 'yes' : 'no'}${values.length === 0 ? '' : `, ${values.join(', ')}`}`;
+}

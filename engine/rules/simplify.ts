@@ -1,0 +1,41 @@
+import { compileCondition } from './compile.ts';
+import { factView } from './fact-view.ts';
+import { expressionOf } from './logic.ts';
+
+/** Values of some facts, by dotted path. */
+export type KnownFacts = ReadonlyMap<string, unknown>;
+
+function isDecided(logic: unknown, known: KnownFacts): boolean {
+  if (Array.isArray(logic)) return logic.every((item) => isDecided(item, known));
+  const entry = expressionOf(logic);
+  if (entry === undefined) return true;
+  const [operator, operands] = entry;
+  // The item of some, all and none is known when the list is.
+  if (operator === 'var') return operands[0] === '' || known.has(String(operands[0]));
+  return operands.every((operand) => isDecided(operand, known));
+}
+
+function combine(operator: 'and' | 'or', operands: readonly unknown[]): unknown {
+  const decides = operator === 'or';
+  if (operands.includes(decides)) return decides;
+  const open = operands.filter((operand) => typeof operand !== 'boolean');
+  if (open.length === 0) return !decides;
+  return open.length === 1 ? open[0] : { [operator]: open };
+}
+
+/** What is left of a condition once some facts are known: `true`, `false`, or a condition over the other facts. */
+export function simplify(logic: unknown, known: KnownFacts): unknown {
+  if (isDecided(logic, known)) return compileCondition(logic)(factView(known));
+  const [operator, operands] = expressionOf(logic)!;
+  if (operator === 'and' || operator === 'or') {
+    return combine(
+      operator,
+      operands.map((operand) => simplify(operand, known)),
+    );
+  }
+  if (operator === '!') {
+    const inner = simplify(operands[0], known);
+    return typeof inner === 'boolean' ? !inner : { '!': [inner] };
+  }
+  return logic;
+}

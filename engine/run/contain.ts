@@ -1,0 +1,210 @@
+/**
+ * Runs the hooks of stages that have a time limit or may fail without failing the request: the operator's own, and those
+ * a pipeline says so about. Hooks of all other stages are called directly, at no cost.
+ */
+import type { Clock, ResponseEvent, ResponseHead, Services, StageHooks } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { CompiledStage } from './compile-stage.ts';
+import type { RequestContext } from './context.ts';
+import { Lease } from './lease.ts';
+import { checkResult, discardResult, type Result } from './result.ts';
+import { runAsStage } from './strays.ts';
+
+/** Where a request hears of a stage's failure. */
+export type FailureReport = (stage: CompiledStage, moment: keyof StageHooks, error: unknown) => void;
+
+type Settled = (value: unknown) => void;
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+}
+
+/** What goes wrong in the listener is the stage's own trouble; it is given up anyway. */
+function tellCancelled(lease: Lease, reason: StageError): void {
+  try {
+    lease.cancel(reason);
+  } catch {}
+}
+
+interface Wait {
+  readonly stage: CompiledStage;
+  readonly clock: Clock;
+  /** Ends what the stage may do. */
+  readonly lease: Lease | undefined;
+  /** What becomes of a value that comes too late. */
+  readonly onLateValue: Settled;
+  readonly onLateError: Settled;
+}
+
+/** Waits for a stage no longer than it may take, and never leaves its promise without somebody who hears it fail. */
+function waitFor(
+  pending: PromiseLike<unknown>,
+  { stage, clock, lease, onLateValue, onLateError }: Wait,
+): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    let late = false;
+    const giveUp = () => {
+      const message = `The stage "${stage.id}" did not finish within ${stage.timeout_seconds} seconds.`;
+      const reason = new StageError('stage_failed', message, { details: { stage: stage.id } });
+      if (lease !== undefined) tellCancelled(lease, reason);
+      // A stage that listens can still say how far it came, such as that the request has left already.
+      setImmediate(() => {
+        late = true;
+        lease?.end();
+        reject(reason);
+      });
+    };
+    const timer = stage.timeout_seconds === undefined ? undefined : clock.after(stage.timeout_seconds * 1000, giveUp);
+    pending.then(
+      (value) => {
+        timer?.close();
+        if (late) onLateValue(value);
+        resolve(value);
+      },
+      (error) => {
+        timer?.close();
+        if (late) onLateError(error);
+        reject(error);
+      },
+    );
+  });
+}
+
+/** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
+async function call(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  moment: 'request' | 'finish' | 'finally',
+  report: FailureReport,
+): Promise<unknown> {
+  const lease = new Lease(ctx, stage);
+  try {
+    const returned = runAsStage(stage.id, () => stage.hooks[moment]!(lease));
+    if (!isThenable(returned)) return returned;
+    return await waitFor(returned, {
+      stage,
+      clock: ctx.clock,
+      lease,
+      onLateValue: discardResult,
+      onLateError: (error) => report(stage, moment, error),
+    });
+  } finally {
+    lease.end();
+  }
+}
+
+/** Codes that the context itself raises, in every stage that reads a body or waits. */
+const CONTEXT_CODES: ReadonlySet<string> = new Set([
+  'bad_http',
+  'body_too_large',
+  'draining',
+  'invalid_encoding',
+  'invalid_json',
+  'overloaded',
+  'request_timeout',
+]);
+
+/** Whether an error is a stage's way to refuse a request rather than a failure of the stage. */
+export function isRefusal(stage: CompiledStage, error: unknown): error is StageError {
+  if (!(error instanceof StageError)) return false;
+  return CONTEXT_CODES.has(error.code) || stage.definition.raises.includes(error.code);
+}
+
+/**
+ * Runs the `request` hook of a contained stage. When the stage fails and the request may go on without it, that is
+ * reported and there is no result. Raises what the stage raises, and anything else it throws.
+ */
+export async function callRequest(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  report: FailureReport,
+): Promise<Result | undefined> {
+  try {
+    return checkResult(ctx, stage, await call(ctx, stage, 'request', report));
+  } catch (error) {
+    if (stage.fail_closed || isRefusal(stage, error)) throw error;
+    report(stage, 'request', error);
+    ctx.leaveOut(stage);
+    return undefined;
+  }
+}
+
+/** Runs a `finish` or `finally` hook of a contained stage. Rejects with whatever it throws. */
+export async function callLast(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  moment: 'finish' | 'finally',
+  report: FailureReport,
+): Promise<void> {
+  await call(ctx, stage, moment, report);
+}
+
+/** Runs a hook that watches the response and must not be waited for; what it leaves running is heard when it fails. */
+function watch(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  report: FailureReport,
+  moment: 'response' | 'event',
+  run: (lease: Lease) => unknown,
+): void {
+  const lease = new Lease(ctx, stage);
+  let returned: unknown;
+  try {
+    returned = runAsStage(stage.id, () => run(lease));
+  } finally {
+    if (!isThenable(returned)) lease.end();
+  }
+  if (!isThenable(returned)) return;
+  const fail = (error: unknown) => report(stage, moment, error);
+  waitFor(returned, { stage, clock: ctx.clock, lease, onLateValue: () => {}, onLateError: fail })
+    .catch(fail)
+    .finally(() => lease.end());
+}
+
+/** Runs the `response` hook of a contained stage. Throws what it throws, unless the request may go on without the stage. */
+export function callResponse(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  head: ResponseHead,
+  report: FailureReport,
+): void {
+  if (ctx.isLeftOut(stage)) return;
+  try {
+    watch(ctx, stage, report, 'response', (lease) => stage.hooks.response!(lease, head));
+  } catch (error) {
+    if (stage.fail_closed) throw error;
+    report(stage, 'response', error);
+    ctx.leaveOut(stage);
+  }
+}
+
+/** Runs the `event` hook of a contained stage on a copy of the event. Throws what it throws at once. */
+export function callEvent(
+  ctx: RequestContext,
+  stage: CompiledStage,
+  event: ResponseEvent,
+  report: FailureReport,
+): void {
+  if (ctx.isLeftOut(stage)) return;
+  watch(ctx, stage, report, 'event', (lease) => stage.hooks.event!(lease, { ...event }));
+}
+
+/** Lets a stage release what it opened. Never rejects: a failure is logged with the stage's id. */
+export async function closeStage(stage: CompiledStage, { clock, log }: Pick<Services, 'clock' | 'log'>): Promise<void> {
+  const { hooks } = stage;
+  if (hooks.close === undefined) return;
+  const fail = (error: unknown) => log.error({ err: asError(error), stage: stage.id }, 'a stage failed to close');
+  try {
+    const returned = runAsStage(stage.id, () => hooks.close!());
+    if (!isThenable(returned)) return;
+    await waitFor(returned, { stage, clock, lease: undefined, onLateValue: () => {}, onLateError: fail });
+  } catch (error) {
+    fail(error);
+  }
+}
+
+/** What a stage threw, as something a log can show; anything but an error may be prompt text and is not repeated. */
+export function asError(thrown: unknown): Error {
+  if (thrown instanceof Error) return thrown;
+  return new Error(`it threw ${thrown === null ? 'null' : `a value of type ${typeof thrown}`}, which is no error`);
+}

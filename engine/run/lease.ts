@@ -1,0 +1,193 @@
+import type { Capability, FactView, RequestBody, StageContext } from '../api.ts';
+import type { StageError } from '../errors.ts';
+import { FACTS, type FactPath, type FactValue } from '../facts.ts';
+import { deepFreeze } from '../load/freeze.ts';
+import type { CompiledStage } from './compile-stage.ts';
+import type { RequestContext } from './context.ts';
+import { factIndex } from './fact-store.ts';
+
+/** Longest name of a shadow rule that is kept, in characters. */
+const SHADOW_NAME_LENGTH_MAX = 200;
+
+function isPlainObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value);
+}
+
+/** Whether a value is one that rules, logs and audit records expect of this fact. */
+function fits(path: FactPath, value: unknown): boolean {
+  const { kind, ...spec } = FACTS[path] as { kind: string; values?: readonly string[] };
+  switch (kind) {
+    case 'strings':
+      return Array.isArray(value) && value.every((item) => typeof item === 'string');
+    case 'object':
+      return isPlainObject(value);
+    case 'number':
+      return Number.isFinite(value);
+    case 'string':
+      return typeof value === 'string' && (spec.values?.includes(value) ?? true);
+    default:
+      return typeof value === kind;
+  }
+}
+
+/**
+ * The context that a contained stage holds for the length of one hook. Whatever is done through it counts as done by that
+ * stage; when the hook is over, or its time is up, it refuses everything, so that code left running in the background
+ * changes nothing any more. It hands out copies, so that nothing of the request can be changed behind the engine's back.
+ */
+export class Lease implements StageContext {
+  readonly #ctx: RequestContext;
+  readonly #stage: CompiledStage;
+  #over = false;
+  #facts: FactView | undefined;
+  #headers: StageContext['headers'] | undefined;
+  #body: RequestBody | undefined;
+  #onCancel: ((reason: StageError) => void) | undefined;
+
+  constructor(ctx: RequestContext, stage: CompiledStage) {
+    this.#ctx = ctx;
+    this.#stage = stage;
+  }
+
+  /** Ends the lease. */
+  end(): void {
+    this.#over = true;
+    if (this.#onCancel !== undefined && this.#ctx.cancel === this.#onCancel) this.#ctx.cancel = undefined;
+  }
+
+  /** Tells the stage, if it asked to be told, that nobody waits for it any more. */
+  cancel(reason: StageError): void {
+    this.#onCancel?.(reason);
+  }
+
+  get url(): string {
+    return this.#ctx.url;
+  }
+
+  get headers(): StageContext['headers'] {
+    this.#headers ??= deepFreeze({ ...this.#ctx.headers });
+    return this.#headers;
+  }
+
+  get aborted(): boolean {
+    return this.#ctx.aborted;
+  }
+
+  get relayed_bytes(): number {
+    return this.#ctx.relayed_bytes;
+  }
+
+  /** All facts, for `services.facts`. */
+  get facts(): FactView {
+    this.#check();
+    this.#facts ??= deepFreeze(this.#ctx.copyFacts());
+    return this.#facts;
+  }
+
+  get state(): unknown {
+    this.#check();
+    return this.#ctx.stateOf(this.#stage);
+  }
+
+  set state(value: unknown) {
+    this.#check();
+    this.#ctx.keepState(this.#stage, value);
+  }
+
+  get exchange(): StageContext['exchange'] {
+    this.#check('network', 'exchange');
+    return this.#ctx.exchange;
+  }
+
+  get body(): RequestBody | undefined {
+    this.#check('raw-body', 'body');
+    if (this.#ctx.body === undefined) return undefined;
+    this.#body ??= new LeasedBody(this.#ctx, (capability, what) => this.#check(capability, what));
+    return this.#body;
+  }
+
+  async readBody(): Promise<RequestBody> {
+    this.#check('raw-body', 'readBody');
+    await this.#ctx.readBody();
+    this.#check();
+    return this.body!;
+  }
+
+  get<P extends FactPath>(path: P): FactValue<P> {
+    this.#check();
+    if (this.#stage.readable[factIndex(path)] !== 1) {
+      throw new Error(`the fact "${path}" is not declared in "reads" or "readsIfSet"`);
+    }
+    return deepFreeze(this.#ctx.peek(path)) as FactValue<P>;
+  }
+
+  set<P extends FactPath>(path: P, value: FactValue<P>): void {
+    this.#check();
+    if (this.#stage.writable[factIndex(path)] !== 1) throw new Error(`the fact "${path}" is not declared in "writes"`);
+    if (!fits(path, value)) throw new Error(`the fact "${path}" is not given a value of its kind, ${FACTS[path].kind}`);
+    this.#facts = undefined;
+    this.#ctx.note(path, typeof value === 'object' ? deepFreeze(structuredClone(value)) : value);
+  }
+
+  noteShadow(name: string): void {
+    // Not an error when it comes too late: the ledger reports from within a statement that others share.
+    if (!this.#over) this.#ctx.noteShadow(String(name).slice(0, SHADOW_NAME_LENGTH_MAX));
+  }
+
+  onCancel(listener: (reason: StageError) => void): void {
+    this.#check();
+    this.#onCancel = listener;
+    this.#ctx.onCancel(listener);
+  }
+
+  #check(capability?: Capability, what?: string): void {
+    if (this.#over)
+      throw new Error('the hook is over, or ran into its time limit: its context cannot be used any more');
+    if (capability === undefined || this.#stage.definition.needs.includes(capability)) return;
+    throw new Error(`${what} needs the capability "${capability}", which the stage does not declare`);
+  }
+}
+
+/** The body as a contained stage sees it: a copy of the bytes, and rewrites by way of the engine only. */
+class LeasedBody implements RequestBody {
+  readonly #ctx: RequestContext;
+  readonly #check: (capability?: Capability, what?: string) => void;
+  #copied: Buffer | undefined;
+  #copy: Buffer | undefined;
+
+  constructor(ctx: RequestContext, check: (capability?: Capability, what?: string) => void) {
+    this.#ctx = ctx;
+    this.#check = check;
+  }
+
+  get bytes(): Buffer {
+    const { bytes } = this.#held();
+    if (this.#copied !== bytes) {
+      this.#copied = bytes;
+      this.#copy = Buffer.from(bytes);
+    }
+    return this.#copy!;
+  }
+
+  json(): unknown {
+    return this.#held().json();
+  }
+
+  countKeys(names: readonly string[]): number[] {
+    return this.#held().countKeys(names);
+  }
+
+  rewrite(key: string, value: string | number | boolean): void {
+    this.#check('rewrite-body', 'rewriting the body');
+    if (!['string', 'number', 'boolean'].includes(typeof value) || Number.isNaN(value)) {
+      throw new Error(`a rewrite puts a text, a number or true or false into the body, not a ${typeof value}`);
+    }
+    this.#held().rewrite(key, value);
+  }
+
+  #held(): RequestBody {
+    this.#check();
+    if (this.#ctx.body === undefined) throw new Error('the body is gone: the upstream has answered');
+    return this.#ctx.body;
+  }
+}

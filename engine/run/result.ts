@@ -1,0 +1,91 @@
+import { IncomingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
+import type { Answer, Capability, Relay } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { CompiledStage } from './compile-stage.ts';
+import type { RequestContext } from './context.ts';
+
+/** What a `request` hook ends a request with. */
+export type Result = Answer | Relay;
+
+/** Headers that belong to the connection, which is the engine's. */
+const CONNECTION_HEADERS = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding', 'upgrade']);
+
+function requireCapability({ definition }: CompiledStage, capability: Capability, what: string): void {
+  if (definition.needs.includes(capability)) return;
+  throw new Error(`${what} needs the capability "${capability}", which the stage does not declare`);
+}
+
+function checkStatus(status: unknown): number {
+  if (Number.isInteger(status) && (status as number) >= 200 && (status as number) <= 599) return status as number;
+  throw new Error('an answer has a status from 200 to 599');
+}
+
+function checkHeader(name: string, value: unknown): asserts value is string {
+  validateHeaderName(name);
+  validateHeaderValue(name, value as string);
+  if (typeof value !== 'string') throw new Error(`the header ${name} is not a text`);
+}
+
+function checkHeaders(headers: unknown): Record<string, string> {
+  if (typeof headers !== 'object' || headers === null) throw new Error('an answer has `headers`, an object of texts');
+  const checked: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    const lower = name.toLowerCase();
+    checkHeader(lower, value);
+    if (CONNECTION_HEADERS.has(lower)) throw new Error(`the header ${lower} is the gateway's to write`);
+    checked[lower] = value;
+  }
+  return checked;
+}
+
+function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
+  if (typeof body !== 'string') throw new Error('an answer has a `body`, a text');
+  return { kind: 'answer', status: checkStatus(status), headers: checkHeaders(headers), body };
+}
+
+function checkRelay(ctx: RequestContext, stage: CompiledStage, { response, idle_seconds, inspect }: Relay): Relay {
+  requireCapability(stage, 'network', 'relaying a response');
+  if (!(response instanceof IncomingMessage)) throw new Error('a relay has a `response`, as Node receives it');
+  if (!(idle_seconds > 0 && idle_seconds < 1e6)) throw new Error('a relay has `idle_seconds`, a number of seconds');
+  if (inspect === undefined) return { kind: 'relay', response, idle_seconds };
+  const inspectAsStage = (first: Buffer | undefined) => {
+    ctx.stage = stage;
+    const refusal = inspect(first);
+    if (refusal === undefined) ctx.stage = undefined;
+    else if (!(refusal instanceof StageError)) throw new Error('`inspect` returns a StageError or nothing');
+    return refusal;
+  };
+  return { kind: 'relay', response, idle_seconds, inspect: inspectAsStage };
+}
+
+/** The result of a contained stage, taken apart and checked: nothing of the stage's own making reaches the socket. */
+export function checkResult(ctx: RequestContext, stage: CompiledStage, returned: unknown): Result | undefined {
+  try {
+    if (returned === undefined) {
+      if (stage.definition.terminal) throw new Error('it is a stage that always answers, and did not');
+      return undefined;
+    }
+    const kind = (returned as { kind?: unknown } | null)?.kind;
+    if (kind !== 'answer' && kind !== 'relay') {
+      throw new Error('a request hook returns nothing, an answer or a relay, and it returned something else');
+    }
+    requireCapability(stage, 'respond', 'answering');
+    return kind === 'answer' ? checkAnswer(returned as Answer) : checkRelay(ctx, stage, returned as Relay);
+  } catch (error) {
+    discardResult(returned);
+    throw error;
+  }
+}
+
+/** Lets go of the upstream's response in a result that will not be used. */
+export function discardResult(returned: unknown): void {
+  const response = (returned as Partial<Relay> | null | undefined)?.response;
+  if (response instanceof IncomingMessage) response.destroy();
+}
+
+/** Throws when an error's headers or details can't be sent. */
+export function checkError({ status, headers, details }: StageError): void {
+  checkStatus(status);
+  for (const [name, value] of Object.entries(headers)) checkHeader(name, value);
+  JSON.stringify(details);
+}

@@ -1,0 +1,59 @@
+/** Calendar windows without a database, the same as its `date_trunc` with a time zone gives. */
+import type { Window } from '../api.ts';
+
+const DAY_MS = 86_400_000;
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function formatOf(time_zone: string): Intl.DateTimeFormat {
+  const known = formats.get(time_zone);
+  if (known !== undefined) return known;
+  const format = new Intl.DateTimeFormat('en-US', {
+    timeZone: time_zone,
+    hourCycle: 'h23',
+    year: 'numeric',
+    month: 'numeric',
+    day: 'numeric',
+    hour: 'numeric',
+    minute: 'numeric',
+    second: 'numeric',
+  });
+  formats.set(time_zone, format);
+  return format;
+}
+
+/** What a clock on the wall shows, as milliseconds since the epoch of a clock in UTC that shows the same. */
+function wallClock(at_ms: number, time_zone: string): number {
+  const parts = Object.fromEntries(
+    formatOf(time_zone)
+      .formatToParts(at_ms)
+      .map(({ type, value }) => [type, Number(value)]),
+  );
+  return Date.UTC(parts.year!, parts.month! - 1, parts.day, parts.hour, parts.minute, parts.second);
+}
+
+/** The moment at which a clock on the wall shows a time. */
+function momentOf(wall_ms: number, time_zone: string): number {
+  const offsetAt = (at_ms: number) => wallClock(at_ms, time_zone) - at_ms;
+  const before = wall_ms - offsetAt(wall_ms - DAY_MS);
+  const after = wall_ms - offsetAt(wall_ms + DAY_MS);
+  if (before === after) return before;
+  const exists = (at_ms: number) => wallClock(at_ms, time_zone) === wall_ms;
+  // Of two moments PostgreSQL takes the later one; in place of none it goes on with the time from before the change.
+  return exists(after) ? after : before;
+}
+
+function startOnWall(kind: Window, wall_ms: number): Date {
+  const date = new Date(wall_ms);
+  return new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), kind === 'day' ? date.getUTCDate() : 1));
+}
+
+/** When the window that a moment lies in began and ends, in milliseconds since the epoch. */
+export function windowAt(kind: Window, at_ms: number, time_zone: string): { start: number; end: number } {
+  const start = momentOf(startOnWall(kind, wallClock(at_ms, time_zone)).getTime(), time_zone);
+  // From what the clock shows at the start, as the database counts: where a day has no midnight that is one o'clock.
+  const end = new Date(wallClock(start, time_zone));
+  if (kind === 'day') end.setUTCDate(end.getUTCDate() + 1);
+  else end.setUTCMonth(end.getUTCMonth() + 1);
+  return { start, end: momentOf(end.getTime(), time_zone) };
+}

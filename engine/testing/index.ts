@@ -1,0 +1,14 @@
+/**
+ * What tests of an operator's own stages import, as `appscli/testing`.
+ * @module
+ */
+export {
+  type Facts,
+  type FakeContext,
+  openStage,
+  type Recorded,
+  type RequestWishes,
+  type ServiceWishes,
+  type StageHarness,
+  stageConfig,
+} from './stage-harness.ts';

@@ -1,0 +1,277 @@
+/** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
+import { EventEmitter } from 'node:events';
+import type {
+  AuditRecord,
+  FactView,
+  GatewayConfig,
+  LimitStanding,
+  Principal,
+  RequestBody,
+  ReservationRequest,
+  Services,
+  Settlement,
+  StageContext,
+  StageDefinition,
+  StageHooks,
+} from '../api.ts';
+import type { Diagnostic } from '../diagnostics/diagnostic.ts';
+import { ENGINE_FACTS, type FactPath, type FactValue } from '../facts.ts';
+import { createFindings } from '../load/findings.ts';
+import { deepFreeze } from '../load/freeze.ts';
+import { parseSource } from '../load/source.ts';
+import { definitionProblem } from '../load/stage-definition.ts';
+import { validate } from '../load/validate.ts';
+import { compileCondition } from '../rules/compile.ts';
+import { HeldBody } from '../run/body.ts';
+import { FactStore } from '../run/fact-store.ts';
+import { type FrozenClock, frozenClock } from '../services/clock.ts';
+import { createModelCatalog } from '../services/models.ts';
+
+/** Values of facts by dotted path. */
+export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;
+
+/** Prices of the models below, in USD per million tokens: 3000, 15000, 300, 3750 and 6000 nano-USD per token. */
+const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+
+/** A complete configuration of two upstreams and three models; `sections` replace whole sections. */
+export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfig {
+  const model = { context_window: 200_000, max_output_tokens: 64_000, upstream_ids: {}, pricing: PRICING };
+  const supports = { prompt_cache_1h: true, count_tokens: true };
+  return {
+    server: {
+      listen: '127.0.0.1:0',
+      public_url: 'http://127.0.0.1',
+      profile: 'neutral',
+      trusted_proxies: [],
+      limits: { body_bytes: 33_554_432, header_bytes: 262_144, buffered_bytes: 268_435_456 },
+      timeouts: {
+        connect_seconds: 10,
+        first_byte_seconds: 120,
+        idle_seconds: 300,
+        drain_seconds: 25,
+        request_body_seconds: 60,
+      },
+    },
+    database: {},
+    upstreams: [
+      { name: 'main', type: 'vendor', base_url: 'http://127.0.0.1:9', region: 'eu', supports },
+      {
+        name: 'spare',
+        type: 'vendor',
+        base_url: 'http://127.0.0.1:9',
+        supports: { prompt_cache_1h: false, count_tokens: false },
+      },
+    ],
+    models: [
+      { ...model, id: 'coder-1', family: 'coder', display_name: 'Coder 1', upstream_ids: { spare: 'coder-1@2026' } },
+      { ...model, id: 'coder-2', family: 'coder' },
+      { ...model, id: 'writer-1', family: 'writer' },
+    ],
+    token_groups: [
+      { name: 'all', models: ['*'] },
+      { name: 'writers', families: ['writer'] },
+    ],
+    routing: { default_upstream: 'main', rules: [] },
+    stages: [],
+    ...sections,
+  };
+}
+
+/** What the fake services were told. */
+export interface Recorded {
+  readonly settlements: Settlement[];
+  readonly reservations: ReservationRequest[];
+  readonly released: string[];
+  readonly audit: AuditRecord[];
+  /** Records by file. */
+  readonly lines: Map<string, AuditRecord[]>;
+  /** Log records: level, message and fields. */
+  readonly log: { readonly level: string; readonly message: string; readonly fields: object }[];
+}
+
+/** What a test decides about the services. */
+export interface ServiceWishes {
+  /** Whom `tokens.verify` finds; throws to refuse. */
+  readonly verify?: (token: string) => Principal | Promise<Principal>;
+  /** The limit that `ledger.reserve` finds exceeded; throws to fail. Limits in shadow mode go to `onShadow`. */
+  readonly reserve?: (
+    request: ReservationRequest,
+    onShadow: ((standing: LimitStanding) => void) | undefined,
+  ) => LimitStanding | undefined | Promise<LimitStanding | undefined>;
+  /** What `ledger.settle` does after noting the settlement. */
+  readonly settle?: () => Promise<void>;
+  /** What `health.check` finds. */
+  readonly health?: () => Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
+  /** What the stopped clock shows at first: milliseconds since the epoch, or a date that `Date` understands. */
+  readonly now?: number | string;
+  readonly secrets?: Readonly<Record<string, string>>;
+}
+
+/** Services that answer as wished and record what they are told. Prices and conditions are the real ones. */
+function fakeServices(
+  config: GatewayConfig,
+  wishes: ServiceWishes,
+): Services & { readonly recorded: Recorded; readonly clock: FrozenClock } {
+  const recorded: Recorded = {
+    settlements: [],
+    reservations: [],
+    released: [],
+    audit: [],
+    lines: new Map(),
+    log: [],
+  };
+  const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
+  return {
+    recorded,
+    config,
+    clock: frozenClock(wishes.now ?? 0),
+    log: { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') },
+    secret(name) {
+      const value = wishes.secrets?.[name];
+      if (value === undefined) throw new Error(`the test gives no secret ${name}`);
+      return value;
+    },
+    tokens: {
+      verify(token) {
+        if (wishes.verify === undefined) throw new Error('the test does not say whom tokens belong to');
+        return wishes.verify(token);
+      },
+    },
+    models: createModelCatalog(config),
+    ledger: {
+      async reserve(request, onShadow) {
+        recorded.reservations.push(request);
+        return wishes.reserve?.(request, onShadow);
+      },
+      async settle(settlement) {
+        recorded.settlements.push(settlement);
+        await wishes.settle?.();
+      },
+      async release(request_id) {
+        recorded.released.push(request_id);
+      },
+    },
+    audit: {
+      write: (record) => recorded.audit.push(record),
+      appendLine: (path, record) => recorded.lines.set(path, [...(recorded.lines.get(path) ?? []), record]),
+    },
+    health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
+    condition: compileCondition,
+    facts: (ctx) => (ctx as unknown as FakeContext).view,
+  };
+}
+
+/** What a test decides about a request. */
+export interface RequestWishes {
+  readonly facts?: Facts;
+  readonly headers?: Readonly<Record<string, string | string[]>>;
+  readonly url?: string;
+  readonly body?: string | Buffer;
+}
+
+/** A request seen by one stage: undeclared reads and writes and second writes throw, as in the engine. */
+export class FakeContext implements StageContext {
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly url: string;
+  readonly body: RequestBody | undefined;
+  readonly rewrites: string[] = [];
+  /** What the stage reported with `noteShadow`. */
+  readonly shadows: string[] = [];
+  readonly written: Record<string, unknown> = {};
+  readonly exchange: StageContext['exchange'];
+  state: unknown;
+  aborted = false;
+  relayed_bytes = 0;
+  readonly #store = new FactStore();
+  readonly #readable: ReadonlySet<FactPath>;
+  readonly #writable: ReadonlySet<FactPath>;
+
+  constructor(definition: StageDefinition, { facts = {}, headers = {}, url = '/', body }: RequestWishes) {
+    this.headers = headers;
+    this.url = url;
+    this.body = body === undefined ? undefined : new HeldBody(Buffer.from(body), (key) => this.rewrites.push(key));
+    this.exchange = { req: new EventEmitter(), res: new EventEmitter() } as unknown as StageContext['exchange'];
+    this.#readable = new Set([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]);
+    this.#writable = new Set(definition.writes);
+    this.note(facts);
+  }
+
+  onCancel(): void {}
+
+  noteShadow(name: string): void {
+    this.shadows.push(name);
+  }
+
+  /** The facts as rules see them. */
+  get view(): FactView {
+    return this.#store.view;
+  }
+
+  /** Writes facts in the name of the engine or of other stages. */
+  note(facts: Facts): void {
+    for (const [path, value] of Object.entries(facts)) {
+      if (value !== undefined) this.#store.set(path as FactPath, value as never);
+    }
+  }
+
+  get<P extends FactPath>(path: P): FactValue<P> {
+    if (!this.#readable.has(path)) throw new Error(`the fact "${path}" is read but not declared`);
+    return this.#store.get(path) as FactValue<P>;
+  }
+
+  set<P extends FactPath>(path: P, value: FactValue<P>): void {
+    if (!this.#writable.has(path)) throw new Error(`the fact "${path}" is written but not declared`);
+    this.#store.set(path, value);
+    this.written[path] = value;
+  }
+
+  async readBody(): Promise<RequestBody> {
+    if (this.body === undefined) throw new Error('the test gives the request no body');
+    return this.body;
+  }
+}
+
+/** A stage made ready by `create`, and requests for it. */
+export interface StageHarness extends Recorded {
+  readonly hooks: StageHooks;
+  readonly services: Services;
+  /** Stands still until `advance` moves it; tasks that wait then run in order. */
+  readonly clock: FrozenClock;
+  request(wishes?: RequestWishes): FakeContext;
+}
+
+function say({ message, found, expected, help }: Diagnostic): string {
+  return [message, found && `found ${found}`, expected && `expected ${expected}`, help].filter(Boolean).join('; ');
+}
+
+/** Options as the loader hands them over: validated, with defaults, frozen. Throws an error that lists every problem. */
+function readOptions(definition: StageDefinition, options: object, config: GatewayConfig): unknown {
+  const findings = createFindings();
+  const node = parseSource('options', JSON.stringify(options), findings);
+  const value = node && deepFreeze(validate(definition.options, node, '.', findings).value);
+  const problems = findings.diagnostics().map(say);
+  if (problems.length === 0) problems.push(...(definition.check?.(value as never, config) ?? []));
+  if (problems.length > 0) throw new Error(`the options of ${definition.name} are wrong: ${problems.join('\n')}`);
+  return value;
+}
+
+/** Checks a stage's definition and options like the loader does, then creates the stage. Throws when they are wrong. */
+export function openStage(
+  definition: StageDefinition,
+  {
+    options = {},
+    config = stageConfig(),
+    ...wishes
+  }: { options?: object; config?: GatewayConfig } & ServiceWishes = {},
+): StageHarness {
+  const problem = definitionProblem(definition);
+  if (problem !== undefined) throw new Error(`this is not a stage the gateway would load: ${problem}`);
+  const services = fakeServices(config, wishes);
+  return {
+    ...services.recorded,
+    services,
+    clock: services.clock,
+    hooks: definition.create(readOptions(definition, options, config) as never, services),
+    request: (request_wishes = {}) => new FakeContext(definition, request_wishes),
+  };
+}

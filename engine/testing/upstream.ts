@@ -1,0 +1,161 @@
+/**
+ * An upstream that plays a script: a real HTTP server on the loopback address that records exactly what it received and
+ * answers as told, down to raw bytes and cut connections.
+ * @module
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+
+/** A request as it arrived. */
+export interface Received {
+  readonly method: string;
+  /** Path and query string, untouched. */
+  readonly url: string;
+  /** Names and values in turn, spelled and ordered as received. */
+  readonly raw_headers: readonly string[];
+  readonly headers: IncomingHttpHeaders;
+  /** The bytes so far; all of them when `complete`. */
+  readonly body: Buffer;
+  readonly complete: boolean;
+  /** Hex SHA-256 of `body`. */
+  readonly sha256: string;
+  /** Whether the caller went away before the response ended. */
+  readonly cancelled: boolean;
+}
+
+/** One request and the means to answer it. */
+export interface Exchange {
+  readonly received: Received;
+  readonly res: ServerResponse;
+  readonly socket: Socket;
+}
+
+/** What the upstream does with a request; runs when its body is complete. */
+export type Script = (exchange: Exchange) => void | Promise<void>;
+
+/** The running upstream. */
+export interface ScriptedUpstream {
+  readonly url: string;
+  /** Every request, in order of arrival; `clear` it by setting `length` to 0. */
+  readonly requests: Received[];
+  /** What happens to the next requests. */
+  script: Script;
+  /** Whether `script` runs at the head of a request instead of the end of its body. */
+  early: boolean;
+  /** The only request so far; fails when there were none or several. */
+  only(): Received;
+  /** The last request, once there are at least `count`. */
+  arrived(count: number): Promise<Received>;
+  /** Cuts every connection and refuses new ones until `resume`. */
+  pause(): Promise<void>;
+  resume(): Promise<void>;
+  close(): Promise<void>;
+}
+
+class Recording implements Received {
+  readonly method: string;
+  readonly url: string;
+  readonly raw_headers: readonly string[];
+  readonly headers: IncomingHttpHeaders;
+  readonly chunks: Buffer[] = [];
+  complete = false;
+  cancelled = false;
+
+  constructor(req: IncomingMessage) {
+    this.method = req.method ?? '';
+    this.url = req.url ?? '';
+    this.raw_headers = req.rawHeaders;
+    this.headers = req.headers;
+  }
+
+  get body(): Buffer {
+    return Buffer.concat(this.chunks);
+  }
+
+  get sha256(): string {
+    return createHash('sha256').update(this.body).digest('hex');
+  }
+}
+
+function fail(res: ServerResponse, error: unknown): void {
+  if (!res.headersSent) res.writeHead(500, { 'content-type': 'text/plain' });
+  res.end(`the script of the test failed: ${error}`);
+}
+
+/** Starts an upstream on a free port of the loopback address. */
+export async function openUpstream(script: Script): Promise<ScriptedUpstream> {
+  const requests: Received[] = [];
+  const waiting: { readonly count: number; resolve(received: Received): void }[] = [];
+  const announce = () => {
+    for (const waiter of waiting.splice(0)) {
+      if (requests.length >= waiter.count) waiter.resolve(requests.at(-1)!);
+      else waiting.push(waiter);
+    }
+  };
+  const server = createServer({ keepAliveTimeout: 60_000 }, (req, res) => {
+    const received = new Recording(req);
+    requests.push(received);
+    announce();
+    res.on('close', () => {
+      received.cancelled = !res.writableFinished;
+    });
+    const answer = async () => upstream.script({ received, res, socket: req.socket });
+    const at_head = upstream.early;
+    req.on('data', (chunk: Buffer) => received.chunks.push(chunk));
+    req.on('end', () => {
+      received.complete = true;
+      if (!at_head) answer().catch((error) => fail(res, error));
+    });
+    if (at_head) answer().catch((error) => fail(res, error));
+  });
+  server.on('connection', (socket) => socket.on('error', () => {}));
+  const listen = async (port: number) => {
+    server.listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    return (server.address() as AddressInfo).port;
+  };
+  const stop = async () => {
+    if (!server.listening) return;
+    const closed = once(server, 'close');
+    server.close();
+    server.closeAllConnections();
+    await closed;
+  };
+  const port = await listen(0);
+  const upstream: ScriptedUpstream = {
+    url: `http://127.0.0.1:${port}`,
+    requests,
+    script,
+    early: false,
+    only() {
+      if (requests.length !== 1) throw new Error(`the upstream saw ${requests.length} requests instead of one`);
+      return requests[0]!;
+    },
+    arrived: (count) =>
+      new Promise((resolve) => {
+        waiting.push({ count, resolve });
+        announce();
+      }),
+    pause: stop,
+    resume: async () => {
+      await listen(port);
+    },
+    close: stop,
+  };
+  return upstream;
+}
+
+/** Head of a stream of server-sent events, as names and values in turn. */
+export const EVENT_STREAM: readonly string[] = [
+  'content-type',
+  'text/event-stream; charset=utf-8',
+  'cache-control',
+  'no-cache',
+];
+
+/** One server-sent event that is named by its type. */
+export function sse(data: { readonly type: string } & Readonly<Record<string, unknown>>): string {
+  return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
+}

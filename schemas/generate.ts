@@ -1,0 +1,96 @@
+/**
+ * Writes `schemas/generated/` from the hand-written schemas and the definitions: `npm run generate`. With `--check` it
+ * writes nothing and exits with 1 when a file is not what it would write.
+ * @module
+ */
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import type { JsonSchema } from '../engine/api.ts';
+import { stages } from '../stages/index.ts';
+import {
+  fragmentEditorSchema,
+  gatewayEditorSchema,
+  pipelineEditorSchema,
+  pipelineTestEditorSchema,
+  type Sources,
+} from './generate/editor.ts';
+import { gatewayPage, pipelinePage } from './generate/keys.ts';
+import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
+import { printedDiagnostics } from './generate/printed.ts';
+
+const SCHEMAS = import.meta.dirname;
+const GENERATED = join(SCHEMAS, 'generated');
+
+const readSchema = (name: string) =>
+  JSON.parse(readFileSync(join(SCHEMAS, `${name}.schema.json`), 'utf8')) as JsonSchema;
+
+const json = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
+
+/** The text of every generated file, by its path below `schemas/generated/`. */
+export function generateFiles(): ReadonlyMap<string, string> {
+  const sources: Sources = {
+    gateway: readSchema('gateway'),
+    pipeline: readSchema('pipeline'),
+    fragment: readSchema('fragment'),
+    pipeline_test: readSchema('pipeline-test'),
+  };
+  const printed = printedDiagnostics();
+  return new Map([
+    ['gateway.schema.json', json(gatewayEditorSchema(sources))],
+    ['pipeline.schema.json', json(pipelineEditorSchema(sources, stages))],
+    ['fragment.schema.json', json(fragmentEditorSchema(sources, stages))],
+    ['pipeline-test.schema.json', json(pipelineTestEditorSchema(sources))],
+    ['diagnostics.json', json(printed)],
+    ['reference/README.md', indexPage()],
+    ['reference/gateway.md', gatewayPage(sources)],
+    ['reference/pipeline.md', pipelinePage(sources)],
+    ['reference/stages.md', stagesPage(stages)],
+    ['reference/facts.md', factsPage(stages)],
+    ['reference/operators.md', operatorsPage()],
+    ['reference/errors.md', errorsPage(stages)],
+    ['reference/diagnostics.md', diagnosticsPage(printed)],
+  ]);
+}
+
+function textAt(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Paths of generated files that are missing, differ from what would be written, or should not be there. */
+export function staleFiles(files: ReadonlyMap<string, string> = generateFiles()): readonly string[] {
+  const present = readdirSync(GENERATED, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(GENERATED, join(entry.parentPath, entry.name)));
+  const changed = [...files].filter(([name, text]) => textAt(join(GENERATED, name)) !== text).map(([name]) => name);
+  return [...changed, ...present.filter((name) => !files.has(name))].toSorted();
+}
+
+function write(files: ReadonlyMap<string, string>): void {
+  rmSync(GENERATED, { recursive: true, force: true });
+  for (const [name, text] of files) {
+    mkdirSync(dirname(join(GENERATED, name)), { recursive: true });
+    writeFileSync(join(GENERATED, name), text);
+  }
+}
+
+function main(): void {
+  const files = generateFiles();
+  mkdirSync(GENERATED, { recursive: true });
+  const stale = staleFiles(files);
+  if (process.argv.includes('--check')) {
+    if (stale.length === 0) return;
+    console.error(
+      `Out of date in schemas/generated: ${stale.join(', ')}.\nRun npm run generate and commit the result.`,
+    );
+    process.exitCode = 1;
+    return;
+  }
+  write(files);
+  console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
+}
+
+if (import.meta.main) main();

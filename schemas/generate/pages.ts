@@ -1,0 +1,199 @@
+import type { Capability, StageDefinition } from '../../engine/api.ts';
+import { stagePlace } from '../../engine/cli/explain-stage.ts';
+import { factType, operatorSignature } from '../../engine/cli/explain-word.ts';
+import { schemaRows } from '../../engine/cli/schema-words.ts';
+import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/diagnostics/codes.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/errors.ts';
+import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/facts.ts';
+import { errorBody } from '../../engine/http/envelopes.ts';
+import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
+import { anchor, block, code, codes, page, prose, table } from './markdown.ts';
+
+const link = (text: string, target: string) => `[${text}](${target})`;
+
+/** The page that leads to the others. */
+export function indexPage(): string {
+  return page('Reference', [
+    'Written from the definitions, so it says what this version does.',
+    table(
+      ['Page', 'What it lists'],
+      [
+        [link('gateway.yaml', 'gateway.md'), 'every key of the configuration, with type and default'],
+        [link('Pipelines', 'pipeline.md'), 'every key of pipelines, fragments and their tests'],
+        [link('Stages', 'stages.md'), 'what a pipeline is made of: options, facts, errors, examples'],
+        [link('Facts', 'facts.md'), 'what a rule can see of a request'],
+        [link('Operators', 'operators.md'), 'what a rule can do with it'],
+        [link('Errors', 'errors.md'), 'what the gateway answers when it refuses or fails'],
+        [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
+      ],
+    ),
+  ]);
+}
+
+/** What a capability lets a stage do. */
+const CAPABILITIES: Readonly<Record<Capability, string>> = {
+  'raw-body': 'see the request body',
+  'rewrite-body': 'change the body on its way to the upstream, which the audit log records',
+  respond: 'answer the request',
+  network: 'hand the request to another machine',
+  database: 'use the database',
+};
+
+function stagePart(stage: StageDefinition): string[] {
+  const rows = schemaRows(stage.options).map(({ path, type, required, default: value, description }) => [
+    code(path),
+    type,
+    required ? 'required' : value === undefined ? '' : code(value),
+    description,
+  ]);
+  const raises = stage.raises.length === Object.keys(ERRORS).length ? 'any error code' : codes(stage.raises);
+  const facts: [string, string][] = [
+    ['Reads', codes(stage.reads)],
+    ['Reads if set', codes(stage.readsIfSet)],
+    ['Writes', codes(stage.writes)],
+    ['Raises', raises],
+    ['Needs', codes(stage.needs)],
+    ['Stands below', codes(stage.below)],
+  ];
+  return [
+    `## ${stage.name}`,
+    prose(stage.summary),
+    `Version ${stage.version}; stands ${stagePlace(stage)}.`,
+    rows.length === 0 ? 'It has no options.' : table(['Option', 'Type', 'Default', 'Meaning'], rows),
+    facts.flatMap(([label, names]) => (names === '' ? [] : [`- ${label}: ${names}`])).join('\n'),
+    ...stage.examples.flatMap(({ title, yaml }) => [`${title}:`, block('yaml', yaml)]),
+  ];
+}
+
+/** The page about stages. */
+export function stagesPage(stages: readonly StageDefinition[]): string {
+  const rows = stages.map((stage) => [
+    link(stage.name, anchor(stage.name)),
+    stage.summary,
+    stage.place === 'finally' ? 'finally' : stage.terminal ? 'answers' : '',
+  ]);
+  return page('Stages', [
+    'What a pipeline can name under `stage:`. A stage reads facts that the engine or stages above it wrote, writes others, and may refuse the request with an error. `appscli stages` lists these together with your own.',
+    table(['Stage', 'What it does', 'Where'], rows),
+    'What a stage may do beyond reading and writing facts stands behind "Needs":',
+    table(
+      ['Capability', 'Lets it'],
+      Object.entries(CAPABILITIES).map(([name, meaning]) => [code(name), meaning]),
+    ),
+    ...stages.flatMap(stagePart),
+  ]);
+}
+
+/** The page about facts. */
+export function factsPage(stages: readonly StageDefinition[]): string {
+  const sections = Map.groupBy(Object.keys(FACTS) as FactPath[], (path) => path.split('.')[0]!);
+  const writer = (path: FactPath) => {
+    const names = stages.filter(({ writes }) => writes.includes(path)).map(({ name }) => name);
+    if (names.length > 0) return names.map((name) => link(name, `stages.md${anchor(name)}`)).join(', ');
+    return INITIAL_FACTS.includes(path) ? 'the engine, always' : 'the engine';
+  };
+  return page('Facts', [
+    'Everything that a rule or a stage can see of a request. A fact is written once. One that is not set reads as null. The text of a message never becomes a fact.',
+    ...[...sections].flatMap(([section, paths]) => [
+      `## ${section}`,
+      table(
+        ['Fact', 'Type', 'Meaning', 'Written by'],
+        paths.map((path) => [code(path), factType(path), `${FACTS[path].meaning}.`, writer(path)]),
+      ),
+    ]),
+  ]);
+}
+
+/** The page about operators. */
+export function operatorsPage(): string {
+  const operators = Object.entries(OPERATORS) as [Operator, OperatorSpec][];
+  return page('Operators', [
+    'Conditions are [JSON-Logic](https://jsonlogic.com) with a closed list of operators. A condition is a mapping with one key, the operator, and its operands: a fact, a constant, or another condition. `{ rule: name }` stands for a condition of that name under `rules:`. Operators that start with `!`, and those with characters that mean something to YAML, are written in quotes.',
+    table(
+      ['Operator', 'Meaning'],
+      operators.map(([name, { meaning }]) => [code(operatorSignature(name)), `${meaning}.`]),
+    ),
+    '## Examples',
+    ...operators.flatMap(([name, { meaning, example }]) => [
+      `${code(name)}: ${prose(meaning.charAt(0).toLowerCase() + meaning.slice(1))}.`,
+      block('yaml', `when: ${example}`),
+    ]),
+    '## Refused on purpose',
+    'These are known to JSON-Logic or its relatives and do not load.',
+    table(
+      ['Operator', 'Instead'],
+      [...REFUSED_OPERATORS].map(([name, instead]) => [code(name), instead]),
+    ),
+  ]);
+}
+
+/** The page about the errors of the gateway itself. */
+export function errorsPage(stages: readonly StageDefinition[]): string {
+  const errors = Object.entries(ERRORS) as [ErrorCode, ErrorSpec][];
+  const raised_by = (name: ErrorCode) =>
+    stages.filter((stage) => stage.name !== 'fail' && stage.raises.includes(name)).map((stage) => stage.name);
+  const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
+  const envelope = (surface: 'messages' | 'chat') =>
+    block('json', JSON.stringify(JSON.parse(errorBody(surface, example, 'req_1')), null, 2));
+  return page('Errors', [
+    "Every error the gateway itself answers with. An upstream's own error is passed on as it came. `on_error` handles these codes, and the stage `fail` raises any of them.",
+    'On Messages paths:',
+    envelope('messages'),
+    'On chat-completions and Responses paths:',
+    envelope('chat'),
+    'Details, such as `model` here or `limit_usd` of a spend limit, stand beside the message. "Retry" is what the header `x-should-retry` says.',
+    table(
+      ['Code', 'Status', 'Type (Messages)', 'Type, code (chat)', 'Retry', 'Meaning', 'Raised by stages'],
+      errors.map(([name, { status, type, compat: chat, retry, meaning }]) => [
+        code(name),
+        String(status),
+        code(type),
+        chat.code === null ? code(chat.type) : `${code(chat.type)}, ${code(chat.code)}`,
+        retry === undefined ? '' : retry ? 'yes' : 'no',
+        `${meaning}.`,
+        raised_by(name)
+          .map((stage) => link(stage, `stages.md${anchor(stage)}`))
+          .join(', '),
+      ]),
+    ),
+  ]);
+}
+
+/** The language of an example: most are configuration. */
+function language(example: string): string {
+  if (example.startsWith('appscli ')) return 'sh';
+  return example.startsWith('export ') ? 'ts' : 'yaml';
+}
+
+const PASSES: Readonly<Record<string, string>> = {
+  C1: 'C1: the file',
+  C2: 'C2: fragments',
+  C3: 'C3: keys and values',
+  C4: 'C4: names and how things fit together',
+  C5: 'C5: conditions',
+  C6: 'C6: the order of stages',
+  C8: 'C8: tests of pipelines',
+  W7: 'W7: warnings',
+};
+
+/** The page about diagnostics. @param printed what `check` prints for one mistake of each code. */
+export function diagnosticsPage(printed: Readonly<Record<string, string>>): string {
+  const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
+  const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
+  return page('Diagnostics', [
+    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning says what one that runs may not mean. `appscli explain C2004` shows one of these at a terminal.',
+    table(
+      ['Code', 'Title'],
+      all.map(([name, { title }]) => [link(name, anchor(name)), title]),
+    ),
+    ...[...passes].flatMap(([pass, list]) => [
+      `## ${PASSES[pass] ?? pass}`,
+      ...list.flatMap(([name, { title, explanation, example }]) => [
+        `### ${name}`,
+        `**${prose(title)}.** ${prose(explanation)}`,
+        block(language(example), example),
+        ...(printed[name] === undefined ? [] : ['Printed for such a mistake:', block('text', printed[name])]),
+      ]),
+    ]),
+  ]);
+}

@@ -1,0 +1,23 @@
+import type { JsonSchema } from '../../engine/api.ts';
+import { factType } from '../../engine/cli/explain-word.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/errors.ts';
+import { FACTS, type FactPath } from '../../engine/facts.ts';
+
+/** What a fact is, in one sentence with its type. */
+export function factMeaning(path: FactPath): string {
+  return `${FACTS[path].meaning} (${factType(path)}).`;
+}
+
+/** When an error is raised, and the status it is answered with. */
+export function errorMeaning(code: ErrorCode): string {
+  const { status, meaning }: ErrorSpec = ERRORS[code];
+  return `${status}: ${meaning}.`;
+}
+
+/**
+ * A choice of documented values: an editor shows each with what it means, and of the one that is there only that. Their
+ * descriptions must differ, otherwise yaml-language-server shows them all.
+ */
+export function choice(meanings: Readonly<Record<string, string>>): { readonly anyOf: readonly JsonSchema[] } {
+  return { anyOf: Object.entries(meanings).map(([value, description]) => ({ const: value, description })) };
+}

@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { createServer, type RequestListener } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
+import { after, before, test } from 'node:test';
+import { checkLive, type LiveCheck } from '../../engine/cli/live.ts';
+import { openDatabase } from '../../engine/services/database.ts';
+import { stageConfig } from '../../engine/testing/stage-harness.ts';
+import { createProject } from '../load/support/project.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { cli, collectingLog } from './support.ts';
+
+const SECRET = 'sk-planted-0123456789';
+const servers: Server[] = [];
+after(() => {
+  for (const server of servers) server.close();
+});
+
+async function listen(server: Server): Promise<string> {
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const answering = async (listener: RequestListener): Promise<string> =>
+  `http://${await listen(createServer(listener))}`;
+
+async function upstream(base_url: string, credential: object = { api_key_env: 'UPSTREAM_KEY' }): Promise<LiveCheck> {
+  const config = stageConfig({
+    database: { embedded: { data_dir: 'nowhere' } },
+    upstreams: [
+      {
+        name: 'main',
+        type: 'vendor',
+        base_url,
+        supports: { prompt_cache_1h: true, count_tokens: true },
+        ...credential,
+      },
+    ],
+  });
+  const found = await checkLive(config, { UPSTREAM_KEY: SECRET }, 0.5);
+  const check = found.find(({ name }) => name === 'upstream main');
+  assert.ok(check);
+  assert.ok(!JSON.stringify(found).includes(SECRET));
+  return check;
+}
+
+test('an upstream that answers is fine; it is asked once, without a prompt, and with its credential', async () => {
+  const seen: string[] = [];
+  const url = await answering((request, response) => {
+    seen.push(`${request.method} ${request.url} ${request.headers['x-api-key']} ${request.headers['content-length']}`);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  const { ok, what } = await upstream(url);
+  assert.deepEqual({ ok, what }, { ok: true, what: 'answers with status 200' });
+  assert.deepEqual(seen, [`GET /v1/models ${SECRET} undefined`]);
+});
+
+test('a refused credential names the variable it is in', async () => {
+  const url = await answering((_request, response) => response.writeHead(401).end());
+  const { ok, what, help } = await upstream(url);
+  assert.equal(ok, false);
+  assert.equal(what, 'credential refused (status 401)');
+  assert.match(help ?? '', /UPSTREAM_KEY/);
+  assert.match((await upstream(url, {})).what, /wants a credential/);
+});
+
+test('a redirect is not followed', async () => {
+  let followed = false;
+  const url = await answering((request, response) => {
+    followed ||= request.url === '/elsewhere';
+    response.writeHead(302, { location: '/elsewhere' }).end();
+  });
+  const { ok, what } = await upstream(url);
+  assert.equal(ok, false);
+  assert.match(what, /redirects \(status 302\)/);
+  assert.equal(followed, false);
+});
+
+test('a web page, a server in trouble, silence, a closed port and another protocol are told apart', async () => {
+  const page = await answering((_request, response) =>
+    response.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
+  );
+  const trouble = await answering((_request, response) => response.writeHead(503).end());
+  const silence = await answering(() => {});
+  const babble = await listen(createTcpServer((socket) => socket.on('error', () => {}).end('220 mail\r\n')));
+  const closed = createTcpServer();
+  const closed_url = `http://${await listen(closed)}`;
+  await new Promise((resolve) => closed.close(resolve));
+  const plain = trouble.replace('http:', 'https:');
+  const found = await Promise.all(
+    [page, trouble, silence, `http://${babble}`, closed_url, plain, 'http://no-such-host.invalid'].map((url) =>
+      upstream(url),
+    ),
+  );
+  assert.deepEqual(
+    found.map(({ what }) => what),
+    [
+      'it answers with a web page (status 200)',
+      'it answers with status 503',
+      'no answer within 0.5 seconds',
+      'it does not speak HTTP',
+      'connection refused',
+      'it does not speak TLS',
+      'host name not found',
+    ],
+  );
+  assert.ok(found.every(({ ok, help }) => !ok && help));
+});
+
+test('an upstream without a list of models is fine, too', async () => {
+  const url = await answering((_request, response) => response.writeHead(404).end());
+  assert.equal((await upstream(url)).ok, true);
+});
+
+async function issuer(document: (url: string) => string): Promise<LiveCheck | undefined> {
+  let own = '';
+  own = await answering((request, response) => {
+    if (request.url !== '/.well-known/openid-configuration') response.writeHead(404).end();
+    else response.end(document(own));
+  });
+  const config = stageConfig({ auth: { oidc: { issuer_url: own } }, database: { embedded: { data_dir: 'nowhere' } } });
+  return (await checkLive(config, {}, 0.5)).find(({ name }) => name === 'identity provider');
+}
+
+test('an identity provider must publish a discovery document that names itself', async () => {
+  const endpoints = (url: string) => ({
+    authorization_endpoint: `${url}/auth`,
+    token_endpoint: `${url}/token`,
+    jwks_uri: `${url}/jwks`,
+  });
+  const right = await issuer((url) => JSON.stringify({ issuer: url, ...endpoints(url) }));
+  assert.equal(right?.ok, true);
+  const slash = await issuer((url) => JSON.stringify({ issuer: `${url}/`, ...endpoints(url) }));
+  assert.match(slash?.what ?? '', /^it calls itself http:.*\/$/);
+  assert.match((await issuer((url) => JSON.stringify({ issuer: url })))?.what ?? '', /lacks authorization_endpoint/);
+  assert.match((await issuer(() => '<html>'))?.what ?? '', /not JSON/);
+  assert.match((await issuer(() => 'null'))?.what ?? '', /calls itself nothing/);
+});
+
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+before(async () => {
+  database = await createTestDatabase();
+});
+after(() => database.drop());
+
+const gateway = (upstream_url: string) => `server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
+database: { postgres: { url_env: DATABASE_URL } }
+upstreams: [{ name: main, base_url: "${upstream_url}", api_key_env: UPSTREAM_KEY }]
+models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
+routing: { default_upstream: main }
+`;
+
+test('the command prints one line each, changes nothing in the database, and fails when one fails', async () => {
+  const url = await answering((_request, response) => response.end('{}'));
+  const project = createProject({ 'gateway.yaml': gateway(url) });
+  after(() => project.remove());
+  const run = (env: NodeJS.ProcessEnv, ...more: string[]) =>
+    cli(['check', '--config', project.path('gateway.yaml'), '--live', ...more], {
+      env: { PATH: process.env.PATH, ...env },
+    });
+  const env = { DATABASE_URL: database.url, UPSTREAM_KEY: SECRET };
+
+  const empty = await run(env);
+  assert.equal(empty.exit_code, 0, empty.stdout + empty.stderr);
+  assert.match(empty.stdout, /^ok {6}database {7}PostgreSQL \d+\.\d+, no tables yet; .* \(\d+ ms\)$/m);
+  assert.match(empty.stdout, /^ok {6}upstream main {2}answers with status 200 \(\d+ ms\)$/m);
+  assert.match(empty.stderr, /live: 2 of 2/);
+  assert.match((await run(env)).stdout, /no tables yet/);
+
+  const config = stageConfig({ database: { postgres: { url_env: 'DATABASE_URL', pool_max: 2 } } });
+  const opened = await openDatabase({ config, env, log: collectingLog().log, wait: 'until-ready' });
+  await opened.close();
+  assert.match((await run(env)).stdout, /schema up to date/);
+
+  const wrong = new URL(database.url);
+  wrong.password = 'hunter2';
+  wrong.username = 'nobody';
+  const refused = await run({ ...env, DATABASE_URL: wrong.href }, '--format', 'json');
+  assert.equal(refused.exit_code, 1);
+  const [first] = JSON.parse(refused.stdout).live;
+  assert.equal(first.ok, false);
+  assert.ok(!(refused.stdout + refused.stderr).includes('hunter2'));
+});
+
+test('variables must be set, and nothing is asked while the files have errors', async () => {
+  const project = createProject({ 'gateway.yaml': gateway('http://127.0.0.1:1') });
+  after(() => project.remove());
+  const { exit_code, stdout, stderr } = await cli(['check', '--config', project.path('gateway.yaml'), '--live'], {
+    env: {},
+  });
+  assert.equal(exit_code, 1);
+  assert.match(stdout, /error\[C4011\]: the environment variable DATABASE_URL is not set/);
+  assert.match(stderr, /live: nothing was asked/);
+});
+
+test('a time limit without --live is a mistake in the command line', async () => {
+  const { exit_code, stderr } = await cli(['check', '--timeout', '3']);
+  assert.equal(exit_code, 64);
+  assert.match(stderr, /--live/);
+});

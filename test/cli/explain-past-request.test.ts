@@ -1,0 +1,129 @@
+/** A request that the audit log remembers, judged by the configuration of today. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { describeDryRun } from '../../engine/cli/describe-dry-run.ts';
+import { replayRecord } from '../../engine/cli/explain-past-request.ts';
+import type { GatewayConfig } from '../../engine/config.ts';
+import { load } from '../../engine/load/index.ts';
+import type { Loaded } from '../../engine/load/spec.ts';
+import { stages } from '../../stages/index.ts';
+import { createProject, type Project } from '../load/support/project.ts';
+
+const CONFIG = `server: { listen: "127.0.0.1:8080", public_url: "https://gateway.example.com" }
+upstreams:
+  - { name: main, base_url: "https://api.example.com", api_key_env: UPSTREAM_KEY }
+  - { name: spare, base_url: "https://spare.example.com", api_key_env: SPARE_KEY, supports: { count_tokens: false } }
+models:
+  - { id: coder-1, pricing: { input: 3, output: 15 } }
+  - { id: mini-1, pricing: { input: 1, output: 5 } }
+token_groups:
+  - { name: all, models: ["*"] }
+  - { name: interns, models: ["mini-*"] }
+routing:
+  default_upstream: main
+  rules:
+    - { name: mini-to-spare, models: [mini-1], upstream: spare }
+spend_limits:
+  reserve: worst_case
+  rules:
+    - { name: few, scope: user, window: day, limit_usd: 3 }
+pipelines: pipelines
+`;
+
+const PIPELINE = `pipeline: messages
+version: 2
+summary: Refuses long answers.
+match: { methods: [POST], paths: [/v1/messages], surface: messages }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: fail
+    id: too-long
+    when: { ">": [{ var: request.max_tokens }, 1000] }
+    options: { error: invalid_request }
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - stage: forward
+finally:
+  - stage: audit
+  - stage: audit
+    id: failures
+    when: { ">": [{ var: upstream.status }, 499] }
+`;
+
+const RECORD = {
+  request_id: '0b9e4c1e-0000-4000-8000-000000000001',
+  at: '2026-03-10T12:00:01.000Z',
+  received_at: '2026-03-10T12:00:00.000Z',
+  method: 'POST',
+  path: '/v1/messages',
+  surface: 'messages',
+  model: 'coder-1',
+  max_tokens: 100,
+  user: 'ann@example.com',
+  groups: ['all'],
+  token_group: 'all',
+};
+
+let project: Project;
+let usable: { loaded: Loaded; config: GatewayConfig };
+before(async () => {
+  project = createProject({ 'gateway.yaml': CONFIG, 'pipelines/messages.yaml': PIPELINE });
+  const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+  assert.ok(loaded.config, JSON.stringify(loaded.diagnostics));
+  usable = { loaded, config: loaded.config };
+});
+after(() => project.remove());
+
+const replay = (change: object) => replayRecord(usable, { ...RECORD, ...change });
+const fates = (change: object) => Object.fromEntries(replay(change).stages.map(({ id, fate }) => [id, fate]));
+
+describe('a past request', () => {
+  it('goes through its pipeline up to the stage that answers', () => {
+    const { 'too-long': too_long, 'resolve-route': route, forward, audit } = fates({});
+    assert.deepEqual([too_long, route, forward, audit], ['skipped', 'runs', 'runs', 'runs']);
+    const refused = replay({ max_tokens: 5000 });
+    assert.deepEqual(
+      refused.stages.map(({ fate }) => fate),
+      ['runs', 'runs', 'runs', 'unreached', 'unreached', 'unreached', 'unreached', 'runs', 'unknown'],
+    );
+    assert.deepEqual([refused.routing, refused.spending, refused.facts['route.upstream']], [[], [], undefined]);
+  });
+
+  it('takes the route of today', () => {
+    assert.equal(replay({}).facts['route.upstream'], 'main');
+    const { facts, routing, spending } = replay({ model: 'mini-1', upstream: 'main', route_rule: 'default' });
+    assert.deepEqual([facts['route.upstream'], facts['route.rule']], ['spare', 'mini-to-spare']);
+    assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
+  });
+
+  it('gets no route for a model that its caller may not use any more', () => {
+    for (const change of [{ model: 'gone-1' }, { token_group: 'interns' }]) {
+      const { stages: steps, routing, facts } = replay(change);
+      assert.equal(steps.find(({ id }) => id === 'resolve-route')?.raised?.code, 'model_not_found');
+      assert.equal(steps.find(({ id }) => id === 'forward')?.fate, 'unreached');
+      assert.deepEqual([routing, facts['route.upstream']], [[], undefined]);
+    }
+  });
+
+  it('is judged by what its route supports, and charged nothing for counting tokens', () => {
+    const path = '/v1/messages/count_tokens';
+    const counted = replay({ path });
+    assert.equal(counted.stages.find(({ id }) => id === 'fail')?.fate, 'skipped');
+    assert.deepEqual(counted.spending, []);
+    const refused = replay({ path, model: 'mini-1' });
+    assert.equal(refused.stages.find(({ id }) => id === 'fail')?.fate, 'runs');
+    assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
+  });
+
+  it('is told in words, with what nobody knows any more', () => {
+    const text = describeDryRun(replay({}), 80).join('\n');
+    assert.match(text, /^The request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z, by\s+the\s+rules\s+as/);
+    assert.match(text, /2 {2}failures may run \(finally\)\n +it depends on upstream\.status, not in the audit log/);
+  });
+
+  it('is served by a pipeline of today, or not at all', () => {
+    assert.throws(() => replay({ path: '/v0/old' }), /no pipeline serves POST \/v0\/old any more/);
+  });
+});

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { PIPELINE, REQUEST, testProject, UPSTREAM } from '../testing/support.ts';
+import { cli } from './support.ts';
+
+const HOLDS = `
+  - name: serves small requests
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200 }
+`;
+const FAILS = `
+  - name: refuses small requests
+    ${REQUEST}
+    ${UPSTREAM}
+    expect:
+      status: 429
+`;
+
+const run = (cwd: string, ...given: string[]) => cli(['test', ...given], { cwd });
+
+describe('appscli test', { concurrency: true }, () => {
+  it('runs what it finds below the current directory, and says how much that was', async () => {
+    const { directory } = testProject(HOLDS);
+    const { exit_code, stdout, stderr } = await run(directory);
+    assert.equal(stdout, `ok    pipelines/messages.test.yaml${' '.repeat(40)}1 case\n`);
+    assert.equal(stderr, '\nok: 1 case in 1 file\n');
+    assert.equal(exit_code, 0);
+  });
+
+  it('shows where a failure is expected otherwise, what was found, and what every stage did', async () => {
+    const { directory } = testProject(HOLDS + FAILS);
+    const { exit_code, stdout, stderr } = await run(directory, 'pipelines');
+    const lines = stdout.split('\n');
+    assert.deepEqual(lines.slice(1, 10), [
+      '',
+      '  refuses small requests',
+      '    pipelines/messages.test.yaml:13  expect.status',
+      '      expected  429',
+      '      found     200',
+      '    what happened',
+      '      authenticate   ran',
+      '                     wrote principal.id "user:dev@example.com", principal.email',
+      '                       "dev@example.com", principal.kind "access_token",',
+    ]);
+    assert.match(
+      stdout,
+      /^ {6}refuse-large {3}skipped\n.*when request\.body_bytes > 1000: false\n.*request\.body_bytes is 49$/m,
+    );
+    assert.match(stdout, /^ {6}forward {8}passed on the upstream's answer, status 200$/m);
+    assert.match(stdout, /^ {6}sent: POST \/base\/v1\/messages to main$/m);
+    assert.deepEqual(
+      lines.filter((line) => line.length > 80),
+      [],
+    );
+    assert.equal(stderr, '\n1 of 2 cases failed\n');
+    assert.equal(exit_code, 1);
+  });
+
+  it('runs the cases whose name holds a text', async () => {
+    const { directory } = testProject(HOLDS + FAILS);
+    const { exit_code, stderr } = await run(directory, '--filter', 'Serves');
+    assert.equal(stderr, '\nok: 1 case in 1 file\n');
+    assert.equal(exit_code, 0);
+  });
+
+  it('fails when less was seen than asked for, and says what was not', async () => {
+    const { directory } = testProject(HOLDS);
+    const { exit_code, stdout, stderr } = await run(directory, '--min-coverage', '90');
+    assert.match(stdout, /^ {2}line 11 {2}guard refuse-large: never seen true$/m);
+    assert.match(stdout, /^ {2}line 20 {2}on_error ask-bob: never seen entered$/m);
+    assert.match(stdout, /^ {2}line 11 {2}routing rule night: never seen matching$/m);
+    assert.equal(stderr, '\n36 % of the decisions were seen, less than 90 %\n');
+    assert.equal(exit_code, 1);
+  });
+
+  it('is satisfied with as much as was asked for', async () => {
+    const { directory } = testProject(HOLDS);
+    const { exit_code } = await run(directory, '--min-coverage', '36');
+    assert.equal(exit_code, 0);
+  });
+
+  it('tells programs the same as JSON', async () => {
+    const { directory } = testProject(HOLDS + FAILS);
+    const { exit_code, stdout, stderr } = await run(directory, '--format', 'json');
+    const report = JSON.parse(stdout);
+    assert.deepEqual([report.passed, report.failed, report.coverage.percent, report.diagnostics], [1, 1, 36, []]);
+    const { name, file, line, ok, problems, requests } = report.cases[1];
+    assert.deepEqual([name, file, line, ok], ['refuses small requests', 'pipelines/messages.test.yaml', 9, false]);
+    assert.deepEqual(problems, [
+      { line: 13, column: 15, request: 1, pointer: '/status', expected: '429', found: '200' },
+    ]);
+    assert.equal(requests[0].status, 200);
+    assert.equal(stderr, '');
+    assert.equal(exit_code, 1);
+  });
+
+  it('shows mistakes of test files and configuration like check does, and runs the rest', async () => {
+    const { directory } = testProject(HOLDS, {
+      'pipelines/messages.more.test.yaml': 'pipeline: messages\ncases:\n  - name: broken\n    expcet: {}\n',
+    });
+    const { exit_code, stdout, stderr } = await run(directory);
+    assert.match(stdout, /^error\[C3001\]: unknown key `expcet`\n {2}--> pipelines\/messages\.more\.test\.yaml:4:5$/m);
+    assert.match(stdout, /^ok {4}pipelines\/messages\.test\.yaml/m);
+    assert.match(stderr, /^\d+ errors? to correct$/m);
+    assert.equal(exit_code, 78);
+  });
+
+  it('takes another gateway.yaml by name', async () => {
+    const { directory } = testProject(HOLDS, {
+      'other.yaml': 'server: { listen: 127.0.0.1:8080 }\n',
+    });
+    const { exit_code, stdout } = await run(directory, '--config', 'other.yaml', 'pipelines');
+    assert.match(stdout, /--> other\.yaml/);
+    assert.equal(exit_code, 78);
+  });
+
+  it('says when there is nothing to test, a path does not exist, or an option is wrong', async () => {
+    const { directory } = testProject(HOLDS);
+    const [none, absent, filter, percent] = await Promise.all([
+      run(directory, 'gateway.yaml', '--filter', 'x'),
+      run(directory, 'pipelnes'),
+      run(directory, '--filter', 'nothing like it'),
+      run(directory, '--min-coverage', 'most'),
+    ]);
+    assert.equal(none.exit_code, 78);
+    assert.deepEqual([absent.exit_code, absent.stderr], [64, 'appscli: pipelnes does not exist\n']);
+    assert.deepEqual(
+      [filter.exit_code, filter.stderr],
+      [1, '\nnothing to test: no case is called "nothing like it"\n'],
+    );
+    assert.equal(percent.exit_code, 64);
+    assert.match(percent.stderr, /Write a number from 0 to 100/);
+  });
+
+  it('notes which stage looked for the network that tests do not have', async () => {
+    const { directory } = testProject(HOLDS.replace('serves', 'sends'), {
+      'stages/phone.js': `import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'phone', version: 1, summary: 'Calls.', examples: [],
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  needs: ['network'],
+  create: () => ({ async request() { await fetch('https://home.example.com').catch(() => {}); } }),
+});
+`,
+      'pipelines/messages.yaml': PIPELINE.replace('stages:\n', 'stages:\n  - stage: phone\n'),
+    });
+    const { appendFile } = await import('node:fs/promises');
+    await appendFile(`${directory}/gateway.yaml`, 'stages: [stages/phone.js]\n');
+    const { exit_code, stdout } = await run(directory);
+    assert.match(stdout, /note: phone tried to reach home\.example\.com:443; tests have no network/);
+    assert.equal(exit_code, 0);
+  });
+});

@@ -1,0 +1,278 @@
+/** The stage of examples/custom-audit-stage: what it sends, when, and what becomes of records nobody takes. */
+import assert from 'node:assert/strict';
+import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { StageDefinition } from '../../engine/api.ts';
+import { runCheck } from '../../engine/cli/check.ts';
+import { loadStages } from '../../engine/load/custom-stages.ts';
+import { createFindings } from '../../engine/load/findings.ts';
+import { type Facts, openStage, type StageHarness } from '../../engine/testing/stage-harness.ts';
+import { stages as shipped } from '../../stages/index.ts';
+import { cli } from '../cli/support.ts';
+import { until } from '../support/until.ts';
+
+const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');
+const TOKEN = 'siem-token-7c1e90';
+
+const { stages } = await loadStages([], [join(EXAMPLE, 'stages/siem.ts')], createFindings());
+const siem = stages.get('siem') as StageDefinition;
+
+interface Delivery {
+  readonly headers: IncomingHttpHeaders;
+  readonly records: readonly Record<string, unknown>[];
+}
+
+/** A SIEM that answers as told and keeps what it got. */
+class Receiver {
+  readonly deliveries: Delivery[] = [];
+  answer: (res: ServerResponse) => void = (res) => void res.writeHead(202).end();
+  readonly #server: Server;
+
+  constructor() {
+    this.#server = createServer(async (req, res) => {
+      const records = (await text(req)).trimEnd().split('\n');
+      this.deliveries.push({ headers: req.headers, records: records.map((line) => JSON.parse(line)) });
+      this.answer(res);
+    });
+  }
+
+  async open(): Promise<string> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ingest`;
+  }
+
+  /** Answers with this status. */
+  says(status: number, headers: Record<string, string> = {}): void {
+    this.answer = (res) => void res.writeHead(status, headers).end();
+  }
+
+  /** The request ids of each delivery. */
+  get ids(): unknown[][] {
+    return this.deliveries.map(({ records }) => records.map((record) => record['request.id']));
+  }
+
+  async arrived(deliveries: number): Promise<void> {
+    await until(`delivery ${deliveries} is there`, async () => this.deliveries.length >= deliveries);
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+describe('the stage siem', () => {
+  let receiver: Receiver;
+  let url: string;
+  let stage: StageHarness;
+
+  beforeEach(async () => {
+    receiver = new Receiver();
+    url = await receiver.open();
+  });
+  afterEach(async () => {
+    receiver.says(202);
+    await stage?.hooks.close?.();
+    receiver.close();
+  });
+
+  function open(options: object = {}): void {
+    stage = openStage(siem, { options: { url, ...options }, secrets: { SIEM_TOKEN: TOKEN }, now: '2026-03-10T12:00Z' });
+  }
+
+  function happen(id: string, facts: Facts = {}, headers: Record<string, string> = {}): void {
+    const request = { 'request.method': 'POST', 'request.path': '/v1/messages', 'request.surface': 'messages' };
+    stage.hooks.finally?.(stage.request({ facts: { 'request.id': id, ...request, ...facts }, headers }));
+  }
+
+  const logged = (words: string) => stage.log.filter(({ message }) => message.includes(words));
+  /** What the stage waits for next, in seconds. */
+  const nextSeconds = () => (stage.clock.next() ?? Number.NaN) / 1000;
+  const untilLogged = (words: string) => until(words, async () => logged(words).length > 0);
+
+  it('sends records together once they have waited long enough', async () => {
+    open({ batch_seconds: 2 });
+    happen('one');
+    stage.clock.advance(1999);
+    happen('two');
+    assert.equal(receiver.deliveries.length, 0);
+    stage.clock.advance(1);
+    await receiver.arrived(1);
+    assert.deepEqual(receiver.ids, [['one', 'two']]);
+  });
+
+  it('sends a full batch at once and never a larger one', async () => {
+    open({ batch_records: 2 });
+    for (const id of ['1', '2', '3', '4', '5']) happen(id);
+    await receiver.arrived(3);
+    assert.deepEqual(receiver.ids, [['1', '2'], ['3', '4'], ['5']]);
+  });
+
+  it('says who did what with which result', async () => {
+    open();
+    happen('one', {
+      'principal.email': 'ann@example.com',
+      'outcome.status': 429,
+      'outcome.error': 'spend_limit_exceeded',
+    });
+    await stage.hooks.close?.();
+    const { headers, records } = receiver.deliveries[0]!;
+    assert.equal(headers['content-type'], 'application/x-ndjson');
+    assert.deepEqual(records, [
+      {
+        at: '2026-03-10T12:00:00.000Z',
+        'request.id': 'one',
+        'request.method': 'POST',
+        'request.path': '/v1/messages',
+        'request.surface': 'messages',
+        'principal.email': 'ann@example.com',
+        'outcome.status': 429,
+        'outcome.error': 'spend_limit_exceeded',
+      },
+    ]);
+  });
+
+  it('shows its token to the SIEM alone, and nothing of what callers send in headers', async () => {
+    open({ token_env: 'SIEM_TOKEN' });
+    receiver.says(503);
+    happen('one', {}, { authorization: 'Bearer gw_caller-secret', 'x-note': 'planted-prompt' });
+    await stage.hooks.close?.();
+    assert.equal(receiver.deliveries[0]!.headers.authorization, `Bearer ${TOKEN}`);
+    const told = JSON.stringify([receiver.deliveries[0]!.records, stage.log]);
+    assert.doesNotMatch(told, /caller-secret|planted-prompt|siem-token/);
+  });
+
+  it('takes the token to no other address', async () => {
+    const elsewhere = new Receiver();
+    open({ token_env: 'SIEM_TOKEN' });
+    receiver.says(307, { location: await elsewhere.open() });
+    happen('one');
+    await stage.hooks.close?.();
+    elsewhere.close();
+    assert.equal(elsewhere.deliveries.length, 0);
+    assert.deepEqual(logged('not take them in time')[0]?.fields, { records: 1 });
+  });
+
+  it('cuts a text of the caller that would fill the queue by itself', async () => {
+    open();
+    happen('one', { 'request.model': 'm'.repeat(1_000_000) });
+    await stage.hooks.close?.();
+    assert.ok(JSON.stringify(receiver.deliveries[0]!.records).length < 1000);
+  });
+
+  it('waits longer after every failure, then sends everything in order', async () => {
+    open({ batch_records: 2 });
+    receiver.says(503);
+    happen('1');
+    happen('2');
+    for (const [attempt, seconds] of [1, 2, 4, 8, 16, 32, 60, 60].entries()) {
+      await receiver.arrived(attempt + 1);
+      await until('the next attempt is planned', async () => nextSeconds() === seconds);
+      if (attempt === 2) happen('3');
+      if (attempt === 7) receiver.says(202);
+      stage.clock.advance(seconds * 1000);
+    }
+    await receiver.arrived(10);
+    assert.deepEqual(receiver.ids.slice(-2), [['1', '2'], ['3']]);
+    await untilLogged('takes records again');
+    assert.equal(logged('they wait in memory').length, 1);
+  });
+
+  it('sends again what was not answered in time', async () => {
+    open({ timeout_seconds: 3 });
+    receiver.answer = () => {};
+    happen('one');
+    stage.clock.advance(2000);
+    await receiver.arrived(1);
+    receiver.says(202);
+    stage.clock.advance(3000);
+    await until('the next attempt is planned', async () => nextSeconds() === 1);
+    stage.clock.advance(1000);
+    await receiver.arrived(2);
+    assert.deepEqual(receiver.ids, [['one'], ['one']]);
+    assert.deepEqual(logged('they wait in memory')[0]?.fields, { reason: 'timeout', queued: 1 });
+  });
+
+  it('keeps no more than the queue may hold, and says how many records were lost', async () => {
+    open({ batch_records: 1, queue_records: 3 });
+    receiver.says(500);
+    for (let id = 1; id <= 10; id++) happen(String(id));
+    await until('the first attempt has failed', async () => nextSeconds() === 1);
+    assert.equal(logged('the queue for the SIEM is full').length, 1);
+    receiver.says(202);
+    stage.clock.advance(1000);
+    await receiver.arrived(4);
+    assert.deepEqual(receiver.ids.slice(1), [['1'], ['2'], ['3']]);
+    await untilLogged('were lost while');
+    assert.deepEqual(logged('were lost while')[0]?.fields, { records: 7 });
+  });
+
+  it('does not send again what the SIEM refuses, and goes on with the rest', async () => {
+    open({ batch_records: 1 });
+    receiver.answer = (res) => void res.writeHead(receiver.deliveries.length === 1 ? 400 : 202).end();
+    happen('bad');
+    happen('good');
+    await receiver.arrived(2);
+    assert.deepEqual(receiver.ids, [['bad'], ['good']]);
+    await untilLogged('refused');
+    assert.deepEqual(logged('refused')[0]?.fields, { status: 400, records: 1 });
+  });
+
+  it('never makes a request wait or fail while nobody listens', async () => {
+    receiver.close();
+    open({ batch_records: 1 });
+    assert.equal(happen('one'), undefined);
+    await untilLogged('they wait in memory');
+    assert.deepEqual(logged('they wait in memory')[0]?.fields, { reason: 'ECONNREFUSED', queued: 1 });
+  });
+
+  it('sends what is queued when the gateway closes, without waiting for the batch to fill', async () => {
+    open();
+    happen('one');
+    await stage.hooks.close?.();
+    assert.deepEqual(receiver.ids, [['one']]);
+  });
+
+  it('gives up on a SIEM that hangs five seconds after the gateway began to close', async () => {
+    open({ timeout_seconds: 60 });
+    receiver.answer = () => {};
+    happen('one');
+    const closing = stage.hooks.close?.();
+    await receiver.arrived(1);
+    stage.clock.advance(5000);
+    await closing;
+    assert.deepEqual(logged('not take them in time')[0]?.fields, { records: 1 });
+  });
+});
+
+it('the example passes the check, with two variables to set', async () => {
+  const data: string[] = [];
+  const exit_code = await runCheck({
+    paths: [EXAMPLE],
+    format: 'json',
+    deny_warnings: false,
+    stages: shipped,
+    env: {},
+    color: false,
+    data: (text) => void data.push(text),
+    words: () => {},
+  });
+  assert.equal(exit_code, 0);
+  const { diagnostics } = JSON.parse(data.join('')) as { diagnostics: { code: string; message: string }[] };
+  assert.deepEqual(
+    diagnostics.map(({ code, message }) => [code, /[A-Z]+_[A-Z]+/.exec(message)?.[0]]),
+    [
+      ['W7004', 'UPSTREAM_KEY'],
+      ['W7004', 'SIEM_TOKEN'],
+    ],
+  );
+});
+
+it('the example passes its own tests, which see every decision both ways', async () => {
+  const { exit_code, stdout, stderr } = await cli(['test', EXAMPLE, '--min-coverage', '100']);
+  assert.equal(exit_code, 0, stdout + stderr);
+  assert.match(stderr, /ok: 2 cases/);
+});

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { runCheck } from '../../engine/cli/check.ts';
+import { stages } from '../../stages/index.ts';
+
+const BASE = join(import.meta.dirname, 'check', 'base');
+/** Sections that are not in force yet, and would add their warnings to every finding. */
+const LATER = join(import.meta.dirname, 'check', 'later-sections');
+
+/** Text as one character per byte, with `\xNN` as that byte. */
+function bytesOf(text: string): string {
+  const bytes = Buffer.from(text, 'utf8').toString('latin1');
+  return bytes.replace(/\\x([0-9a-f]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+}
+
+/** Replaces the `-` lines of one hunk by its `+` lines. */
+function changed(text: string, hunk: string, name: string): string {
+  const lines = (sign: string) => [...hunk.matchAll(new RegExp(`^[${sign}] ?(.*\n)`, 'gm'))].map((match) => match[1]);
+  const [old, fresh] = [bytesOf(lines('-').join('')), bytesOf(lines('+').join(''))];
+  if (old === '') return text + fresh;
+  assert.equal(text.split(old).length, 2, `${name}: the lines to replace occur exactly once in the file`);
+  return text.replace(old, () => fresh);
+}
+
+/** Changes a copy of the base as one section says. */
+function apply(section: string, directory: string): void {
+  const [head = '', ...body] = section.split(/(?<=\n)/);
+  const [, name = '', how = ''] = /^(\S+)(?: \((.*)\))?\n$/.exec(head) ?? [];
+  const file = join(directory, name);
+  if (how === 'absent') {
+    rmSync(file);
+    return;
+  }
+  if (how === 'new') mkdirSync(dirname(file), { recursive: true });
+  let text = how === 'new' ? '' : readFileSync(file, 'latin1');
+  if (how === 'with later-sections') text += readFileSync(LATER, 'latin1');
+  for (const hunk of body.join('').split(/^\n/m)) text = changed(text, hunk, name);
+  writeFileSync(file, how === 'Windows line breaks' ? text.replaceAll('\n', '\r\n') : text, 'latin1');
+}
+
+/** What `appscli check` prints about the base configuration after the changes of an input; see check/README.md. */
+export async function checkChanged(input: string): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'appscli-check-'));
+  cpSync(BASE, directory, { recursive: true });
+  const printed: string[] = [];
+  let paths = [directory];
+  for (const section of input.split(/^=== /m).slice(1)) {
+    if (!section.startsWith('check ')) apply(section, directory);
+    else
+      paths = section
+        .trim()
+        .split(' ')
+        .slice(1)
+        .map((path) => join(directory, path));
+  }
+  try {
+    await runCheck({
+      paths,
+      cwd: directory,
+      format: 'text',
+      deny_warnings: false,
+      stages,
+      env: { DATABASE_URL: 'set', UPSTREAM_KEY: 'set', SPARE_TOKEN: 'set' },
+      color: false,
+      data: (text) => void printed.push(text),
+      words: (text) => void printed.push(text),
+    });
+    // How long the name of a temporary directory is decides where the text breaks before it.
+    return printed
+      .join('')
+      .replaceAll(directory, '<dir>')
+      .replaceAll(/\n +('?)<dir>/g, ' $1<dir>');
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { GatewayConfig, RoutingRuleConfig, SpendRuleConfig } from '../../engine/config.ts';
+import { routingRules, spendRules } from '../../engine/rules/config-rules.ts';
+import { stageConfig } from '../../engine/testing/stage-harness.ts';
+
+function logicOf(rule: Partial<RoutingRuleConfig>): unknown {
+  const whole: RoutingRuleConfig = { name: 'rule', mode: 'enforce', upstream: 'spare', ...rule };
+  return routingRules(stageConfig({ routing: { default_upstream: 'main', rules: [whole] } }))[0]!.logic;
+}
+
+const WHEN = { var: 'request.stream' };
+
+describe('a routing rule as one condition', () => {
+  it('always holds when it asks for nothing', () => {
+    assert.equal(logicOf({}), true);
+  });
+
+  it('is the condition itself where there is one thing to ask', () => {
+    assert.deepEqual(logicOf({ when: WHEN }), WHEN);
+    assert.deepEqual(logicOf({ team: 'search' }), { '===': [{ var: 'principal.team' }, 'search'] });
+    assert.deepEqual(logicOf({ models: ['coder-1'] }), { '===': [{ var: 'request.model' }, 'coder-1'] });
+    assert.deepEqual(logicOf({ region: 'EU' }), { '===': [{ var: 'request.region' }, 'eu'] });
+  });
+
+  it('joins everything it asks for, in the order of the reference', () => {
+    const rule = {
+      models: ['coder-1', 'writer-*'],
+      user: 'u',
+      team: 't',
+      group: 'g',
+      project: 'p',
+      region: 'r',
+      when: WHEN,
+    };
+    assert.deepEqual(logicOf(rule), {
+      and: [
+        {
+          or: [{ '===': [{ var: 'request.model' }, 'coder-1'] }, { glob: [{ var: 'request.model' }, 'writer-*'] }],
+        },
+        { '===': [{ var: 'principal.email' }, 'u'] },
+        { '===': [{ var: 'principal.team' }, 't'] },
+        { in: ['g', { var: 'principal.groups' }] },
+        { '===': [{ var: 'principal.project' }, 'p'] },
+        { '===': [{ var: 'request.region' }, 'r'] },
+        WHEN,
+      ],
+    });
+  });
+
+  it('keeps its place, name, mode and upstream', () => {
+    const rules: RoutingRuleConfig[] = [
+      { name: 'a', mode: 'shadow', upstream: 'main' },
+      { name: 'b', mode: 'enforce', upstream: 'spare', when: WHEN },
+    ];
+    assert.deepEqual(routingRules(stageConfig({ routing: { default_upstream: 'main', rules } })), [
+      { index: 0, name: 'a', mode: 'shadow', logic: true, upstream: 'main' },
+      { index: 1, name: 'b', mode: 'enforce', logic: WHEN, upstream: 'spare' },
+    ]);
+  });
+});
+
+describe('the spend rules of a configuration', () => {
+  it('are none without the section', () => {
+    assert.deepEqual(spendRules(stageConfig()), []);
+  });
+
+  it('are all of them, those that are not in force included', () => {
+    const rules: SpendRuleConfig[] = [
+      { name: 'contractors', when: WHEN, scope: 'user', window: 'day', limit_usd: 20, mode: 'enforce' },
+      { name: 'parallel', scope: 'user', concurrency: 8, on_store_error: 'deny', mode: 'shadow' },
+    ];
+    const spend_limits = { rules } as unknown as GatewayConfig['spend_limits'] & {};
+    assert.deepEqual(spendRules(stageConfig({ spend_limits })), [
+      { index: 0, name: 'contractors', mode: 'enforce', logic: WHEN, scope: 'user', window: 'day', limit_usd: 20 },
+      { index: 1, name: 'parallel', mode: 'shadow', logic: true, scope: 'user', concurrency: 8 },
+    ]);
+  });
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { compileCondition } from '../../engine/rules/compile.ts';
+import { simplify } from '../../engine/rules/simplify.ts';
+
+const IN_RESEARCH = { in: ['research', { var: 'principal.groups' }] };
+const LARGE = { '>': [{ var: 'request.body_bytes' }, 1000] };
+const research = new Map<string, unknown>([['principal.groups', ['research']]]);
+const interns = new Map<string, unknown>([['principal.groups', ['interns']]]);
+
+describe('a condition of which some facts are known', () => {
+  it('is decided when they decide it', () => {
+    assert.equal(simplify(IN_RESEARCH, research), true);
+    assert.equal(simplify(IN_RESEARCH, interns), false);
+    assert.equal(simplify({ and: [LARGE, IN_RESEARCH] }, interns), false);
+    assert.equal(simplify({ or: [LARGE, IN_RESEARCH] }, research), true);
+    assert.equal(simplify(true, new Map()), true);
+  });
+
+  it('keeps what is still open, and nothing else', () => {
+    assert.deepEqual(simplify({ and: [IN_RESEARCH, LARGE] }, research), LARGE);
+    assert.deepEqual(simplify({ or: [IN_RESEARCH, LARGE] }, interns), LARGE);
+    assert.deepEqual(simplify({ '!': [{ and: [IN_RESEARCH, LARGE] }] }, research), { '!': [LARGE] });
+    assert.deepEqual(simplify(LARGE, research), LARGE);
+  });
+
+  it('knows the items of a list that is known', () => {
+    const some = { some: [{ var: 'principal.groups' }, { '===': [{ var: '' }, 'research'] }] };
+    assert.equal(simplify(some, research), true);
+    assert.deepEqual(simplify(some, new Map()), some);
+  });
+});
+
+const { condition } = fc.letrec<{ condition: unknown; leaf: unknown }>((tie) => ({
+  condition: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    tie('leaf'),
+    fc.array(tie('condition'), { minLength: 1, maxLength: 3 }).map((and) => ({ and })),
+    fc.array(tie('condition'), { minLength: 1, maxLength: 3 }).map((or) => ({ or })),
+    tie('condition').map((inner) => ({ '!': [inner] })),
+  ),
+  leaf: fc.oneof(
+    fc.boolean(),
+    fc.constantFrom(
+      IN_RESEARCH,
+      LARGE,
+      { '!!': [{ var: 'request.stream' }] },
+      { '===': [{ var: 'request.model' }, 'm'] },
+    ),
+  ),
+}));
+
+it('means the same afterwards, whatever the other facts turn out to be', () => {
+  const values = {
+    'principal.groups': fc.constantFrom(['research'], ['interns'], []),
+    'request.body_bytes': fc.constantFrom(10, 5000),
+    'request.stream': fc.boolean(),
+    'request.model': fc.constantFrom('m', 'n'),
+  };
+  const paths = Object.keys(values);
+  fc.assert(
+    fc.property(condition, fc.record(values), fc.subarray(paths), (logic, facts, known_paths) => {
+      const known = new Map(known_paths.map((path) => [path, facts[path as keyof typeof facts] as unknown]));
+      const nested = {
+        principal: { groups: facts['principal.groups'] },
+        request: {
+          body_bytes: facts['request.body_bytes'],
+          stream: facts['request.stream'],
+          model: facts['request.model'],
+        },
+      };
+      assert.equal(compileCondition(simplify(logic, known))(nested), compileCondition(logic)(nested));
+    }),
+  );
+});

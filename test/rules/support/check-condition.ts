@@ -1,0 +1,25 @@
+import type { Diagnostic } from '../../../engine/diagnostics/diagnostic.ts';
+import { createFindings } from '../../../engine/load/findings.ts';
+import { childOf } from '../../../engine/load/node.ts';
+import { parseSource } from '../../../engine/load/source.ts';
+import { type Condition, createConditionChecker } from '../../../engine/rules/check.ts';
+
+/** What the load checks make of a condition. */
+export interface CheckedCondition {
+  readonly condition: Condition | undefined;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Checks a condition as if it stood in a file, with the named rules of that file. */
+export function checkCondition(logic: unknown, rules: Readonly<Record<string, unknown>> = {}): CheckedCondition {
+  return checkText(JSON.stringify({ when: logic, rules }));
+}
+
+/** Checks the condition under `when` of the text of a file. */
+export function checkText(text: string): CheckedCondition {
+  const findings = createFindings();
+  const root = parseSource('rules.yaml', text, findings);
+  const when = childOf(root, 'when');
+  const condition = when && createConditionChecker(childOf(root, 'rules'), findings).check(when);
+  return { condition, diagnostics: findings.diagnostics() };
+}

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { compileCondition } from '../../engine/rules/compile.ts';
+import { truthy } from '../../engine/rules/logic.ts';
+import { type Trace, traceCondition } from '../../engine/rules/trace.ts';
+import { conditions, some_facts } from './support/conditions.ts';
+
+const FACTS = { request: { model: 'coder-1', max_tokens: 10 }, principal: { groups: ['a', 'b', 'c'] } };
+
+const yes = { '===': [{ var: 'request.model' }, 'coder-1'] };
+const no = { '===': [{ var: 'request.model' }, 'chat-1'] };
+
+const reached = (logic: unknown) => traceCondition(logic, FACTS).operands.map(({ evaluated }) => evaluated);
+
+/** Every trace below one that was not reached, itself left out. */
+function unreached({ evaluated, operands }: Trace): readonly Trace[] {
+  return operands.flatMap((operand) =>
+    evaluated && operand.evaluated ? unreached(operand) : [operand, ...unreached(operand)],
+  );
+}
+
+describe('a trace', () => {
+  test('keeps the value of each operand', () => {
+    const { operator, value, operands } = traceCondition({ '>': [{ var: 'request.max_tokens' }, 5] }, FACTS);
+    assert.deepEqual([operator, value], ['>', true]);
+    assert.deepEqual(
+      operands.map((operand) => [operand.operator, operand.value]),
+      [
+        ['var', 10],
+        [undefined, 5],
+      ],
+    );
+  });
+
+  test('stops where `and` and `or` are decided', () => {
+    assert.deepEqual(reached({ and: [yes, no, yes] }), [true, true, false]);
+    assert.deepEqual(reached({ or: [no, yes, no] }), [true, true, false]);
+    assert.deepEqual(reached({ and: [yes, yes] }), [true, true]);
+  });
+
+  test('follows one branch of `if`', () => {
+    assert.deepEqual(reached({ if: [yes, true, false] }), [true, true, false]);
+    assert.deepEqual(reached({ if: [no, true, no, true, false] }), [true, false, true, false, true]);
+  });
+
+  test('shows the items that were looked at', () => {
+    const some = traceCondition({ some: [{ var: 'principal.groups' }, { '===': [{ var: '' }, 'b'] }] }, FACTS);
+    assert.deepEqual(
+      some.operands.slice(1).map(({ value, operands }) => [operands[0]?.value, value]),
+      [
+        ['a', false],
+        ['b', true],
+      ],
+    );
+    const none = traceCondition({ some: [{ var: 'no.list' }, { '!!': { var: '' } }] }, FACTS);
+    assert.deepEqual(
+      none.operands.map(({ evaluated }) => evaluated),
+      [true, false],
+    );
+  });
+
+  test('ends with what the compiled condition decides', () => {
+    fc.assert(
+      fc.property(conditions, some_facts, (condition, facts) => {
+        assert.equal(truthy(traceCondition(condition, facts).value), compileCondition(condition)(facts));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('has no value where nothing was evaluated', () => {
+    fc.assert(
+      fc.property(conditions, some_facts, (condition, facts) => {
+        for (const { evaluated, value } of unreached(traceCondition(condition, facts))) {
+          assert.deepEqual([evaluated, value], [false, undefined]);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('marks only parts that decide nothing as not reached', () => {
+    const without = ({ operator, logic, operands, evaluated }: Trace): unknown => {
+      if (!evaluated) return 'never looked at';
+      if (operands.length === 0 || operator === undefined) return logic;
+      if (operator === 'some' || operator === 'all' || operator === 'none') return logic;
+      return { [operator]: operands.map(without) };
+    };
+    fc.assert(
+      fc.property(conditions, some_facts, (condition, facts) => {
+        const traced = traceCondition(condition, facts);
+        assert.equal(compileCondition(without(traced))(facts), truthy(traced.value));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});

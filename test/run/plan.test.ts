@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { defineStage, type StageDefinition, type StageHooks } from '../../engine/api.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../engine/load/spec.ts';
+import { buildPlan } from '../../engine/run/plan.ts';
+import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+
+const place = { file: 'pipelines/mine.yaml', line: 7, column: 5 };
+
+function stage(create: () => unknown, more: Partial<StageDefinition> = {}): StageDefinition {
+  return {
+    ...defineStage({
+      name: 'odd',
+      version: 1,
+      summary: 'Does something odd.',
+      options: { type: 'object', additionalProperties: false, properties: {} },
+      examples: [],
+      create: create as () => StageHooks,
+    }),
+    ...more,
+  };
+}
+
+function entry(definition: StageDefinition, more: Partial<StageEntry> = {}): StageEntry {
+  return { id: definition.name, definition, options: {}, mode: 'enforce', fail_closed: true, place, ...more };
+}
+
+function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = []) {
+  const { services, clock, log } = openStage(stage(() => ({})));
+  const pipeline: PipelineSpec = {
+    name: 'mine',
+    version: 1,
+    summary: 'A pipeline.',
+    file: place.file,
+    match: { methods: ['GET'], paths: ['/mine'], surface: 'none' },
+    limits: {},
+    rules: [],
+    stages,
+    on_error: [],
+    finally: last,
+  };
+  const loaded = { config: stageConfig(), pipelines: [pipeline] } as unknown as Loaded;
+  return { build: () => buildPlan(loaded, services), clock, log };
+}
+
+describe('a stage that cannot be created', () => {
+  const cases: readonly (readonly [
+    what: string,
+    create: () => unknown,
+    reason: RegExp,
+    more?: Partial<StageDefinition>,
+  ])[] = [
+    ['throws', () => assert.fail('no disk'), /cannot be created: no disk/],
+    [
+      'throws no error',
+      () => {
+        throw 'text';
+      },
+      /it threw a string, which is no error/,
+    ],
+    ['returns nothing', () => undefined, /returns no hooks/],
+    ['is asynchronous', async () => assert.fail('later'), /returns a promise where hooks are expected/],
+    ['misspells a hook', () => ({ requst() {} }), /returns "requst", which is no hook; there are request, /],
+    ['returns a hook that is none', () => ({ request: true }), /returns a hook "request" that is no function/],
+    ['never answers', () => ({}), /returns no `request` hook/, { terminal: true }],
+    ['is never called', () => ({ finally() {} }), /needs `place: 'finally'`/],
+  ];
+  for (const [what, create, reason, more] of cases) {
+    test(`because it ${what} is named with its place`, () => {
+      const { build } = plan([entry(stage(create, more))]);
+      assert.throws(build, (error: Error) => {
+        assert.match(error.message, /^the stage "odd" \(pipelines\/mine\.yaml:7\)/);
+        assert.match(error.message, reason);
+        return true;
+      });
+    });
+  }
+
+  test('lets those created before it release what they opened', async () => {
+    const closed = Promise.withResolvers<void>();
+    const opened = stage(() => ({ close: () => closed.resolve() }));
+    const { build } = plan([
+      entry(opened),
+      entry(
+        stage(() => assert.fail('no disk')),
+        { id: 'second' },
+      ),
+    ]);
+    assert.throws(build, /"second"/);
+    await closed.promise;
+  });
+
+  test('is not even tried in shadow mode', () => {
+    const { build } = plan([
+      entry(
+        stage(() => assert.fail('created')),
+        { mode: 'shadow' },
+      ),
+    ]);
+    build();
+  });
+});
+
+describe('closing a plan', () => {
+  test('does not wait for a stage longer than its time limit, and names it', async () => {
+    const stuck = stage(() => ({ close: () => new Promise(() => {}) }));
+    const { build, clock, log } = plan([entry(stuck, { timeout_seconds: 3 })]);
+    const closing = build().close();
+    await Promise.resolve();
+    clock.advance(3000);
+    await closing;
+    assert.deepEqual(
+      log.map(({ message, fields }) => [message, (fields as { stage?: string }).stage]),
+      [['a stage failed to close', 'odd']],
+    );
+  });
+
+  test('closes the others when one throws', async () => {
+    let closed = 0;
+    const throws = stage(() => ({ close: () => assert.fail('stuck') }));
+    const closes = stage(() => ({ close: () => void closed++ }));
+    const { build, log } = plan([entry(throws), entry(closes, { id: 'second' })]);
+    await build().close();
+    assert.equal(closed, 1);
+    assert.equal(log.length, 1);
+  });
+});
+
+test('a stage without the capability gets no service of the database', () => {
+  const uses = (service: 'ledger' | 'tokens' | 'audit') => {
+    const definition = stage(() => ({}));
+    const create = (_options: never, services: { [name: string]: object }) => ({
+      first: (services[service] as { then: unknown }).then,
+    });
+    return { ...definition, create: create as unknown as StageDefinition['create'] };
+  };
+  for (const service of ['ledger', 'tokens', 'audit'] as const) {
+    const { build } = plan([entry(uses(service))]);
+    assert.throws(build, new RegExp(`services\\.${service} needs the capability "database"`));
+  }
+});

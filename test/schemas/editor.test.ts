@@ -1,0 +1,318 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
+/** The schemas for editors accept what the loader accepts, and underline what is a slip of the pen. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { describe, test } from 'node:test';
+import { Ajv, type ValidateFunction } from 'ajv';
+import fc from 'fast-check';
+import { parse } from 'yaml';
+import type { JsonSchema } from '../../engine/api.ts';
+import { ANNOTATIONS } from '../../engine/load/validate.ts';
+import { OPERATORS } from '../../engine/rules/operators.ts';
+import { stages } from '../../stages/index.ts';
+import { conditions } from '../rules/support/conditions.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const KINDS = ['gateway', 'pipeline', 'fragment', 'pipeline-test'] as const;
+type Kind = (typeof KINDS)[number];
+
+const ajv = new Ajv({ strict: false, allErrors: true });
+
+function readSchema(kind: Kind): JsonSchema {
+  return JSON.parse(readFileSync(join(ROOT, 'schemas', 'generated', `${kind}.schema.json`), 'utf8')) as JsonSchema;
+}
+
+const validators = Object.fromEntries(KINDS.map((kind) => [kind, ajv.compile(readSchema(kind))])) as Record<
+  Kind,
+  ValidateFunction
+>;
+
+/** Where a text breaks its schema, and why; empty when it does not. */
+function problems(kind: Kind, text: string): string[] {
+  return problemsOf(kind, parse(text));
+}
+
+function problemsOf(kind: Kind, value: unknown): string[] {
+  const validate = validators[kind];
+  return validate(value) ? [] : (validate.errors ?? []).map((error) => `${error.instancePath} ${error.message}`);
+}
+
+function kindOf(name: string, text: string): Kind {
+  if (name.endsWith('.test.yaml')) return 'pipeline-test';
+  if (/^fragment:/m.test(text)) return 'fragment';
+  return /^pipeline:/m.test(text) ? 'pipeline' : 'gateway';
+}
+
+function filesBelow(directory: string, ending: string): string[] {
+  return readdirSync(join(ROOT, directory), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith(ending) && !/node_modules|\.appscli/.test(name))
+    .map((name) => join(directory, name));
+}
+
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+/** The configuration files of a golden file; without a name it is gateway.yaml. */
+function configurationsOf(path: string): { readonly kind: Kind; readonly text: string }[] {
+  const [input = ''] = read(path).split(/^-{80}$/m);
+  const sections = input.startsWith('=== ') ? input.split(/^=== /m).slice(1) : [`gateway.yaml\n${input}`];
+  return sections.flatMap((section) => {
+    const [name] = section.split(/\s/, 1);
+    const text = section.slice(section.indexOf('\n') + 1);
+    return name!.endsWith('.yaml') ? [{ kind: kindOf(name!, text), text }] : [];
+  });
+}
+
+const shipped = [
+  ...filesBelow('pipelines', '.yaml'),
+  ...filesBelow('examples', '.yaml'),
+  ...filesBelow('engine', '.yaml'),
+];
+
+describe('what is shipped is accepted', () => {
+  for (const path of shipped) {
+    test(path, () => {
+      const text = read(path);
+      assert.deepEqual(problems(kindOf(path, text), text), []);
+    });
+  }
+
+  test('every gateway.yaml and pipeline in a README', () => {
+    const documents = [
+      'README.md',
+      'CONTRIBUTING.md',
+      ...['examples', 'pipelines', 'stages'].flatMap((directory) => filesBelow(directory, '.md')),
+    ];
+    const blocks = documents.flatMap((path) =>
+      [...read(path).matchAll(/^```yaml\n(.*?)^```$/gms)].map(([, block]) => ({ path, block: block! })),
+    );
+    const whole = blocks.filter(({ block }) => /^(?:server|pipeline|fragment):/m.test(block));
+    assert.ok(whole.length >= 2);
+    for (const { path, block } of whole) {
+      const kind = /^cases:/m.test(block) ? 'pipeline-test' : kindOf(path, block);
+      assert.deepEqual(problems(kind, block), [], `${path}:\n${block}`);
+    }
+  });
+
+  test('every configuration of the golden files that the loader has nothing to say about', () => {
+    for (const path of filesBelow('test/golden/diagnostics', '.txt').filter((name) => /\/none-/.test(name))) {
+      for (const { kind, text } of configurationsOf(path)) assert.deepEqual(problems(kind, text), [], path);
+    }
+  });
+});
+
+describe('every shipped YAML file names its schema', () => {
+  for (const path of shipped) {
+    test(path, () => {
+      const text = read(path);
+      const [, named] = /^# yaml-language-server: \$schema=(\S+)$/m.exec(text) ?? [];
+      const expected = join('schemas', 'generated', `${kindOf(path, text)}.schema.json`);
+      assert.equal(named && relative(ROOT, join(ROOT, path, '..', named)), expected);
+    });
+  }
+});
+
+function pipelineWith(lines: string): string {
+  return `
+pipeline: mine
+version: 1
+summary: Does something.
+match: { methods: [POST], paths: [/mine], surface: messages }
+${lines}`;
+}
+
+const entry = (yaml: string) => pipelineWith(`stages:\n${yaml.replace(/^/gm, '  ')}`);
+const guarded = (condition: string) => entry(`- stage: forward\n  when: ${condition}`);
+
+describe('every example of the definitions is accepted', () => {
+  for (const { name, place, examples } of stages) {
+    for (const { title, yaml } of examples) {
+      test(`${name}: ${title}`, () => {
+        const observed = pipelineWith(`stages:\n  - stage: forward\nfinally:\n${yaml.replace(/^/gm, '  ')}`);
+        assert.deepEqual(problems('pipeline', place === 'finally' ? observed : entry(yaml)), []);
+      });
+    }
+  }
+
+  for (const [name, { example }] of Object.entries(OPERATORS)) {
+    test(`operator ${name}`, () => assert.deepEqual(problems('pipeline', guarded(example)), []));
+  }
+});
+
+const GATEWAY = `
+server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
+upstreams: [{ name: main, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }]
+routing: { default_upstream: main }
+`;
+
+const routed = (condition: string) =>
+  GATEWAY.replace('main }\n', `main, rules: [{ upstream: main, when: ${condition} }] }\n`);
+
+describe('what the loader accepts is accepted', () => {
+  const accepted: readonly [string, Kind, string][] = [
+    ['a stage of the operator', 'pipeline', entry('- stage: siem\n  options: { anything: [1] }')],
+    ['a fragment with parameters', 'pipeline', entry('- use: fragments/refuse-large\n  with: { max_bytes: 1000 }')],
+    ['options written above the stage', 'pipeline', entry('- options: { error: forbidden }\n  stage: fail')],
+    ['a gateway.yaml', 'gateway', GATEWAY],
+    ['a named rule', 'pipeline', `${guarded('{ rule: big }')}\nrules: { big: { var: request.stream } }`],
+    ['a constant guard', 'pipeline', guarded('true')],
+    ['an operand without brackets', 'pipeline', guarded('{ "!": { var: request.stream } }')],
+    ['a fact in brackets', 'pipeline', guarded('{ var: [request.stream] }')],
+    ['the item of a list', 'pipeline', guarded('{ some: [{ var: principal.groups }, { "===": [{ var: "" }, a] }] }')],
+    [
+      'a warning that is meant',
+      'pipeline',
+      `${entry('- stage: forward')}\nallow: { W7008: It comes with the next change. }`,
+    ],
+    [
+      'a clause for all errors',
+      'pipeline',
+      `${entry('- stage: forward')}\non_error: [{ stage: fail, options: { error: forbidden } }]`,
+    ],
+    ['a named rule of gateway.yaml', 'gateway', `${routed('{ rule: big }')}rules: { big: { var: request.stream } }`],
+    ['a routing rule over facts', 'gateway', routed('{ var: request.stream }')],
+    [
+      'a placeholder for any value',
+      'fragment',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: "${{ which }}", when: "${{ guard }}", options: "${{ all }}" }]',
+    ],
+    [
+      'a placeholder for an option',
+      'fragment',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, options: { error: "${{ code }}", status: "${{ status }}" } }]',
+    ],
+    [
+      'a placeholder for an operand',
+      'fragment',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, when: { "<": [{ var: request.max_tokens }, "${{ max }}"] }, options: { error: forbidden } }]',
+    ],
+    [
+      'a part of gateway.yaml in a test',
+      'pipeline-test',
+      'pipeline: a\ngateway: { spend_limits: { defaults: { user_daily_usd: 1 } } }\ncases: [{ name: A, request: {}, expect: { status: 200 } }]',
+    ],
+  ];
+  for (const [title, kind, text] of accepted) test(title, () => assert.deepEqual(problems(kind, text), []));
+});
+
+describe('a slip of the pen is refused', () => {
+  const refused: readonly [string, Kind, string][] = [
+    ['a key', 'pipeline', pipelineWith('stagse: []')],
+    ['a section', 'gateway', `${GATEWAY}spend_limit: {}`],
+    ['a fact', 'pipeline', guarded('{ var: request.modle }')],
+    ['a fact deep in a condition', 'pipeline', guarded('{ and: [{ "!": { var: request.sream } }, true] }')],
+    ['a fact that is not known to routing rules', 'gateway', routed('{ var: usage.output_tokens }')],
+    [
+      'a fact seen from inside a list',
+      'pipeline',
+      guarded('{ some: [{ var: principal.groups }, { var: request.stream }] }'),
+    ],
+    ['an operator', 'pipeline', guarded('{ equals: [1, 1] }')],
+    ['an operator that is refused', 'pipeline', guarded('{ "==": [1, 1] }')],
+    ['two operators in one expression', 'pipeline', guarded('{ "===": [1, 1], in: [a, [a]] }')],
+    ['an operand too few', 'pipeline', guarded('{ "===": [1] }')],
+    ['an operand too many', 'pipeline', guarded('{ "===": [1, 1, 1] }')],
+    ['a text for a guard', 'pipeline', guarded('request.stream')],
+    ['an option', 'pipeline', entry('- stage: fail\n  options: { error: forbidden, mesage: No. }')],
+    ['the value of an option', 'pipeline', entry('- stage: check-budget\n  options: { charge: some }')],
+    ['an option that is missing', 'pipeline', entry('- stage: fail\n  options: { message: No. }')],
+    ['options that are missing', 'pipeline', entry('- stage: fail')],
+    ['an error code', 'pipeline', entry('- stage: fail\n  options: { error: forbiden }')],
+    [
+      'an error code of a clause',
+      'pipeline',
+      `${entry('- stage: forward')}\non_error: [{ errors: [spend_limit], stage: fail, options: { error: forbidden } }]`,
+    ],
+    ['the code of a warning', 'pipeline', `${entry('- stage: forward')}\nallow: { W9999: Because. }`],
+    ['a stage in the wrong list', 'pipeline', `${entry('- stage: forward')}\nfinally: [{ stage: authenticate }]`],
+    ['a clause that cannot answer', 'pipeline', `${entry('- stage: forward')}\non_error: [{ stage: authenticate }]`],
+    ['a stage and a fragment at once', 'pipeline', entry('- stage: forward\n  use: fragments/a')],
+    ['with: for a stage', 'pipeline', entry('- stage: forward\n  with: { a: 1 }')],
+    ['a mode', 'pipeline', entry('- stage: forward\n  mode: shadowed')],
+    ['a URL without scheme', 'gateway', GATEWAY.replace('https://api', 'api')],
+    ['a variable with a dollar sign', 'gateway', GATEWAY.replace('UPSTREAM_KEY', '$UPSTREAM_KEY')],
+    [
+      'a fact of a test',
+      'pipeline-test',
+      'pipeline: a\ncases: [{ name: A, request: {}, expect: { facts: { request.modle: a } } }]',
+    ],
+    [
+      'a section of gateway.yaml in a test',
+      'pipeline-test',
+      'pipeline: a\ngateway: { spend_limit: {} }\ncases: [{ name: A, request: {}, expect: { status: 200 } }]',
+    ],
+    [
+      'an option in a fragment',
+      'fragment',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, options: { eror: forbidden } }]',
+    ],
+  ];
+  for (const [title, kind, text] of refused) test(title, () => assert.notDeepEqual(problems(kind, text), []));
+});
+
+/** Every expression in a condition, outermost first. */
+function expressionsIn(logic: unknown): Record<string, unknown>[] {
+  if (Array.isArray(logic)) return logic.flatMap(expressionsIn);
+  if (typeof logic !== 'object' || logic === null) return [];
+  return [logic as Record<string, unknown>, ...Object.values(logic).flatMap(expressionsIn)];
+}
+
+/** Makes a mistake in an expression: another operator, a second one, or another fact. */
+const slips: readonly ((expression: Record<string, unknown>, operator: string) => void)[] = [
+  (expression, operator) => {
+    expression[`${operator}x`] = expression[operator];
+    delete expression[operator];
+  },
+  (expression, operator) => {
+    expression[operator === 'and' ? 'or' : 'and'] = [true];
+  },
+  (expression, operator) => {
+    expression[operator] = operator === 'var' ? `${expression.var}x` : [];
+  },
+];
+
+/** A pipeline with this guard, as a value. */
+function withGuard(when: unknown): unknown {
+  return { ...(parse(entry('- stage: forward')) as object), stages: [{ stage: 'forward', when }] };
+}
+
+describe('conditions', () => {
+  test('of any operators are accepted', () => {
+    fc.assert(
+      fc.property(conditions, (logic) => {
+        assert.deepEqual(problemsOf('pipeline', withGuard(logic)), []);
+      }),
+    );
+  });
+
+  test('with one slip anywhere in them are refused', () => {
+    fc.assert(
+      fc.property(conditions, fc.nat(), fc.constantFrom(...slips), (logic, at, slip) => {
+        const broken = structuredClone(logic);
+        const expressions = expressionsIn(broken);
+        const expression = expressions[at % expressions.length]!;
+        slip(expression, Object.keys(expression)[0]!);
+        assert.ok(problemsOf('pipeline', withGuard(broken)).length > 0);
+      }),
+    );
+  });
+});
+
+describe('a condition that the loader refuses for its operators or facts is refused', () => {
+  // What a named rule may read depends on where it is used, which no schema can tell.
+  const goldens = filesBelow('test/golden/diagnostics', '.txt')
+    .filter((name) => /\/C500[1235]-/.test(name))
+    .filter((name) => !/\brules?:/.test(read(name)));
+  for (const path of goldens) {
+    test(path, () => {
+      const refused = configurationsOf(path).filter(({ kind, text }) => problems(kind, text).length > 0);
+      assert.equal(refused.length, 1);
+    });
+  }
+});
+
+test('no keyword of the loader is left in a schema for editors', () => {
+  for (const keyword of [...ANNOTATIONS, 'x-expected', 'x-ref']) {
+    for (const kind of KINDS)
+      assert.ok(!JSON.stringify(readSchema(kind)).includes(`"${keyword}":`), `${kind} ${keyword}`);
+  }
+});

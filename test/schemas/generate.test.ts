@@ -1,0 +1,101 @@
+/** What is generated follows from the definitions, and nothing of them is missing. */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { DIAGNOSTICS } from '../../engine/diagnostics/codes.ts';
+import { ERRORS } from '../../engine/errors.ts';
+import { FACTS } from '../../engine/facts.ts';
+import { load } from '../../engine/load/index.ts';
+import { OPERATORS } from '../../engine/rules/operators.ts';
+import { generateFiles, staleFiles } from '../../schemas/generate.ts';
+import { stages } from '../../stages/index.ts';
+import { createProject, GATEWAY } from '../load/support/project.ts';
+
+const files = generateFiles();
+
+function page(name: string): string {
+  return files.get(`reference/${name}.md`)!;
+}
+
+test('schemas/generated is what the definitions say; otherwise run npm run generate', () => {
+  assert.deepEqual(staleFiles(files), []);
+});
+
+test('a file that is missing or should not be there is found', () => {
+  const expected = new Map([...files, ['reference/more.md', '']]);
+  expected.delete('reference/facts.md');
+  assert.deepEqual(
+    staleFiles(expected).filter((name) => !staleFiles(files).includes(name)),
+    ['reference/facts.md', 'reference/more.md'],
+  );
+});
+
+describe('the reference has', () => {
+  const parts: readonly [what: string, page: string, names: readonly string[], shown: (name: string) => string][] = [
+    ['every stage', 'stages', stages.map(({ name }) => name), (name) => `\n## ${name}\n`],
+    ['every fact', 'facts', Object.keys(FACTS), (name) => `| \`${name}\` `],
+    ['every operator', 'operators', Object.keys(OPERATORS), (name) => `\n\`${name}\`: `],
+    ['every error code', 'errors', Object.keys(ERRORS), (name) => `| \`${name}\` `],
+    ['every diagnostic code', 'diagnostics', Object.keys(DIAGNOSTICS), (name) => `\n### ${name}\n`],
+  ];
+  for (const [what, name, names, shown] of parts) {
+    test(what, () =>
+      assert.deepEqual(
+        names.filter((item) => !page(name).includes(shown(item))),
+        [],
+      ),
+    );
+  }
+
+  test('what is printed for a mistake, with nothing around it', () => {
+    const printed = Object.entries(JSON.parse(files.get('diagnostics.json')!) as Record<string, string>);
+    assert.ok(printed.length > 50);
+    for (const [code, text] of printed) {
+      assert.ok(Object.hasOwn(DIAGNOSTICS, code), code);
+      assert.match(text, new RegExp(`^(?:error|warning)\\[${code}\\]: .*\n +--> `, 's'));
+      assert.doesNotMatch(text, /\n\n|\n$/);
+    }
+  });
+
+  test('links that lead somewhere', () => {
+    const headings = (text: string) => [...text.matchAll(/^#+ (.*)$/gm)].map(([, title]) => `#${title!.toLowerCase()}`);
+    for (const [name, text] of [...files].filter(([path]) => path.endsWith('.md'))) {
+      for (const [, target, heading] of text.matchAll(/\]\((?!https?:)([^)#]*)(#[^)]+)?\)/g)) {
+        const other = target === '' ? text : files.get(`reference/${target}`);
+        assert.ok(other !== undefined, `${name} links to ${target}`);
+        if (heading !== undefined) assert.ok(headings(other).includes(heading), `${name} links to ${target}${heading}`);
+      }
+    }
+  });
+
+  test('no text that a browser would take for a tag', () => {
+    for (const [name, text] of [...files].filter(([path]) => path.endsWith('.md'))) {
+      const plain = text
+        .replaceAll(/^```.*?^```$/gms, '')
+        .replaceAll(/`[^`\n]+`/g, '')
+        .replaceAll(/<!--.*?-->/g, '');
+      assert.doesNotMatch(plain, /<\w/, name);
+    }
+  });
+});
+
+test('the example of every operator passes the check', async () => {
+  const guards = Object.values(OPERATORS).map(
+    ({ example }, i) => `  - { stage: fail, id: guard-${i}, when: ${example}, options: { error: forbidden } }`,
+  );
+  const head = 'pipeline: mine\nversion: 1\nsummary: Tries operators.';
+  const match = 'match: { methods: [POST], paths: [/mine], surface: messages }';
+  const above = ['authenticate', 'read-body', 'resolve-route'].map((name) => `  - stage: ${name}`);
+  const below = ['check-budget', 'meter-usage', 'forward'].map((name) => `  - stage: ${name}`);
+  const lines = [head, match, 'stages:', ...above, ...guards, ...below, 'finally: [{ stage: audit }]', ''];
+  const project = createProject({
+    'gateway.yaml': `${GATEWAY}pipelines: pipelines\n`,
+    'pipelines/mine.yaml': lines.join('\n'),
+  });
+  after(() => project.remove());
+  const { diagnostics } = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+  const errors = diagnostics.filter(({ severity }) => severity === 'error');
+  assert.deepEqual(
+    errors.map(({ code, message, line }) => `${line}: ${code} ${message}`),
+    [],
+  );
+});

@@ -1,0 +1,242 @@
+/** What is true of the ledger in the database is true of the one in memory: one list of scenarios runs against both. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { Ledger, LimitClaim, LimitStanding } from '../../engine/api.ts';
+import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
+import type { Database } from '../../engine/services/database.ts';
+import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
+import { openMemoryLedger } from '../../engine/testing/memory-ledger.ts';
+import { ledgerRows } from '../e2e/state.ts';
+import { countersOf, openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
+
+interface Bench {
+  readonly ledger: Ledger;
+  readonly clock: FrozenClock;
+  balance(claim: Pick<LimitClaim, 'scope' | 'key' | 'window'>): Promise<{ spent: number; held: number }>;
+  rows(request_id: string): Promise<readonly object[]>;
+}
+
+interface Kind {
+  readonly name: string;
+  open(start: string, time_zone?: string): Bench;
+}
+
+let store: TestStore;
+let database: Database;
+const open: OpenLedger[] = [];
+before(async () => {
+  store = await openTestStore();
+  database = store.database;
+});
+after(async () => {
+  await Promise.all(open.map((ledger) => ledger.close()));
+  await store.close();
+});
+
+const kinds: readonly Kind[] = [
+  {
+    name: 'in the database',
+    open(start, time_zone = 'UTC') {
+      const clock = frozenClock(start);
+      const ledger = openLedger({
+        database,
+        clock,
+        log: quietLog,
+        every: () => () => {},
+        time_zone: () => time_zone,
+      });
+      open.push(ledger);
+      return {
+        ledger,
+        clock,
+        async balance({ scope, key, window }) {
+          const rows = await countersOf(database, `${key}`);
+          const mine = rows.filter((row) => row.window_kind === window);
+          assert.ok(mine.length > 0, `${scope} ${key} has no counter`);
+          const { spent, held } = mine.at(-1)!;
+          return { spent, held };
+        },
+        rows: async (request_id) => (await ledgerRows(database)).filter((row) => row.request_id === request_id),
+      };
+    },
+  },
+  {
+    name: 'in memory',
+    open(start, time_zone = 'UTC') {
+      const clock = frozenClock(start);
+      const ledger = openMemoryLedger({ clock, time_zone });
+      return {
+        ledger,
+        clock,
+        balance: async (claim) => ledger.balance(claim),
+        rows: async (request_id) => ledger.rows.filter((row) => row.request_id === request_id),
+      };
+    },
+  },
+];
+
+const NOON = '2026-03-10T12:00:00Z';
+
+function claim(key: string, limit_nano_usd: number | null, more: Partial<LimitClaim> = {}): LimitClaim {
+  return { scope: 'user', key, window: 'day', limit_nano_usd, rule: 'rule', ...more };
+}
+
+/** The columns both ledgers have. */
+function columns(row: object): object {
+  const { forwarded_at, settled_at, counter_ids, ...rest } = row as Record<string, unknown>;
+  return rest;
+}
+
+/** Scenarios by name; each returns what must be the same everywhere. `key` is fresh for each kind. */
+const scenarios: Readonly<Record<string, (bench: Bench, key: string) => Promise<unknown>>> = {
+  async 'grants up to the limit exactly, and refuses one nano-USD above it'({ ledger }, key) {
+    const request = (amount_nano_usd: number) =>
+      ledger.reserve(reservation({ user: key, amount_nano_usd, claims: [claim(key, 200)] }));
+    return [await request(100), await request(100), await request(1)];
+  },
+
+  async 'leaves nothing behind on any claim when one refuses'({ ledger, balance }, key) {
+    const team = claim(`${key}-team`, 99, { scope: 'team', window: 'month' });
+    const refusal = await ledger.reserve(reservation({ claims: [claim(key, 1000), team] }));
+    await ledger.reserve(reservation({ amount_nano_usd: 0, claims: [claim(key, 1000), team] }));
+    return [refusal, await balance(claim(key, null)), await balance(team)];
+  },
+
+  async 'reports the exceeded limit that resets last'({ ledger }, key) {
+    const claims = [
+      claim(key, 1, { rule: 'first' }),
+      claim(`${key}-team`, 1, { scope: 'team', window: 'month', rule: 'second' }),
+      claim(`${key}-project`, 1, { scope: 'project', window: 'month', rule: 'third' }),
+    ];
+    return (await ledger.reserve(reservation({ claims })))?.rule;
+  },
+
+  async 'counts a claim without a limit and never refuses it'({ ledger, balance }, key) {
+    const request = reservation({ amount_nano_usd: 10 ** 15, claims: [claim(key, null)] });
+    return [await ledger.reserve(request), await balance(claim(key, null))];
+  },
+
+  async 'counts a request once where several limits share a counter, and the smallest decides'(
+    { ledger, balance },
+    key,
+  ) {
+    const claims = [claim(key, 1000, { rule: 'wide' }), claim(key, 150, { rule: 'narrow' })];
+    const first = reservation({ claims });
+    const granted = await ledger.reserve(first);
+    const held = await balance(claim(key, null));
+    const refused = await ledger.reserve(reservation({ claims }));
+    await ledger.settle(settlement(first));
+    return [granted, held, refused, await balance(claim(key, null))];
+  },
+
+  async 'tells of a limit in shadow mode without enforcing it'({ ledger, balance }, key) {
+    const noted: LimitStanding[] = [];
+    const claims = [claim(key, 50, { rule: 'shadow', shadow: true }), claim(key, 1000)];
+    const refusal = await ledger.reserve(reservation({ claims }), (standing) => noted.push(standing));
+    return [refusal, noted, await balance(claim(key, null))];
+  },
+
+  async 'says nothing of a limit in shadow mode when another refuses'({ ledger }, key) {
+    const noted: LimitStanding[] = [];
+    const claims = [claim(key, 50, { rule: 'shadow', shadow: true }), claim(`${key}-2`, 10)];
+    const refusal = await ledger.reserve(reservation({ claims }), (standing) => noted.push(standing));
+    return [refusal?.rule, noted];
+  },
+
+  async 'turns a hold into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, user: 'u', team: 't', claims: [claim(key, 100)] });
+    await ledger.reserve(request);
+    await ledger.settle(settlement(request));
+    return [await balance(claim(key, null)), (await rows(key)).map(columns)];
+  },
+
+  async 'writes a request once however often it is settled'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    await ledger.reserve(request);
+    await ledger.settle(settlement(request));
+    await ledger.settle(settlement(request));
+    return [await balance(claim(key, null)), (await rows(key)).length];
+  },
+
+  async 'charges what was held when the cost is no amount'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    await ledger.reserve(request);
+    await ledger.settle({ ...settlement(request), cost_nano_usd: Number.NaN });
+    return [await balance(claim(key, null)), (await rows(key)).map(columns)];
+  },
+
+  async 'charges user and team for what was never reserved'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, user: key, team: `${key}-team` });
+    await ledger.settle({ ...settlement(request), reserved: false });
+    await ledger.settle({ ...settlement(request), reserved: false });
+    const team = claim(`${key}-team`, null, { scope: 'team', window: 'month' });
+    return [await balance(claim(key, null)), await balance(team), (await rows(key)).map(columns)];
+  },
+
+  async 'gives back what is released, once'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    await ledger.reserve(request);
+    await ledger.release(key);
+    await ledger.release(key);
+    return [await balance(claim(key, null)), (await rows(key)).length];
+  },
+
+  async 'charges the window a request was reserved in'({ ledger, clock, balance }, key) {
+    const request = reservation({ claims: [claim(key, 100)] });
+    await ledger.reserve(request);
+    clock.advance(24 * 3_600_000);
+    await ledger.settle(settlement(request));
+    await ledger.reserve(reservation({ amount_nano_usd: 0, claims: [claim(key, 100)] }));
+    return await balance(claim(key, null));
+  },
+};
+
+const normal = (value: unknown, key: string): unknown =>
+  JSON.parse(JSON.stringify(value ?? null).replaceAll(key, '<key>'));
+
+let keys = 0;
+
+describe('the ledger in memory is like the one in the database: it', () => {
+  for (const [name, run] of Object.entries(scenarios)) {
+    it(name, async () => {
+      const results = [];
+      for (const kind of kinds) {
+        const key = `contract-${++keys}`;
+        results.push(normal(await run(kind.open(NOON), key), key));
+      }
+      assert.deepEqual(results[1], results[0]);
+    });
+  }
+
+  const moments: readonly (readonly [time_zone: string, at: string])[] = [
+    ['UTC', '2026-03-10T23:59:59Z'],
+    ['UTC', '2026-12-31T23:59:59Z'],
+    // Summer time begins and ends.
+    ['Europe/Berlin', '2026-03-28T23:30:00Z'],
+    ['Europe/Berlin', '2026-10-25T00:30:00Z'],
+    ['America/New_York', '2026-03-08T05:30:00Z'],
+    // It begins at midnight: the day has no midnight.
+    ['Asia/Beirut', '2026-03-29T10:00:00Z'],
+    ['Asia/Beirut', '2026-03-28T10:00:00Z'],
+    // It ends at one and there are two midnights.
+    ['America/Havana', '2026-11-01T04:30:00Z'],
+    ['America/Havana', '2026-11-01T10:00:00Z'],
+    ['America/Havana', '2026-10-31T10:00:00Z'],
+    ['Asia/Kathmandu', '2026-05-01T00:00:00Z'],
+    ['Pacific/Apia', '2026-05-31T10:30:00Z'],
+  ];
+  for (const [time_zone, at] of moments) {
+    it(`ends days and months in ${time_zone} at the same moment, seen from ${at}`, async () => {
+      const ends = [];
+      for (const kind of kinds) {
+        const key = `calendar-${++keys}`;
+        const { ledger } = kind.open(at, time_zone);
+        const ask = (window: LimitClaim['window']) =>
+          ledger.reserve(reservation({ claims: [claim(key, 1, { window })] }));
+        const standings = [await ask('day'), await ask('month')];
+        ends.push(standings.map((standing) => new Date(standing!.resets_at).toISOString()));
+      }
+      assert.deepEqual(ends[1], ends[0]);
+    });
+  }
+});
