@@ -3,6 +3,8 @@
 // so it stays plain JavaScript and imports nothing but built-ins.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
+import module from 'node:module';
+import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -57,8 +59,19 @@ function fail(problem, remedy) {
   process.exit(EXIT_CONFIGURATION);
 }
 
+// Reading the program takes longer than most commands. What was compiled is kept in a folder of the user's own: one that
+// everybody shares could be prepared by somebody else.
+function keepCompiledCode() {
+  try {
+    module.enableCompileCache(join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'appscli'));
+  } catch {
+    // It works without.
+  }
+}
+
 function start() {
   if (majorOf(process.versions.node) >= REQUIRED_MAJOR) {
+    keepCompiledCode();
     const source = new URL('./appscli.ts', import.meta.url);
     return import(existsSync(source) ? source.href : new URL('../../dist/engine/bin/appscli.js', import.meta.url).href);
   }
