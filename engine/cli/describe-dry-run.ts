@@ -1,6 +1,6 @@
 import type { Reason } from '../rules/reasons.ts';
 import { formatUsd, usdToNano } from '../services/money.ts';
-import type { DryRun, LimitStep, RuleStep, SentStep, StageStep, Verdict } from './dry-run.ts';
+import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from './dry-run.ts';
 import { formatTable } from './table.ts';
 import { wrapText } from './wrap-text.ts';
 
@@ -86,7 +86,7 @@ function usd(amount: number): string {
   return formatUsd(usdToNano(amount));
 }
 
-function limitLines(limits: readonly LimitStep[], line_width: number): string[] {
+function limitLines({ limits, past }: DryRun, line_width: number): string[] {
   const rows = limits.map(({ rule, key, window, limit_usd, spent_usd, held_usd, needed_usd, room }) => [
     rule,
     key,
@@ -103,7 +103,7 @@ function limitLines(limits: readonly LimitStep[], line_width: number): string[] 
       { title: 'PER', kind: 'word' },
       { title: 'USD', kind: 'number' },
       { title: 'USED', kind: 'number' },
-      { title: 'NEEDED', kind: 'number' },
+      { title: past === undefined ? 'NEEDED' : 'LIKELY', kind: 'number' },
       { title: 'ROOM', kind: 'word' },
     ],
     rows,
@@ -139,7 +139,7 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
           `  -> upstream ${String(run.facts['route.upstream'])}, by ${decided === 'default' ? 'default' : `the rule ${String(decided)}`}`,
         ]),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
-    ...section('Limits', run.limits.length === 0 ? [] : limitLines(run.limits, line_width)),
+    ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
     ...section(
       'Rules in shadow mode that would have acted',
       run.shadow.map((name) => `  ${name}`),

@@ -1,9 +1,12 @@
+import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Change, Usable } from '../diff/change.ts';
 import { diffConfigurations } from '../diff/index.ts';
 import { openDatabase } from '../services/database.ts';
 import { readSpending } from '../services/spending.ts';
+import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
+import { reportFailure } from './failure.ts';
 import { loadToRun } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
 import { commandLog } from './with-database.ts';
@@ -17,7 +20,7 @@ export async function diff(
   given: { readonly ledger?: true; readonly exitCode?: true; readonly json?: true },
 ): Promise<number> {
   const { terminal } = context;
-  const [before, after] = [await usable(context, old_file), await usable(context, new_file)];
+  const [before, after] = await bothUsable(context, old_file, new_file);
   const changes = given.ledger ? await diffWithLedger(context, before, after) : await diffConfigurations(before, after);
   if (given.json) terminal.data(`${JSON.stringify(changes, null, 2)}\n`);
   else if (changes.length === 0) terminal.words('Nothing changes for anybody.\n');
@@ -25,7 +28,18 @@ export async function diff(
   return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
+/** Loads both configurations; what is wrong with the first is told even when the second is wrong, too. Raises StartError. */
+async function bothUsable(context: CommandContext, old_file: string, new_file: string): Promise<[Usable, Usable]> {
+  const [before, after] = await Promise.allSettled([usable(context, old_file), usable(context, new_file)]);
+  if (before.status === 'fulfilled' && after.status === 'fulfilled') return [before.value, after.value];
+  if (before.status === 'fulfilled') throw (after as PromiseRejectedResult).reason;
+  if (after.status === 'fulfilled') throw before.reason;
+  await reportFailure(before.reason, context.terminal, context.env);
+  throw after.reason;
+}
+
 async function usable(context: CommandContext, file: string): Promise<Usable> {
+  if (!existsSync(file)) throw new StartError(`${file} does not exist`, { exit_code: EXIT_CONFIGURATION });
   const stages = await context.stages();
   const { config, loaded } = await loadToRun(file, { stages, env: context.env, environment: 'ignored' });
   return { config, pipelines: loaded.pipelines, directory: dirname(resolve(file)) };

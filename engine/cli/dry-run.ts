@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded, StageEntry } from '../load/spec.ts';
-import { routingRules, type SpendRule, spendRules } from '../rules/config-rules.ts';
+import { describeLimit, routingRules, type SpendRule, spendRules } from '../rules/config-rules.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
@@ -145,13 +145,10 @@ function isSet(facts: FactView, path: string): boolean {
 }
 
 /** What a spend rule limits, for whom. */
-function spendingEffect({ scope, window, limit_usd, concurrency }: SpendRule, facts: FactView): string {
-  const amount =
-    limit_usd === undefined
-      ? `${concurrency} requests at once per ${scope}`
-      : `${limit_usd} USD per ${scope} and ${window}`;
+function spendingEffect(rule: SpendRule, facts: FactView): string {
+  const { scope } = rule;
   const concerns = (scope !== 'team' && scope !== 'project') || isSet(facts, `principal.${scope}`);
-  return concerns ? amount : `${amount}, and the caller has no ${scope}`;
+  return concerns ? describeLimit(rule) : `${describeLimit(rule)}, and the caller has no ${scope}`;
 }
 
 /** Every spend rule, with whether it applies to these facts. */

@@ -6,10 +6,12 @@ import { factView } from '../rules/fact-view.ts';
 import { openDatabase } from '../services/database.ts';
 import { createModelCatalog } from '../services/models.ts';
 import { usdToNano } from '../services/money.ts';
+import { type Counter, readCounters } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { findAuditRecord } from '../services/usage.ts';
 import { type DryRun, entryStep, routingSteps, type StageStep, spendingSteps, verdictOf } from './dry-run.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
+import { limitsOfPast } from './past-limits.ts';
 import type { CommandContext } from './program.ts';
 import { commandLog } from './with-database.ts';
 
@@ -149,11 +151,18 @@ function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): Pip
   throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: EXIT_FINDINGS });
 }
 
-async function readRecord(context: CommandContext, config: GatewayConfig, request_id: string): Promise<AuditRecord> {
+interface Remembered {
+  readonly record: AuditRecord;
+  /** Of the days and months of now. */
+  readonly counters: readonly Counter[];
+}
+
+async function recall(context: CommandContext, config: GatewayConfig, request_id: string): Promise<Remembered> {
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   try {
     const record = await findAuditRecord(database, request_id);
-    if (record !== undefined) return record;
+    const time_zone = config.spend_limits?.time_zone ?? 'UTC';
+    if (record !== undefined) return { record, counters: await readCounters(database, Date.now(), time_zone) };
   } finally {
     await database.close();
   }
@@ -165,20 +174,22 @@ async function readRecord(context: CommandContext, config: GatewayConfig, reques
 /** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
 export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
-  record: AuditRecord,
+  { record, counters }: Remembered,
 ): DryRun {
   const recorded = factsOf(record);
   const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
   const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
+  const view = viewOf(facts);
   const routed = facts['route.upstream'] !== undefined;
+  const charged = routed && isCharged(pipeline, stages);
   return {
     pipeline: pipeline.name,
     past: { request_id: String(record.request_id), received_at: String(record.received_at ?? record.at) },
     facts,
     stages,
-    routing: routed ? routingSteps(loaded, config, viewOf(facts)) : [],
-    spending: routed && isCharged(pipeline, stages) ? spendingSteps(loaded, config, viewOf(facts)) : [],
-    limits: [],
+    routing: routed ? routingSteps(loaded, config, view) : [],
+    spending: charged ? spendingSteps(loaded, config, view) : [],
+    limits: charged ? limitsOfPast(config, facts, view, counters) : [],
     shadow: [],
   };
 }
@@ -192,5 +203,5 @@ export async function explainPastRequest(
   usable: { readonly loaded: Loaded; readonly config: GatewayConfig },
   request_id: string,
 ): Promise<DryRun> {
-  return replayRecord(usable, await readRecord(context, usable.config, request_id));
+  return replayRecord(usable, await recall(context, usable.config, request_id));
 }

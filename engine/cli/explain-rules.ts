@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../config.ts';
 import { shownPath } from '../diagnostics/render.ts';
 import type { Loaded, SourcePlace } from '../load/spec.ts';
-import { routingRules, spendRules } from '../rules/config-rules.ts';
+import { describeLimit, routingRules, spendLimits } from '../rules/config-rules.ts';
 import { describeCondition } from '../rules/words.ts';
 import { wrapText } from './wrap-text.ts';
 
@@ -17,10 +17,6 @@ export interface EffectiveRule {
   readonly effect: string;
   readonly file: string;
   readonly line: number;
-}
-
-function usd(amount: number): string {
-  return `${amount} USD`;
 }
 
 /** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
@@ -57,37 +53,15 @@ type At = (place: SourcePlace | undefined) => { file: string; line: number };
 type Words = (logic: unknown) => string;
 
 function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Words): EffectiveRule[] {
-  const { user_daily_usd, team_monthly_usd } = config.spend_limits?.defaults ?? {};
-  const everybody = (name: string, effect: string): EffectiveRule => ({
+  return spendLimits(config).map((limit) => ({
     kind: 'spend',
-    name: `defaults.${name}`,
-    mode: 'enforce',
-    logic: true,
-    in_words: 'always',
-    effect,
-    ...at(loaded.placeOf(`/spend_limits/defaults/${name}`)),
-  });
-  return [
-    ...(user_daily_usd === undefined
-      ? []
-      : [everybody('user_daily_usd', `at most ${usd(user_daily_usd)} per user and day`)]),
-    ...(team_monthly_usd === undefined
-      ? []
-      : [everybody('team_monthly_usd', `at most ${usd(team_monthly_usd)} per team and month`)]),
-    ...spendRules(config).map(({ index, name, mode, logic, scope, window, limit_usd, concurrency }): EffectiveRule => {
-      const amount = limit_usd === undefined ? [] : [`${usd(limit_usd)} per ${scope} and ${window}`];
-      const at_once = concurrency === undefined ? [] : [`${concurrency} requests at once per ${scope}`];
-      return {
-        kind: 'spend',
-        name,
-        mode,
-        logic,
-        in_words: words(logic),
-        effect: `at most ${[...amount, ...at_once].join(' and ')}`,
-        ...at(loaded.placeOf(`/spend_limits/rules/${index}`)),
-      };
-    }),
-  ];
+    name: limit.name,
+    mode: limit.mode,
+    logic: limit.logic,
+    in_words: words(limit.logic),
+    effect: `at most ${describeLimit(limit)}`,
+    ...at(loaded.placeOf(limit.pointer)),
+  }));
 }
 
 function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRule[] {

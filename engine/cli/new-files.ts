@@ -1,4 +1,4 @@
-import { lstatSync } from 'node:fs';
+import { lstatSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { StartError } from '../services/start-error.ts';
@@ -9,6 +9,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPERM: 'permission denied',
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
+  ENOENT: 'no directory can be made here',
   ENOTDIR: 'a file stands where a directory is needed',
 };
 
@@ -17,10 +18,21 @@ function inTheWay(paths: readonly string[]): StartError {
   return new StartError(`${paths.join(', ')} ${exist} already; nothing was written`, { exit_code: EXIT_USAGE });
 }
 
+/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
 async function makeDirectory(path: string): Promise<void> {
-  await mkdir(path, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === 'EEXIST' ? Object.assign(error, { code: 'ENOTDIR' }) : error;
-  });
+  try {
+    await mkdir(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') {
+      if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
+        throw Object.assign(error as Error, { code: 'ENOTDIR' });
+      return;
+    }
+    if (code !== 'ENOENT') throw error;
+    await makeDirectory(dirname(path));
+    await mkdir(path);
+  }
 }
 
 /** Whether something stands at a path, be it a link to nothing. */

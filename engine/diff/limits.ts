@@ -1,6 +1,6 @@
-import type { Window } from '../api.ts';
+import type { SpendScope, Window } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
-import { spendRules } from '../rules/config-rules.ts';
+import { describeLimit, type SpendLimit, spendLimits } from '../rules/config-rules.ts';
 import { simplify } from '../rules/simplify.ts';
 import { describeCondition } from '../rules/words.ts';
 import { formatUsd, usdToNano } from '../services/money.ts';
@@ -10,66 +10,22 @@ import { type Change, compareNames, isSame } from './change.ts';
 /** Reads what was spent in the current day or month. */
 export type ReadSpending = (window: Window) => Promise<readonly SpendingRow[]>;
 
-type Scope = 'user' | 'team' | 'project' | 'model' | 'upstream';
-
-/** A limit of either kind: everybody's, or a rule's, wherever it stands in its list. */
-interface Limit {
-  readonly name: string;
-  readonly mode: 'enforce' | 'shadow';
-  readonly logic: unknown;
-  readonly scope: Scope;
-  readonly window?: Window;
-  readonly limit_usd?: number;
-  readonly concurrency?: number;
-}
+/** A limit wherever it stands in its list. */
+type Limit = Omit<SpendLimit, 'pointer'>;
 
 /** How many callers over a limit are named. */
 const NAMED_MAX = 5;
 
-function limitsOf(config: GatewayConfig): Limit[] {
-  const { user_daily_usd, team_monthly_usd } = config.spend_limits?.defaults ?? {};
-  const everybody = { mode: 'enforce', logic: true } as const;
-  return [
-    ...(user_daily_usd === undefined
-      ? []
-      : [
-          {
-            ...everybody,
-            name: 'defaults.user_daily_usd',
-            scope: 'user',
-            window: 'day',
-            limit_usd: user_daily_usd,
-          } as const,
-        ]),
-    ...(team_monthly_usd === undefined
-      ? []
-      : [
-          {
-            ...everybody,
-            name: 'defaults.team_monthly_usd',
-            scope: 'team',
-            window: 'month',
-            limit_usd: team_monthly_usd,
-          } as const,
-        ]),
-    ...spendRules(config).map(({ index: _, ...rule }) => rule),
-  ];
-}
-
-function amountOf({ scope, window, limit_usd, concurrency }: Limit): string {
-  const parts = [
-    ...(limit_usd === undefined ? [] : [`${limit_usd} USD per ${scope} and ${window}`]),
-    ...(concurrency === undefined ? [] : [`${concurrency} requests at once per ${scope}`]),
-  ];
-  return parts.join(', ');
+function limitsOf(config: GatewayConfig): Map<string, Limit> {
+  return new Map(spendLimits(config).map(({ pointer: _, ...limit }) => [limit.name, limit]));
 }
 
 function inWords(limit: Limit): string {
   const shadow = limit.mode === 'shadow' ? ', only recorded' : '';
-  return `${amountOf(limit)}${limit.logic === true ? '' : ` when ${describeCondition(limit.logic)}`}${shadow}`;
+  return `${describeLimit(limit)}${limit.logic === true ? '' : ` when ${describeCondition(limit.logic)}`}${shadow}`;
 }
 
-const KEYS: Readonly<Record<Scope, (row: SpendingRow) => string | null>> = {
+const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = {
   user: (row) => row.user,
   team: (row) => row.team,
   project: (row) => row.project,
@@ -127,8 +83,8 @@ export async function diffLimits(
   after: GatewayConfig,
   readSpending: ReadSpending | undefined,
 ): Promise<Change[]> {
-  const old_limits = new Map(limitsOf(before).map((limit) => [limit.name, limit]));
-  const new_limits = new Map(limitsOf(after).map((limit) => [limit.name, limit]));
+  const old_limits = limitsOf(before);
+  const new_limits = limitsOf(after);
   const { kept, lost, gained } = compareNames(old_limits.keys(), new_limits.keys());
   const told = async (name: string, change: string): Promise<Change> => {
     const limit = new_limits.get(name)!;

@@ -45,6 +45,36 @@ export function spendRules(config: GatewayConfig): readonly SpendRule[] {
   });
 }
 
+/** A limit on spending, everybody's or a rule's, and where it stands in gateway.yaml. */
+export interface SpendLimit extends Omit<SpendRule, 'index'> {
+  /** JSON pointer. */
+  readonly pointer: string;
+}
+
+/** Every limit on spending: everybody's, then those of the rules. */
+export function spendLimits(config: GatewayConfig): readonly SpendLimit[] {
+  const { user_daily_usd, team_monthly_usd } = config.spend_limits?.defaults ?? {};
+  const everybody = (key: string, limit_usd: number | undefined, of: Pick<SpendLimit, 'scope' | 'window'>) => {
+    if (limit_usd === undefined) return [];
+    const pointer = `/spend_limits/defaults/${key}`;
+    return [{ pointer, name: `defaults.${key}`, mode: 'enforce', logic: true, limit_usd, ...of } as const];
+  };
+  return [
+    ...everybody('user_daily_usd', user_daily_usd, { scope: 'user', window: 'day' }),
+    ...everybody('team_monthly_usd', team_monthly_usd, { scope: 'team', window: 'month' }),
+    ...spendRules(config).map(({ index, ...rule }) => ({ pointer: `/spend_limits/rules/${index}`, ...rule })),
+  ];
+}
+
+/** What a limit allows: `20 USD per user and day`. */
+export function describeLimit({ scope, window, limit_usd, concurrency }: Omit<SpendLimit, 'pointer'>): string {
+  const amounts = [
+    ...(limit_usd === undefined ? [] : [`${limit_usd} USD per ${scope} and ${window}`]),
+    ...(concurrency === undefined ? [] : [`${concurrency} requests at once per ${scope} (not in force yet)`]),
+  ];
+  return amounts.join(' and ');
+}
+
 function routingCondition(rule: RoutingRuleConfig): unknown {
   const { models, user, team, group, project, region, when } = rule;
   const conditions = [

@@ -44,3 +44,16 @@ test('diff of a configuration with errors shows them and stops', async () => {
   assert.deepEqual([exit_code, stdout], [78, '']);
   assert.match(stderr, /error\[C3001\]: unknown key `rooting`/);
 });
+
+test('diff shows the errors of both configurations, and names a file that is not there', async () => {
+  const one = await changed('broken-one.yaml', '"routing"', '"rooting"');
+  const two = await changed('broken-two.yaml', '"models"', '"modles"');
+  const both = await cli(['diff', one, two], { env: bench.env });
+  assert.deepEqual([both.exit_code, both.stdout], [78, '']);
+  assert.match(
+    both.stderr,
+    /unknown key `rooting`[\s\S]+broken-one\.yaml cannot be used[\s\S]+unknown key `modles`[\s\S]+broken-two\.yaml cannot/,
+  );
+  const absent = await cli(['diff', bench.config_file, 'absent.yaml'], { env: bench.env });
+  assert.deepEqual([absent.exit_code, absent.stderr], [78, 'appscli: absent.yaml does not exist\n']);
+});

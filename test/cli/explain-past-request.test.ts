@@ -6,6 +6,7 @@ import { replayRecord } from '../../engine/cli/explain-past-request.ts';
 import type { GatewayConfig } from '../../engine/config.ts';
 import { load } from '../../engine/load/index.ts';
 import type { Loaded } from '../../engine/load/spec.ts';
+import type { Counter } from '../../engine/services/spending.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, type Project } from '../load/support/project.ts';
 
@@ -76,7 +77,8 @@ before(async () => {
 });
 after(() => project.remove());
 
-const replay = (change: object) => replayRecord(usable, { ...RECORD, ...change });
+const replay = (change: object, counters: readonly Counter[] = []) =>
+  replayRecord(usable, { record: { ...RECORD, ...change }, counters });
 const fates = (change: object) => Object.fromEntries(replay(change).stages.map(({ id, fate }) => [id, fate]));
 
 describe('a past request', () => {
@@ -125,5 +127,37 @@ describe('a past request', () => {
 
   it('is served by a pipeline of today, or not at all', () => {
     assert.throws(() => replay({ path: '/v0/old' }), /no pipeline serves POST \/v0\/old any more/);
+  });
+});
+
+describe('the limits of a past request', () => {
+  const mine: Counter = {
+    scope: 'user',
+    key: 'ann@example.com',
+    window: 'day',
+    spent_nano_usd: 2_500_000_000,
+    held_nano_usd: 400_000_000,
+  };
+
+  it('are those it comes under today, with what is used now and what it likely costs', () => {
+    const other: Counter = { ...mine, key: 'bob@example.com' };
+    const { limits } = replay({ estimate_usd: 0.2 }, [other, mine]);
+    assert.deepEqual(limits, [
+      {
+        rule: 'few',
+        scope: 'user',
+        key: 'ann@example.com',
+        window: 'day',
+        limit_usd: 3,
+        spent_usd: 2.5,
+        held_usd: 0.4,
+        needed_usd: 0.2,
+        room: false,
+      },
+    ]);
+  });
+
+  it('do not count for a request that would not be charged', () => {
+    assert.deepEqual(replay({ max_tokens: 2000 }, [mine]).limits, []);
   });
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -115,4 +116,16 @@ test('what was written is taken back when a later file cannot be', async () => {
     /^appscli: pipelines\/messages\.yaml cannot be written: a file stands where a directory is needed\n$/,
   );
   assert.deepEqual(await readdir(directory), ['pipelines']);
+});
+
+// Node.js never ends when asked to make a directory and those above it there.
+test('where no directory can be made, it says so and ends', {
+  timeout: 30_000,
+  skip: !existsSync('/proc/self'),
+}, async () => {
+  const { exit_code, stderr } = await run('init', '/proc/no/such');
+  assert.deepEqual(
+    [exit_code, stderr],
+    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: no directory can be made here\n'],
+  );
 });

@@ -18,11 +18,11 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
     .option('--group <name>', 'of a request: token group of the caller', notEmpty)
     .option('--team <name>', 'of a request: team of the caller', notEmpty)
     .option('--project <name>', 'of a request: project of the caller', notEmpty)
-    .option('--address <ip>', 'of a request: where it comes from', notEmpty)
+    .option('--address <ip>', 'of a request: where it comes from; 127.0.0.1 where absent', notEmpty)
     .option('--region <name>', 'of a request: region it comes from', notEmpty)
     .option('--at <when>', 'of a request: when it comes; now where absent', time)
     .option('--path <path>', 'of a request: where it goes; /v1/messages where absent', notEmpty)
-    .option('--ledger', 'of a request: count what the ledger says is spent')
+    .option('--ledger', 'of a request: count what is spent by now, from the database')
     .addOption(json('print a JSON object'))
     .addHelpText(
       'after',
