@@ -103,6 +103,7 @@ export interface RequestBody {
 export interface ResponseHead {
   readonly status: number;
   get(name: string): string | undefined;
+  /** Throws for what no header can be, and for a header that frames the response or rules its connection. */
   set(name: string, value: string): void;
   remove(name: string): void;
 }
@@ -158,6 +159,7 @@ type MaybePromise<T> = T | Promise<T>;
  */
 export interface StageHooks<C = StageContext> {
   request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
+  /** The head is sent when it returns: a promise is a failure. */
   response?(ctx: C, head: ResponseHead): void;
   event?(ctx: C, event: ResponseEvent): void;
   /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */

@@ -51,6 +51,9 @@ const READS_IF_SET = [
   'error.stage',
 ] as const;
 
+/** Longest model identifier that is kept: it is whatever the client sent, and records wait in memory while the store is away. */
+const MODEL_LENGTH_MAX = 200;
+
 type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], never>;
 
 /** What rules may have looked at, so that a decision can be followed later. Left out where it is not known. */
@@ -88,7 +91,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     surface: ctx.get('request.surface'),
     method: ctx.get('request.method'),
     path: ctx.get('request.path'),
-    model: ctx.get('request.model') ?? null,
+    model: ctx.get('request.model')?.slice(0, MODEL_LENGTH_MAX) ?? null,
     stream: ctx.get('request.stream') ?? null,
     upstream: ctx.get('route.upstream') ?? null,
     route_rule: ctx.get('route.rule') ?? null,

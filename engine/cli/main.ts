@@ -5,7 +5,7 @@ import { reportFailure } from './failure.ts';
 import { createProgram } from './program.ts';
 import { processTerminal } from './terminal.ts';
 
-/** Runs one command line and sets the exit code of the process. A failure is one line on standard error. */
+/** Runs one command line and ends the process with its exit code. A failure is one line on standard error. */
 export async function main(
   arguments_: readonly string[],
   env: NodeJS.ProcessEnv,
@@ -22,4 +22,6 @@ export async function main(
     else exit_code = error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
   }
   process.exitCode = exit_code;
+  // A stage of the operator's may have left a timer or a socket behind, which would keep the process alive for ever.
+  process.stdout.write('', () => process.stderr.write('', () => process.exit()));
 }

@@ -7,7 +7,8 @@ import { childOf, entriesOf, type Node } from './node.ts';
 export function allowWarnings(root: Node, findings: Findings): void {
   for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
     findings.allow(key_mark, key);
-    if (Object.hasOwn(DIAGNOSTICS, key)) continue;
+    // The schema refuses what has not even the form of a code.
+    if (Object.hasOwn(DIAGNOSTICS, key) || !/^W\d{4}$/.test(key)) continue;
     findings.report('C3004', key_mark, `there is no warning ${keyName(key)}`, {
       expected: 'a code as the warning shows it, such as W7008',
     });

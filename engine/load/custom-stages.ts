@@ -34,7 +34,7 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
 /** The stages a configuration can name. */
 export interface StageSet {
   readonly stages: ReadonlyMap<string, StageDefinition>;
-  /** Whether every module loaded; otherwise a name that is missing may be one of theirs. */
+  /** Whether every module is known and loaded; otherwise a name that is missing may be one of theirs. */
   readonly complete: boolean;
   /** Absolute paths of their modules and of what these import. */
   readonly files: readonly string[];
@@ -42,21 +42,27 @@ export interface StageSet {
   readonly own: ReadonlySet<string>;
 }
 
-/** Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code. */
+/**
+ * Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code.
+ * @param complete whether \`files\` are all that gateway.yaml means to name.
+ */
 export async function loadStages(
   shipped: readonly StageDefinition[],
   files: readonly string[],
   findings: Findings,
+  complete = true,
 ): Promise<StageSet> {
   const stages = new Map(shipped.map((stage) => [stage.name, stage]));
   const own = new Set<string>();
-  let complete = true;
+  let all_loaded = complete;
   for (const file of files) {
     // A file that is missing was reported where gateway.yaml names it.
     const stage = existsSync(file) ? await importStage(file, findings) : undefined;
     if (stage === undefined) {
-      complete = false;
+      all_loaded = false;
     } else if (stages.has(stage.name)) {
+      // It was meant to have a name that pipelines may use.
+      all_loaded = false;
       const whose = shipped.some(({ name }) => name === stage.name) ? 'a shipped stage' : 'another of your stages';
       findings.report('C4014', { file }, `${quote(stage.name)} is already the name of ${whose}`, {
         help: 'give your stage another name',
@@ -66,5 +72,5 @@ export async function loadStages(
       own.add(stage.name);
     }
   }
-  return { stages, complete, files: files.flatMap(filesOfModule), own };
+  return { stages, complete: all_loaded, files: files.flatMap(filesOfModule), own };
 }

@@ -15,6 +15,8 @@ export interface CheckedGateway {
   readonly config: GatewayConfig | undefined;
   /** Absolute paths of stage modules, also when something else is wrong. */
   readonly modules: readonly string[];
+  /** Whether \`modules\` holds all that the file means to name. */
+  readonly knows_modules: boolean;
   /** Absolute path of the operator's pipelines, also when something else is wrong. */
   readonly pipelines: string | undefined;
   /** Absolute paths of the other files it names, such as certificates. */
@@ -58,9 +60,13 @@ export function checkGateway(
     validated.annotations
       .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
       .map((annotation) => String(annotation.value));
+  const modules = pathsOf('module').filter(isModule);
+  const named = childOf(root, 'stages');
   return {
     config: findings.errors() === before ? shapeConfig(validated.value, dirname(file)) : undefined,
-    modules: pathsOf('module').filter(isModule),
+    // Listed twice was reported; loaded twice its stage would seem to be there already.
+    modules: [...new Set(modules)],
+    knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
     named_files: pathsOf('file'),
     names,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,

@@ -44,7 +44,7 @@ function allowedValues(logic: unknown): { readonly of: unknown; readonly values:
 
 /** Whether a condition can be seen to hold wherever another one does; absent means always. */
 export function implies(given: unknown, wanted: unknown): boolean {
-  if (wanted === undefined || same(given, wanted)) return true;
+  if (wanted === undefined || wanted === true || same(given, wanted)) return true;
   if (operandsOf(given, 'and').some((operand) => implies(operand, wanted))) return true;
   if (operandsOf(wanted, 'or').some((operand) => implies(given, operand))) return true;
   const each = operandsOf(wanted, 'and');

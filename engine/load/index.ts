@@ -39,7 +39,7 @@ export async function loadInto(
   const root = (options.read ?? readSource)(file, findings);
   if (root === undefined) return undefined;
   const gateway = checkGateway(root, file, { env, environment, findings });
-  const stages = await loadStages(options.stages, gateway.modules, findings);
+  const stages = await loadStages(options.stages, gateway.modules, findings, gateway.knows_modules);
   const { config, names, pipelines } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });

@@ -53,7 +53,7 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   const errors = errorCodes(childOf(item, 'errors'), context);
   if (definition === undefined || name === undefined) return undefined;
   // The options of a stage that cannot stand here say nothing.
-  if (!checkPlace(definition, name, list, context) && list === 'on_error') return undefined;
+  if (!checkPlace(definition, name, list, context)) return undefined;
   const written = childOf(item, 'options');
   if (written !== undefined && written.kind !== 'map') return undefined;
   const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);

@@ -25,6 +25,8 @@ interface Safeguard {
   readonly stage: string;
   readonly missing: string;
   readonly why: string;
+  /** Codes that only its stage raises; a clause for them is missing the stage, not wrong. */
+  readonly raises: readonly ErrorCode[];
 }
 
 const SAFEGUARDS: readonly Safeguard[] = [
@@ -34,6 +36,7 @@ const SAFEGUARDS: readonly Safeguard[] = [
     stage: 'authenticate',
     missing: 'anybody who reaches the gateway can spend your money:',
     why: 'nothing above asks who is calling',
+    raises: ['credential_missing', 'credential_invalid', 'credential_expired', 'credential_revoked'],
   },
   {
     code: 'W7011',
@@ -41,6 +44,7 @@ const SAFEGUARDS: readonly Safeguard[] = [
     stage: 'check-budget',
     missing: 'no spend limit applies to what is sent:',
     why: 'nothing above holds a budget',
+    raises: ['spend_limit_exceeded'],
   },
   {
     code: 'W7012',
@@ -48,6 +52,7 @@ const SAFEGUARDS: readonly Safeguard[] = [
     stage: 'meter-usage',
     missing: 'what requests use is not measured:',
     why: 'nothing above reads the response',
+    raises: [],
   },
 ];
 
@@ -87,8 +92,21 @@ function lintSafeguard(
     return;
   }
   const candidates = [first, ...more];
-  if (candidates.some(({ entry }) => implies(sender.entry.when, entry.when))) return;
-  if (candidates.some(({ entry }) => more.some((other) => coverAll(entry.when, other.entry.when)))) return;
+  const ways = [
+    ...candidates.filter(({ entry }) => implies(sender.entry.when, entry.when)).map((stage) => [stage]),
+    ...candidates.flatMap((one) =>
+      more.filter((other) => coverAll(one.entry.when, other.entry.when)).map((other) => [one, other]),
+    ),
+  ];
+  if (ways.some((way) => way.every(({ entry }) => entry.fail_closed))) return;
+  const open = ways[0]?.find(({ entry }) => !entry.fail_closed);
+  if (open !== undefined) {
+    const id = quote(open.entry.id);
+    findings.report('W7024', open.mark, `requests that ${id} fails on reach ${sends} without it`, {
+      help: 'remove `fail_closed: false`: such requests are then refused',
+    });
+    return;
+  }
   const message = `requests that its guard leaves out reach ${sends} without ${quote(first.entry.id)}`;
   findings.report('W7015', first.mark, message, {
     help: `remove the guard of ${quote(first.entry.id)}, or put the same one on ${sends}`,
@@ -120,6 +138,10 @@ function codesOf({ entry }: LinkedStage): readonly ErrorCode[] {
 
 function lintErrorCodes({ stages, on_error }: LinkedPipeline, relays: boolean, findings: Findings): void {
   const raised = new Set<ErrorCode>([...ENGINE_CODES, ...(relays ? RELAY_CODES : [])]);
+  for (const { writes, raises } of relays ? SAFEGUARDS : []) {
+    if (!stages.some(({ entry }) => entry.definition.writes.includes(writes)))
+      for (const code of raises) raised.add(code);
+  }
   for (const stage of stages.filter(isEnforced)) for (const code of codesOf(stage)) raised.add(code);
   for (const { error_marks } of on_error) {
     for (const [code, mark] of error_marks) {

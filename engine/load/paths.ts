@@ -147,6 +147,8 @@ class PathChecker {
   fragments = 0;
   tests = 0;
   private readonly gateways: { readonly directory: string; readonly loaded: LoadedGateway }[] = [];
+  /** Whether a gateway.yaml could not be read: it may name further stages. */
+  private is_unread = false;
   /** Pipelines that no gateway.yaml brought along. */
   private readonly alone: PipelineSpec[] = [];
   private readonly options: LoadOptions;
@@ -159,7 +161,10 @@ class PathChecker {
 
   async gateway(file: string): Promise<void> {
     const loaded = await loadInto(file, this.options, this.findings);
-    if (loaded === undefined) return;
+    if (loaded === undefined) {
+      this.is_unread = true;
+      return;
+    }
     this.gateways.push({ directory: dirname(file), loaded });
     if (loaded.config !== undefined) this.configs.push(loaded.config);
     this.pipelines.push(...loaded.compiled.map(({ name }) => name));
@@ -174,7 +179,7 @@ class PathChecker {
     const { findings } = this;
     const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
     const gateway = this.gatewayOf(file);
-    const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings));
+    const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings, !this.is_unread));
     const context = { findings, env, environment, stages, config: gateway?.config, shipped };
     const root = readSource(file, findings);
     const compiled = root && compilePipeline(file, root, gateway ? { ...context, names: gateway.names } : context);

@@ -10,6 +10,7 @@ import { createFragmentLibrary } from './fragments.ts';
 import { deepFreeze } from './freeze.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts';
 import { lintPipeline } from './lints.ts';
+import { nestOptions } from './misplaced-options.ts';
 import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
 import { PIPELINE_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
@@ -110,9 +111,10 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
   const { findings } = given;
   const library = createFragmentLibrary([dirname(file), given.shipped], findings);
   // Entries with `use` are gone after expansion, and what fragments bring was not there before.
-  const given_form = validate(PIPELINE_SCHEMA, source, dirname(file), findings);
+  const { stages } = given.stages;
+  const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
   const { root: expanded, complete } = expand(given_form.node as MapNode, library, findings);
-  const validated = validate(PIPELINE_SCHEMA, expanded, dirname(file), findings);
+  const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
   const root = validated.node as MapNode;
   const conditions = createConditionChecker(childOf(root, 'rules'), findings);
   const context = { ...given, conditions };

@@ -1,10 +1,10 @@
 import type { JsonSchema } from '../api.ts';
 import { isSecretKey, looksSecret } from '../diagnostics/secrets.ts';
-import { closestKey, listed } from '../diagnostics/suggest.ts';
+import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
-import { alternativeKeys, inEnvironment, reportSchemaError } from './schema-wording.ts';
+import { alternativeKeys, flow, inEnvironment, reportSchemaError } from './schema-wording.ts';
 import type { SchemaError } from './validate.ts';
 
 type Schema = Record<string, unknown>;
@@ -37,6 +37,8 @@ interface Slip {
   readonly key: string;
   /** The key that was probably meant. */
   readonly meant: string;
+  /** Whether that key holds a list. */
+  readonly is_list?: boolean;
 }
 
 /**
@@ -58,11 +60,20 @@ export function reportSchemaErrors(
   for (const error of own.toSorted((a, b) => rank(a) - rank(b))) {
     if (error.keyword === 'additionalProperties' || error.keyword === 'propertyNames') continue;
     if (reporter.explains(error)) continue;
-    const about = REQUIRED.includes(error.keyword) ? String(error.params.missingProperty) : error.propertyName;
+    // All keys that a mapping lacks are one mistake: often it is simply empty.
+    const is_missing = error.keyword === 'required';
+    const about = is_missing ? '(missing)' : (error.params.missingProperty ?? error.propertyName);
     const key = `${error.instancePath} ${about ?? ''}`;
     if (told.has(key)) continue;
     told.add(key);
-    reportSchemaError(error, root, findings);
+    const lacks = own.filter((other) => other.keyword === 'required' && other.instancePath === error.instancePath);
+    const missing = is_missing ? lacks.filter((other) => !reporter.explains(other)) : [];
+    reportSchemaError(
+      error,
+      root,
+      findings,
+      missing.map(({ params }) => String(params.missingProperty)),
+    );
   }
   const named = own.flatMap(({ keyword, instancePath, params, parentSchema }) => {
     const key = String(params.propertyName);
@@ -131,7 +142,7 @@ class KeyReporter {
       const meant = this.unknownKey(entry, properties, owner, rest.length, first.instancePath);
       if (meant === undefined) return [];
       this.explained.add(`${first.instancePath} ${meant}`);
-      return { owner: first.instancePath, key: entry.key, meant };
+      return { owner: first.instancePath, key: entry.key, meant, is_list: properties[meant]?.type === 'array' };
     });
   }
 
@@ -150,6 +161,7 @@ class KeyReporter {
         help: `${is_many ? 'they belong' : 'it belongs'} under \`${[...pathOf(at), name].join('.')}\`, indented further`,
       });
       this.explained.add(`${at} ${name}`);
+      for (const { key } of inside) this.explained.add(`${at}/${name} ${key}`);
       const beside = entryOf(owner, name)?.value;
       if (beside?.kind === 'scalar' && beside.value === null) this.explained.add(`${at}/${name}`);
       return inside;
@@ -186,16 +198,24 @@ class KeyReporter {
       return env_key;
     }
     const instead = count === 1 ? this.onlyMissing(at) : undefined;
-    const meant = instead?.slice(0, 3) === key.slice(0, 3) ? instead : closestKey(key, free);
+    const alike = instead?.slice(0, 3) === key.slice(0, 3) ? instead : closest(key, free);
+    // A key that merely shares a word is the likelier one only where none is missing.
+    const meant = alike ?? (instead === undefined ? closestKey(key, free) : undefined);
     this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
       expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
-      ...this.help(key, meant, instead),
+      ...this.help(entry, meant, instead, properties[meant ?? '']?.type === 'array'),
     });
     return meant ?? instead;
   }
 
-  private help(key: string, meant: string | undefined, instead: string | undefined): { help?: string } {
-    if (meant !== undefined) return { help: `did you mean \`${meant}\`?` };
+  private help(
+    { key, value }: Entry,
+    meant: string | undefined,
+    instead: string | undefined,
+    is_list: boolean,
+  ): { help?: string } {
+    const list = is_list && value.kind === 'scalar' && value.value !== null ? `: ${flow([value.value])}` : '';
+    if (meant !== undefined) return { help: `did you mean \`${meant}${list}\`?` };
     if (instead !== undefined) return { help: `\`${instead}\` is missing here: is it this that is meant?` };
     return otherPlace(key, this.schema);
   }
@@ -230,10 +250,19 @@ function pathOf(pointer: string): string[] {
 }
 
 /** A node with one key renamed. */
-function corrected(root: Node, { owner, key, meant }: Slip): Node {
+function corrected(root: Node, { owner, key, meant, is_list }: Slip): Node {
   const target = nodeAt(root, owner);
   if (target.kind !== 'map') return root;
-  const entries = target.entries.map((entry) => (entry.key === key ? { ...entry, key: meant } : entry));
+  // Who writes `method: POST` misses `methods: [POST]` by one mistake, not by two.
+  const inList = (value: Node): Node => ({ kind: 'list', items: [value], mark: value.mark });
+  const entries = target.entries.map((entry) => {
+    if (entry.key !== key) return entry;
+    return {
+      ...entry,
+      key: meant,
+      value: is_list && entry.value.kind === 'scalar' ? inList(entry.value) : entry.value,
+    };
+  });
   return replaced(root, target, { ...target, entries });
 }
 

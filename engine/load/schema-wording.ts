@@ -48,11 +48,13 @@ export function alternativeKeys(error: SchemaError): string[] {
   return branches.flatMap((branch) => branch.required ?? []);
 }
 
-function missing(keys: readonly string[], owner: Node, error: SchemaError): Wording {
+/** @param join whether the mapping lacks one of the keys, or each. */
+function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
   const properties = (error.parentSchema?.properties ?? {}) as Readonly<Record<string, JsonSchema>>;
-  const names = listed(keys.map((key) => `\`${key}\``));
-  const help = keys.map((key) => proposal(key, properties[key])).join(' or ');
-  return { code: 'C3002', mark: owner.mark, message: `the key ${names} is missing`, details: { help: `add ${help}` } };
+  const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
+  const help = keys.map((key) => proposal(key, properties[key])).join(` ${join} `);
+  const message = join === 'and' ? `the keys ${names} are missing` : `the key ${names} is missing`;
+  return { code: 'C3002', mark: owner.mark, message, details: { help: `add ${help}` } };
 }
 
 /** A key with a value that is ready to paste, or else with what it means. */
@@ -199,12 +201,20 @@ const EXPLANATIONS: Readonly<Record<string, Explain>> = {
   format: wrongForm,
 };
 
-/** Reports one error of the validator in the words of this language. */
-export function reportSchemaError(error: SchemaError, root: Node, findings: Findings): void {
+/**
+ * Reports one error of the validator in the words of this language.
+ * @param keys all keys that the same mapping lacks, where the error is one of them.
+ */
+export function reportSchemaError(error: SchemaError, root: Node, findings: Findings, keys: readonly string[]): void {
   const node = nodeAt(root, error.instancePath);
   const is_empty = node.kind === 'scalar' && (node.value === null || node.value === '');
   if (error.parentSchema?.['x-secret'] !== undefined && !is_empty) {
     reportLiteralSecret(node, error.parentSchema['x-secret'], findings);
+    return;
+  }
+  if (keys.length > 1) {
+    const { code, mark, message, details } = missing(keys, node, error, 'and');
+    findings.report(code, mark, message, details);
     return;
   }
   const explain = EXPLANATIONS[error.keyword] ?? outOfRange;

@@ -99,6 +99,8 @@ class Builder {
     if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
       if (key.value === '<<' && (key as Scalar).type === 'PLAIN') return this.report('C1011', mark);
       if (key.anchor !== undefined) return this.report('C1010', mark);
+      if ((key as Scalar).type === 'PLAIN' && STRANGE_SPACE.test(key.value))
+        return this.report('C1008', { ...mark, length: 1 });
       if (key.tag === undefined) return key.value;
     }
     const before = this.lineBefore(mark);
@@ -135,7 +137,11 @@ class Builder {
     this.findings.report('C1010', mark, ALIAS, { help: `quote it: "*${source}"` });
   }
 
-  private report(code: 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014', mark: Mark, instead?: string): undefined {
+  private report(
+    code: 'C1008' | 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014',
+    mark: Mark,
+    instead?: string,
+  ): undefined {
     const [message, usual] = REFUSALS[code];
     const help = instead ?? usual;
     this.findings.report(code, mark, message, { help });
@@ -175,7 +181,11 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
   });
 }
 
+/** A space that only looks like one, where a key begins: YAML takes it for a letter. */
+const STRANGE_SPACE = /^[\u00a0\u2000-\u200b\u202f\u3000]/;
+
 const REFUSALS = {
+  C1008: ['this looks like a space, but is another character', 'indent with ordinary spaces'],
   C1010: ['anchors and aliases are not part of this language', 'write the value out, or use a fragment'],
   C1011: ['merge keys are not part of this language', 'write the keys out, or use a fragment'],
   C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],

@@ -90,10 +90,16 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   const strange = strangeSpace(text, start);
   if (strange !== undefined) return at('C1008', strange, strange + 1, STRANGE_SPACE);
   // In a flow mapping the braces of a placeholder are YAML's own.
-  const placeholder = /\$\{\{/.exec(lineAt(text, start));
-  if (placeholder !== null && problem.code === 'UNEXPECTED_TOKEN') {
-    const from = lineStart(text, start) + placeholder.index;
-    return at('C1007', from, from + 3, ['a placeholder inside { } or [ ] must be quoted', 'write "${{ name }}"']);
+  const placeholder = /(?<!["'])\$\{\{/.exec(lineAt(text, start));
+  const placeholder_start = lineStart(text, start) + (placeholder?.index ?? 0);
+  if (
+    placeholder !== null &&
+    (problem.code === 'UNEXPECTED_TOKEN' || (start > placeholder_start && start < placeholder_start + 3))
+  ) {
+    return at('C1007', placeholder_start, placeholder_start + 3, [
+      'a placeholder inside { } or [ ] must be quoted',
+      'write "${{ name }}"',
+    ]);
   }
   if (/Missing closing/.test(problem.message)) {
     const from = opening(spans, text, start, true) ?? start;
@@ -113,6 +119,12 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
     const word = oddLine(text, firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1));
     return at('C1007', word.start, word.end, INDENTATION);
   }
+  const operator = operatorAt(text, start);
+  if (operator !== undefined) {
+    const [from, name] = operator;
+    const wording: Wording = [`the operator \`${name}\` must be quoted`, `write "${name}": instead`];
+    return at('C1007', from, from + name.length, wording);
+  }
   const code = { MULTIPLE_DOCS: 'C1015', BAD_ALIAS: 'C1010' }[problem.code] ?? 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
   if (/^[ \t]*(?:\/\/|\/\*|--(?!-))/.test(lineAt(text, start))) {
@@ -120,6 +132,15 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   }
   const wording = problem.code === 'UNEXPECTED_TOKEN' ? unexpected(text, start) : undefined;
   return at(code as DiagnosticCode, start, end, wording ?? WORDING[problem.code] ?? other);
+}
+
+/** An operator that means something else to YAML, where it is a key; a break is found at it or just after it. */
+function operatorAt(text: string, offset: number): readonly [start: number, name: string] | undefined {
+  const start = lineStart(text, offset);
+  const [, before = '', name] = /^(.*[{\s])(>=?|%)\s*:/.exec(lineAt(text, offset)) ?? [];
+  const from = start + before.length;
+  const is_there = name !== undefined && offset >= from && offset <= from + name.length;
+  return is_there ? [from, name] : undefined;
 }
 
 /** What to say about a character YAML did not expect, by that character and the one before it. */

@@ -37,7 +37,10 @@ export function checkNumber(
 /** Checks the operands of `<`, `<=`, `>` and `>=`. */
 export function checkOrdering(findings: Findings, operator: string, operands: readonly Typed[]): void {
   const before = findings.errors();
-  for (const operand of operands) checkNumber(findings, operator, 'compares', operand);
+  for (const operand of operands) {
+    // Of two texts, the first says that texts have no order.
+    if (findings.errors() === before) checkNumber(findings, operator, 'compares', operand);
+  }
   if (findings.errors() === before) checkAmounts(findings, operands);
 }
 
@@ -128,6 +131,14 @@ function checkAmounts(findings: Findings, operands: readonly Typed[]): void {
   }
 }
 
+/** What to write where the list stands before the item. */
+function swapHelp({ expression: list }: Typed, { expression: item }: Typed): string {
+  const path = list.kind === 'fact' ? `{ var: ${list.path} }` : '[...]';
+  const text =
+    item.kind === 'literal' ? quote(String(item.value)) : item.kind === 'fact' ? `{ var: ${item.path} }` : 'item';
+  return `the item comes first: { in: [${text}, ${path}] }`;
+}
+
 /** Checks the operands of `in`; `parts` are the items of a list that is written out. */
 export function checkMembership(
   findings: Findings,
@@ -145,7 +156,9 @@ export function checkMembership(
       expected: 'a list',
       help: isFact(path)
         ? readFactHelp(path)
-        : 'to compare texts use `===`, to match a pattern `glob`: { glob: [{ var: request.model }, "coder-*"] }',
+        : item.type.kind === 'list'
+          ? swapHelp(item, list)
+          : 'to compare texts use `===`, to match a pattern `glob`: { glob: [{ var: request.model }, "coder-*"] }',
     });
   } else if (kind !== 'list') {
     if (kind !== 'any') reportWrongOperand(findings, list, '`in` looks for an item in a list', 'a list');

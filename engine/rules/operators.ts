@@ -207,6 +207,8 @@ export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
     gte: 'use ">=", in quotes',
     lt: 'use "<", in quotes',
     lte: 'use "<=", in quotes',
+    '=>': 'use ">=", in quotes',
+    '=<': 'use "<=", in quotes',
     between: 'use "<=" with three operands: { "<=": [1, { var: request.tool_count }, 9] }',
     contains: 'use `in`, the item first: { in: [interns, { var: principal.groups }] }',
     has: 'use `in`, the item first: { in: [interns, { var: principal.groups }] }',

@@ -54,7 +54,8 @@ export function factType(path: FactPath): Type {
 
 function literalType(value: string | number | boolean | null): Type {
   if (value === null) return { kind: 'nothing' };
-  if (typeof value === 'string') return { kind: 'text' };
+  // A placeholder that stands here was reported; what it stands for is not known.
+  if (typeof value === 'string') return value.includes('${{') ? { kind: 'any' } : { kind: 'text' };
   return typeof value === 'number' ? NUMBER : BOOLEAN;
 }
 

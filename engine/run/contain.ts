@@ -15,6 +15,14 @@ export type FailureReport = (stage: CompiledStage, moment: keyof StageHooks, err
 
 type Settled = (value: unknown) => void;
 
+/** The errors of stages that ran out of time. A stage could make one that looks alike, and put any text into it. */
+const timeouts = new WeakSet<object>();
+
+/** Whether an error says that a stage ran out of time. */
+export function isTimeout(error: unknown): error is StageError {
+  return timeouts.has(error as object);
+}
+
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
 }
@@ -46,6 +54,7 @@ function waitFor(
     const giveUp = () => {
       const message = `The stage "${stage.id}" did not finish within ${stage.timeout_seconds} seconds.`;
       const reason = new StageError('stage_failed', message, { details: { stage: stage.id } });
+      timeouts.add(reason);
       if (lease !== undefined) tellCancelled(lease, reason);
       // A stage that listens can still say how far it came, such as that the request has left already.
       setImmediate(() => {
@@ -55,7 +64,8 @@ function waitFor(
       });
     };
     const timer = stage.timeout_seconds === undefined ? undefined : clock.after(stage.timeout_seconds * 1000, giveUp);
-    pending.then(
+    // A thenable of the stage's own may name another as its value, or settle more than once; a promise does neither.
+    Promise.resolve(pending).then(
       (value) => {
         timer?.close();
         if (late) onLateValue(value);
@@ -139,29 +149,10 @@ export async function callLast(
   await call(ctx, stage, moment, report);
 }
 
-/** Runs a hook that watches the response and must not be waited for; what it leaves running is heard when it fails. */
-function watch(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  report: FailureReport,
-  moment: 'response' | 'event',
-  run: (lease: Lease) => unknown,
-): void {
-  const lease = new Lease(ctx, stage);
-  let returned: unknown;
-  try {
-    returned = runAsStage(stage.id, () => run(lease));
-  } finally {
-    if (!isThenable(returned)) lease.end();
-  }
-  if (!isThenable(returned)) return;
-  const fail = (error: unknown) => report(stage, moment, error);
-  waitFor(returned, { stage, clock: ctx.clock, lease, onLateValue: () => {}, onLateError: fail })
-    .catch(fail)
-    .finally(() => lease.end());
-}
-
-/** Runs the `response` hook of a contained stage. Throws what it throws, unless the request may go on without the stage. */
+/**
+ * Runs the `response` hook of a contained stage. The head is sent when it returns, so that a promise comes too late and
+ * is a failure. Throws what the stage throws, unless the request may go on without it.
+ */
 export function callResponse(
   ctx: RequestContext,
   stage: CompiledStage,
@@ -169,16 +160,25 @@ export function callResponse(
   report: FailureReport,
 ): void {
   if (ctx.isLeftOut(stage)) return;
+  const lease = new Lease(ctx, stage);
   try {
-    watch(ctx, stage, report, 'response', (lease) => stage.hooks.response!(lease, head));
+    const returned: unknown = runAsStage(stage.id, () => stage.hooks.response!(lease, lease.lend(head)));
+    if (!isThenable(returned)) return;
+    Promise.resolve(returned).catch((error) => report(stage, 'response', error));
+    throw new Error('its response hook returned a promise, and the head of the response does not wait');
   } catch (error) {
     if (stage.fail_closed) throw error;
     report(stage, 'response', error);
     ctx.leaveOut(stage);
+  } finally {
+    lease.end();
   }
 }
 
-/** Runs the `event` hook of a contained stage on a copy of the event. Throws what it throws at once. */
+/**
+ * Runs the `event` hook of a contained stage on a copy of the event. It is not waited for; what it leaves running is
+ * heard when it fails. Throws what it throws at once.
+ */
 export function callEvent(
   ctx: RequestContext,
   stage: CompiledStage,
@@ -186,7 +186,18 @@ export function callEvent(
   report: FailureReport,
 ): void {
   if (ctx.isLeftOut(stage)) return;
-  watch(ctx, stage, report, 'event', (lease) => stage.hooks.event!(lease, { ...event }));
+  const lease = new Lease(ctx, stage);
+  let returned: unknown;
+  try {
+    returned = runAsStage(stage.id, () => stage.hooks.event!(lease, { ...event }));
+  } finally {
+    if (!isThenable(returned)) lease.end();
+  }
+  if (!isThenable(returned)) return;
+  const fail = (error: unknown) => report(stage, 'event', error);
+  waitFor(returned, { stage, clock: ctx.clock, lease, onLateValue: () => {}, onLateError: fail })
+    .catch(fail)
+    .finally(() => lease.end());
 }
 
 /** Lets a stage release what it opened. Never rejects: a failure is logged with the stage's id. */

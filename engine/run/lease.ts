@@ -1,4 +1,4 @@
-import type { Capability, FactView, RequestBody, StageContext } from '../api.ts';
+import type { Capability, FactView, RequestBody, ResponseHead, StageContext } from '../api.ts';
 import type { StageError } from '../errors.ts';
 import { FACTS, type FactPath, type FactValue } from '../facts.ts';
 import { deepFreeze } from '../load/freeze.ts';
@@ -53,6 +53,22 @@ export class Lease implements StageContext {
   end(): void {
     this.#over = true;
     if (this.#onCancel !== undefined && this.#ctx.cancel === this.#onCancel) this.#ctx.cancel = undefined;
+  }
+
+  /** The response head for the stage: what can be set is checked, and only while the hook runs. */
+  lend(head: ResponseHead): ResponseHead {
+    return Object.freeze({
+      status: head.status,
+      get: (name: string) => head.get(name),
+      set: (name: string, value: string) => {
+        this.#check();
+        head.set(name, value);
+      },
+      remove: (name: string) => {
+        this.#check();
+        head.remove(name);
+      },
+    });
   }
 
   /** Tells the stage, if it asked to be told, that nobody waits for it any more. */

@@ -1,9 +1,10 @@
-import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Relay, ResponseEvent } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { RequestContext } from './context.ts';
 import { endToEndHeaders } from './headers.ts';
 import { createObserver } from './observe.ts';
+import { checkHeader } from './result.ts';
 
 /** An upstream's response head, with its end-to-end headers, before it is sent. */
 export class UpstreamHead {
@@ -21,10 +22,9 @@ export class UpstreamHead {
     return at < 0 ? undefined : this.headers[at + 1];
   }
 
-  /** Throws for a name or value that no header can have. */
+  /** Throws for a name or value that no header can have, and for a header of the connection. */
   set(name: string, value: string): void {
-    validateHeaderName(name);
-    validateHeaderValue(name, value);
+    checkHeader(name, value);
     this.remove(name);
     this.headers.push(name, value);
   }

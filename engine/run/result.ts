@@ -15,32 +15,34 @@ function requireCapability({ definition }: CompiledStage, capability: Capability
   throw new Error(`${what} needs the capability "${capability}", which the stage does not declare`);
 }
 
-function checkStatus(status: unknown): number {
-  if (Number.isInteger(status) && (status as number) >= 200 && (status as number) <= 599) return status as number;
-  throw new Error('an answer has a status from 200 to 599');
+function checkStatus(status: unknown, least: number): number {
+  if (Number.isInteger(status) && (status as number) >= least && (status as number) <= 599) return status as number;
+  throw new Error(`the status is not one from ${least} to 599`);
 }
 
-function checkHeader(name: string, value: unknown): asserts value is string {
+/** Throws for a header that no response can have, and for one that frames the response or rules its connection. */
+export function checkHeader(name: string, value: unknown): asserts value is string {
   validateHeaderName(name);
   validateHeaderValue(name, value as string);
   if (typeof value !== 'string') throw new Error(`the header ${name} is not a text`);
+  const lower = name.toLowerCase();
+  if (!CONNECTION_HEADERS.has(lower) || (lower === 'connection' && value === 'close')) return;
+  throw new Error(`the header ${lower} is the gateway's to write`);
 }
 
 function checkHeaders(headers: unknown): Record<string, string> {
-  if (typeof headers !== 'object' || headers === null) throw new Error('an answer has `headers`, an object of texts');
+  if (typeof headers !== 'object' || headers === null) throw new Error('there are no `headers`, an object of texts');
   const checked: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) {
-    const lower = name.toLowerCase();
-    checkHeader(lower, value);
-    if (CONNECTION_HEADERS.has(lower)) throw new Error(`the header ${lower} is the gateway's to write`);
-    checked[lower] = value;
+    checkHeader(name, value);
+    checked[name.toLowerCase()] = value;
   }
   return checked;
 }
 
 function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
   if (typeof body !== 'string') throw new Error('an answer has a `body`, a text');
-  return { kind: 'answer', status: checkStatus(status), headers: checkHeaders(headers), body };
+  return { kind: 'answer', status: checkStatus(status, 200), headers: checkHeaders(headers), body };
 }
 
 function checkRelay(ctx: RequestContext, stage: CompiledStage, { response, idle_seconds, inspect }: Relay): Relay {
@@ -83,9 +85,10 @@ export function discardResult(returned: unknown): void {
   if (response instanceof IncomingMessage) response.destroy();
 }
 
-/** Throws when an error's headers or details can't be sent. */
-export function checkError({ status, headers, details }: StageError): void {
-  checkStatus(status);
-  for (const [name, value] of Object.entries(headers)) checkHeader(name, value);
-  JSON.stringify(details);
+/** The error of a contained stage, taken apart and checked like a result. Throws when it can't be sent. */
+export function checkError(error: StageError): StageError {
+  const { code, message, status, headers, details } = error;
+  if (typeof message !== 'string') throw new Error('the message of an error is not a text');
+  const more = { status: checkStatus(status, 400), headers: checkHeaders(headers), cause: error };
+  return new StageError(code, message, { ...more, details: JSON.parse(JSON.stringify(details)) });
 }

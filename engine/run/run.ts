@@ -2,7 +2,16 @@ import type { ResponseEvent, StageHooks } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/envelopes.ts';
 import type { CompiledStage } from './compile-stage.ts';
-import { asError, callEvent, callLast, callRequest, callResponse, type FailureReport, isRefusal } from './contain.ts';
+import {
+  asError,
+  callEvent,
+  callLast,
+  callRequest,
+  callResponse,
+  type FailureReport,
+  isRefusal,
+  isTimeout,
+} from './contain.ts';
 import type { RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
@@ -149,8 +158,7 @@ function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError 
 function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error: unknown): StageError | undefined {
   try {
     if (!isRefusal(stage, error)) throw error;
-    if (stage.contained) checkError(error);
-    return error;
+    return stage.contained ? checkError(error) : error;
   } catch (failure) {
     reportFailure(plan, ctx, stage, 'request', failure);
     return undefined;
@@ -158,7 +166,7 @@ function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error:
 }
 
 function stageFailed({ id }: CompiledStage, error: unknown): StageError {
-  if (error instanceof StageError && error.code === 'stage_failed') return error;
+  if (isTimeout(error)) return error;
   return new StageError('stage_failed', `The stage "${id}" failed on this request; the gateway's log says why.`, {
     details: { stage: id },
   });

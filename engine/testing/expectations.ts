@@ -29,7 +29,11 @@ export function missing(wanted: Json | undefined, found: unknown, pointer: strin
   }
   if (isMapping(wanted) && isMapping(found)) {
     return Object.entries(wanted).flatMap(([key, value]) =>
-      missing(value as Json, found[key], `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`),
+      missing(
+        value as Json,
+        Object.hasOwn(found, key) ? found[key] : undefined,
+        `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
+      ),
     );
   }
   if (!Array.isArray(wanted) && !isMapping(wanted) && Object.is(wanted, found)) return [];

@@ -158,7 +158,8 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     },
     async close() {
       await server.drain();
-      await plan.close();
+      // A stage may wait for its time limit.
+      await passTime(plan.close(), clock, { activity: () => 0, waits: () => true });
     },
   };
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { PIPELINE, REQUEST, testProject, UPSTREAM } from '../testing/support.ts';
+import { GATEWAY, PIPELINE, REQUEST, testProject, UPSTREAM } from '../testing/support.ts';
 import { cli } from './support.ts';
 
 const HOLDS = `
@@ -55,6 +55,25 @@ describe('appscli test', { concurrency: true }, () => {
     );
     assert.equal(stderr, '\n1 of 2 cases failed\n');
     assert.equal(exit_code, 1);
+  });
+
+  it('ends when it is done, whatever stages of the operator left running', async () => {
+    const { directory } = testProject(HOLDS, {
+      'gateway.yaml': `${GATEWAY}stages: [stages/ticks.js]\n`,
+      'pipelines/messages.yaml': PIPELINE.replace('- stage: authenticate', '- stage: ticks\n  - stage: authenticate'),
+      'stages/ticks.js': `
+        import { defineStage } from 'appscli';
+        setInterval(() => {}, 1000);
+        export default defineStage({
+          name: 'ticks', version: 1, summary: 'Leaves timers behind.', examples: [],
+          options: { type: 'object', additionalProperties: false, properties: {} },
+          create: () => ({ request: () => void setInterval(() => {}, 1000) }),
+        });`,
+    });
+    const { exit_code, stderr } = await run(directory);
+    assert.equal(stderr, '\nok: 1 case in 1 file\n');
+    assert.equal(exit_code, 0);
+    assert.equal((await cli(['check'], { cwd: directory })).exit_code, 0);
   });
 
   it('runs the cases whose name holds a text', async () => {

@@ -31,6 +31,7 @@ export default defineStage({
         case 'rejects-later': return new Promise((_, reject) => setImmediate(reject, new Error('thrown on purpose')));
         case 'hangs': return new Promise(() => {});
         case 'hangs-as-thenable': return { then() {} };
+        case 'hangs-behind-a-thenable': return { then(resolve) { resolve(new Promise(() => {})); } };
         case 'writes-undeclared': return ctx.set('principal.id', 'root');
         case 'writes-unknown': return ctx.set('principal.idd', 'root');
         case 'writes-engine-fact': return ctx.set('request.id', 'mine');
@@ -51,6 +52,12 @@ export default defineStage({
         case 'raises-undeclared': throw new StageError('model_not_found', 'No.');
         case 'raises-unknown': throw new StageError('nothing_of_the_kind', 'No.');
         case 'raises-bad-header': throw new StageError('forbidden', 'No.', { headers: { 'x-a': 'b\\r\\nc: d' } });
+        case 'raises-what-the-engine-would': throw new StageError('stage_failed', 'Words of its own.', { status: 200 });
+        case 'raises-framing-header': throw new StageError('forbidden', 'No.', { headers: { 'Content-Length': '3' } });
+        case 'raises-success': throw new StageError('forbidden', 'No.', { status: 200 });
+        case 'raises-no-text': { const error = new StageError('forbidden', 'No.'); error.message = { a: 1n }; throw error; }
+        case 'raises-odd-details': throw new StageError('forbidden', 'No.', { details: { a: 1n } });
+        case 'raises-a-trap': throw new Proxy({}, { getPrototypeOf() { throw new Error('a trap'); } });
         case 'refuses': throw new StageError('forbidden', 'Not today.', { details: { day: 1 } });
         case 'changes-bytes': return ctx.readBody().then((body) => { body.bytes.fill(0); });
         case 'changes-what-it-wrote': { const roles = ['a']; ctx.set('principal.roles', roles); roles.push('admin'); return undefined; }
@@ -141,6 +148,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'rejects-later': /thrown on purpose/,
   hangs: /did not finish within 0\.05 seconds/,
   'hangs-as-thenable': /did not finish within 0\.05 seconds/,
+  'hangs-behind-a-thenable': /did not finish within 0\.05 seconds/,
   'writes-undeclared': /"principal\.id" is not declared in "writes"/,
   'writes-unknown': /there is no fact "principal\.idd"/,
   'writes-engine-fact': /"request\.id" is not declared in "writes"/,
@@ -160,6 +168,16 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   rewrites: /rewriting the body needs the capability "rewrite-body"/,
   'raises-undeclared': /./,
   'raises-unknown': /./,
+  'raises-what-the-engine-would': /Words of its own/,
+};
+
+const BAD_ERRORS: Readonly<Record<string, RegExp>> = {
+  'raises-bad-header': /Invalid character in header/,
+  'raises-framing-header': /content-length is the gateway's to write/,
+  'raises-success': /the status is not one from 400 to 599/,
+  'raises-no-text': /the message of an error is not a text/,
+  'raises-odd-details': /BigInt/,
+  'raises-a-trap': /a trap/,
 };
 
 describe('a stage that fails', () => {
@@ -188,12 +206,14 @@ describe('a stage that fails', () => {
     });
   }
 
-  test('with headers that cannot be sent fails by itself', async () => {
-    const response = await misbehave('strict', 'raises-bad-header');
-    assert.equal(response.status, 500);
-    assert.equal(response.json().error.stage, 'strict');
-    assert.match(String(failures(response)[0]?.error), /Invalid character in header/);
-  });
+  for (const [fault, reason] of Object.entries(BAD_ERRORS)) {
+    test(`${fault}: an error that cannot be sent is a failure of the stage`, async () => {
+      const response = await misbehave('strict', fault);
+      assert.equal(response.status, 500);
+      assert.equal(response.json().error.stage, 'strict');
+      assert.match(String(failures(response)[0]?.error), reason);
+    });
+  }
 
   test('repeats no text it threw', async () => {
     await misbehave('strict', 'throws-text');

@@ -24,6 +24,8 @@ export default defineStage({
       response(ctx, head) {
         if (is(ctx, 'response')) fail();
         if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
+        if (is(ctx, 'framing header')) head.set('content-length', '3');
+        if (is(ctx, 'status')) head.status = 999;
         if (is(ctx, 'async response')) return Promise.reject(new Error('thrown on purpose'));
         head.set('x-watcher-' + as, 'here');
       },
@@ -122,7 +124,7 @@ async function auditOf(response: Response): Promise<Record<string, unknown>> {
 }
 
 describe('a failing response hook', () => {
-  for (const what of ['response', 'header']) {
+  for (const what of ['response', 'header', 'framing header', 'status', 'async response']) {
     test(`(${what}) fails the request, and nothing of the response gets out`, async () => {
       const response = await fault(`strict ${what}`);
       assert.equal(response.status, 500);
@@ -135,13 +137,14 @@ describe('a failing response hook', () => {
       assert.equal(response.status, 200);
       assert.equal(response.headers['x-watcher-strict'], 'here');
       assert.equal(response.headers['x-broken'], undefined);
+      assert.equal(response.headers['content-length'], String(response.body.length));
       assert.equal((await failureOf(response)).stage, 'lenient');
     });
   }
 });
 
 describe('a failure that comes after the answer', () => {
-  for (const what of ['event', 'finish', 'async event', 'async response']) {
+  for (const what of ['event', 'finish', 'async event']) {
     test(`(${what}) is in the log under the stage's name and changes nothing`, async () => {
       const response = await fault(`strict ${what}`);
       assert.equal(response.status, 200);

@@ -28,6 +28,11 @@ async function recorded(facts: Facts, options: object = { table: true }) {
 }
 
 describe('audit', () => {
+  it('keeps no more of a model identifier than one can be long', async () => {
+    const { audit: records } = await recorded({ 'request.model': `coder${'x'.repeat(1_000_000)}` });
+    assert.equal(records[0]!.model, `coder${'x'.repeat(195)}`);
+  });
+
   it('records who asked for what, which rules decided and what came of it', async () => {
     const { audit: records, lines } = await recorded({
       'principal.id': 'user:alice@example.com',

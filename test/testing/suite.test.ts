@@ -131,7 +131,7 @@ describe('a case that does not hold', () => {
       error: rate_limited
       headers:
         content-type: text/html
-      json: { usage: { input_tokens: 2 } }
+      json: { usage: { input_tokens: 2 }, "__proto__": {} }
       contains: [Bob]
       lacks: [usage]
       events: [ping]
@@ -152,6 +152,7 @@ describe('a case that does not hold', () => {
       '8 /status: expected 429, found 200',
       '11 /headers/content-type: expected "text/html", found "application/json"',
       '12 /json/usage/input_tokens: expected 2, found 1',
+      '12 /json/__proto__: expected {}, found nothing',
       '15 /events: expected ["ping"], found []',
       `13 /contains/0: expected a body with "Bob", found ${answer}`,
       `14 /lacks/0: expected a body without "usage", found ${answer}`,
@@ -244,6 +245,15 @@ const broken = defineStage({
   },
 });
 
+const stuck = defineStage({
+  name: 'stuck',
+  version: 1,
+  summary: 'Never closes.',
+  options: NO_OPTIONS,
+  examples: [],
+  create: () => ({ request: () => undefined, close: () => new Promise(() => {}) }),
+});
+
 const withStage = (stage: string) => ({
   'pipelines/messages.yaml': `
 pipeline: messages
@@ -286,6 +296,11 @@ describe('a stage of the operator', () => {
   it('that hangs is waited for as long as its time limit, which takes no time', async () => {
     const { results } = await runCases(lists, withStage('sleep'), [sleep]);
     assert.equal(results[0]!.played[0]!.response?.status, 500);
+  });
+
+  it('that never closes is waited for as long as its time limit, which takes no time', async () => {
+    const { results } = await runCases(lists, withStage('stuck'), [stuck]);
+    assert.deepEqual(results.flatMap(problemsOf), []);
   });
 });
 

@@ -61,4 +61,10 @@ export const LINT_CODES = {
       'The reason why this entry of `allow:` was written is gone. Remove it, so that the warning is seen should it come back.',
     example: 'allow: { W7008: Kept for later. }   # and every rule is used',
   },
+  W7024: {
+    title: 'A check may fail open',
+    explanation:
+      'A stage that says who is asking, holds the budget or measures the use has `fail_closed: false`: a request that it fails on, or does not finish in time for, is sent out without it, as nobody, against no limit or unmeasured. Remove the key, so that such a request is refused.',
+    example: 'stages: [..., { stage: check-budget, fail_closed: false, timeout_seconds: 1 }, ..., { stage: forward }]',
+  },
 } as const;

@@ -1,0 +1,60 @@
+import type { StageDefinition } from '../api.ts';
+import { listed } from '../diagnostics/suggest.ts';
+import { OPERATORS } from '../rules/operators.ts';
+import { keyName } from './describe.ts';
+import type { Findings } from './findings.ts';
+import { childOf, entriesOf, type MapNode, type Node, textOf } from './node.ts';
+import { PIPELINE_SCHEMA } from './schemas.ts';
+
+const LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
+
+const { definitions } = PIPELINE_SCHEMA as unknown as {
+  definitions: Readonly<Record<'entry' | 'clause', { properties: object }>>;
+};
+const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
+
+/**
+ * Reports options that stand beside `stage` instead of under `options`, and conditions beside an empty `when`.
+ * @returns the pipeline with them in their place, so that later passes find what was meant.
+ */
+export function nestOptions(
+  pipeline: MapNode,
+  stages: ReadonlyMap<string, StageDefinition>,
+  findings: Findings,
+): MapNode {
+  const entries = pipeline.entries.map((entry) => {
+    if (!LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    const items = entry.value.items.map((item) => nested(item, stages, findings));
+    return { ...entry, value: { ...entry.value, items } };
+  });
+  return { ...pipeline, entries };
+}
+
+function nested(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
+  const with_options = moved(item, 'options', (key) => known.includes(key), findings);
+  const is_empty = isNothing(childOf(item, 'when'));
+  return moved(with_options, 'when', (key) => is_empty && (Object.hasOwn(OPERATORS, key) || key === 'rule'), findings);
+}
+
+const isNothing = (node: Node | undefined): boolean => node?.kind === 'scalar' && node.value === null;
+
+/** An entry with the keys that belong into a mapping of it in there, reported as one mistake. */
+function moved(item: Node, home: string, belongs: (key: string) => boolean, findings: Findings): Node {
+  const inside = childOf(item, home);
+  const misplaced = entriesOf(item).filter(
+    ({ key }) => belongs(key) && !OWN_KEYS.has(key) && childOf(inside, key) === undefined,
+  );
+  const [first] = misplaced;
+  const has_room = inside === undefined || inside.kind === 'map' || isNothing(inside);
+  if (item.kind !== 'map' || first === undefined || !has_room) return item;
+  const names = listed(misplaced.map(({ key }) => keyName(key))).replace(/ or (\S+)$/, ' and $1');
+  const is_many = misplaced.length > 1;
+  findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${names}`, {
+    help: `${is_many ? 'they belong' : 'it belongs'} under \`${home}\`, indented further`,
+  });
+  const entries = [...entriesOf(inside), ...misplaced];
+  const value: MapNode = { kind: 'map', entries, mark: inside?.mark ?? first.key_mark };
+  const others = item.entries.filter((entry) => entry.key !== home && !misplaced.includes(entry));
+  return { ...item, entries: [...others, { key: home, key_mark: first.key_mark, value }] };
+}
