@@ -7,6 +7,7 @@ import { type Overshoot, overshootBound } from '../services/overshoot.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { LiveCheck } from './live.ts';
 import { renderLive } from './live-report.ts';
+import { wrapText } from './wrap-text.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
@@ -48,9 +49,14 @@ function parts({ configs, pipelines, fragments, tests }: CheckedPaths): string {
   return counted.filter((part) => part !== false).join(', ');
 }
 
+function overshoots({ gateways }: CheckedPaths): Overshoot[] {
+  return gateways.map(({ config, pipelines }) => overshootBound(config.spend_limits, pipelines));
+}
+
 function describeOvershoot({ bound_nano_usd, not_bounded }: Overshoot): string {
   if (bound_nano_usd === undefined) return 'spend limits: none, so spending is not bounded\n';
-  return `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD\n  not bounded: ${not_bounded.join(', ')}\n`;
+  const lines = wrapText(`not bounded: ${not_bounded.join(', ')}`, 80, '  ', '    ');
+  return `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD\n${lines.join('\n')}\n`;
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
@@ -59,7 +65,7 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   const more = code === undefined ? '' : `appscli explain ${code} says more\n`;
   if (errors > 0) return `${found.join(', ')}; ${more}`;
   const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
-  const money = new Set(checked.configs.map(({ spend_limits }) => describeOvershoot(overshootBound(spend_limits))));
+  const money = new Set(overshoots(checked).map(describeOvershoot));
   return ok + [...money].join('') + more;
 }
 
@@ -71,8 +77,7 @@ function describeLive(live: readonly LiveCheck[] | undefined): string {
 }
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
-  const spend_limits = checked.configs.map((config) => {
-    const { bound_nano_usd, not_bounded } = overshootBound(config.spend_limits);
+  const spend_limits = overshoots(checked).map(({ bound_nano_usd, not_bounded }) => {
     return { passed_by_at_most_usd: bound_nano_usd === undefined ? null : nanoToUsd(bound_nano_usd), not_bounded };
   });
   const document = { ...JSON.parse(findings), spend_limits, ...(live === undefined ? {} : { live }) };

@@ -3,12 +3,13 @@ import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded, StageEntry } from '../load/spec.ts';
 import { describeLimit, routingRules, type SpendRule, spendRules } from '../rules/config-rules.ts';
+import { flatFacts } from '../rules/fact-view.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
 import { nanoToUsd } from '../services/money.ts';
 import type { Call, Played } from '../testing/played.ts';
-import { flatten, type StageTrace } from '../testing/watch.ts';
+import type { StageTrace } from '../testing/watch.ts';
 
 /** A condition as it turned out for a request. */
 export interface Verdict {
@@ -141,7 +142,7 @@ export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactV
 }
 
 function isSet(facts: FactView, path: string): boolean {
-  return flatten(facts).some(([known]) => known === path);
+  return flatFacts(facts).some(([known]) => known === path);
 }
 
 /** What a spend rule limits, for whom. */
@@ -240,7 +241,7 @@ function errorTold(stages: readonly StageStep[], raised: unknown): string | unde
 export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Played): DryRun | undefined {
   const { trace, facts, response } = played;
   if (trace === undefined) return undefined;
-  const known = Object.fromEntries(flatten(facts));
+  const known = Object.fromEntries(flatFacts(facts));
   const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
   const stages = trace.stages.map((stage) => stageStep(stage, shadow));
   const sent = sentStep(played, config);

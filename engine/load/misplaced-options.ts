@@ -30,7 +30,24 @@ export function nestOptions(
   return { ...pipeline, entries };
 }
 
-function nested(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+/** An entry `- read-body:` as the `- stage: read-body` it is meant to be. */
+function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  if (item.kind !== 'map' || childOf(item, 'stage') !== undefined || childOf(item, 'use') !== undefined) return item;
+  const named = item.entries.find(({ key, value }) => stages.has(key) && (isNothing(value) || value.kind === 'map'));
+  if (named === undefined) return item;
+  const { key, key_mark, value } = named;
+  findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, {
+    expected: 'an entry that begins with `stage:`',
+    help: `write \`stage: ${key}\`${value.kind === 'map' ? ', and its options under `options`' : ''}`,
+  });
+  const stage: Node = { kind: 'scalar', value: key, mark: key_mark, range: [0, 0] };
+  const options = value.kind === 'map' ? [{ ...named, key: 'options' }] : [];
+  const others = item.entries.filter((entry) => entry !== named);
+  return { ...item, entries: [{ key: 'stage', key_mark, value: stage }, ...options, ...others] };
+}
+
+function nested(given: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  const item = withStage(given, stages, findings);
   const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
   const with_options = moved(item, 'options', (key) => known.includes(key), findings);
   const is_empty = isNothing(childOf(item, 'when'));

@@ -16,6 +16,8 @@ import type { PipelineSpec } from './spec.ts';
 /** What a check of files and directories found. */
 export interface CheckedPaths {
   readonly configs: readonly GatewayConfig[];
+  /** Each sound gateway.yaml with the pipelines it brings along. */
+  readonly gateways: readonly { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] }[];
   /** Names of the pipelines that compiled. */
   readonly pipelines: readonly string[];
   readonly fragments: number;
@@ -98,7 +100,15 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   const is_sound = findings.errors() === 0;
   for (const file of ofKind('test')) await checker.test(file, is_sound);
   const { configs, pipelines, fragments, tests } = checker;
-  return { configs, pipelines, fragments, tests, diagnostics: findings.diagnostics(), sources: findings.sources() };
+  return {
+    configs,
+    gateways: checker.sound(),
+    pipelines,
+    fragments,
+    tests,
+    diagnostics: findings.diagnostics(),
+    sources: findings.sources(),
+  };
 }
 
 /** Reports that a path holds no configuration, or why that cannot be told. */
@@ -168,6 +178,12 @@ class PathChecker {
     this.gateways.push({ directory: dirname(file), loaded });
     if (loaded.config !== undefined) this.configs.push(loaded.config);
     this.pipelines.push(...loaded.compiled.map(({ name }) => name));
+  }
+
+  sound(): CheckedPaths['gateways'] {
+    return this.gateways.flatMap(({ loaded: { config, compiled } }) =>
+      config === undefined ? [] : [{ config, pipelines: compiled }],
+    );
   }
 
   fragment(file: string): void {

@@ -15,3 +15,12 @@ export function factView(facts: Iterable<readonly [path: string, value: unknown]
   }
   return root;
 }
+
+/** The facts of a view by dotted path. */
+export function flatFacts(facts: FactView, prefix = ''): [path: string, value: unknown][] {
+  return Object.entries(facts).flatMap(([key, value]): [string, unknown][] => {
+    const path = `${prefix}${key}`;
+    const is_section = typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === null;
+    return is_section ? flatFacts(value as FactView, `${path}.`) : [[path, value]];
+  });
+}

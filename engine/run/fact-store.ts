@@ -1,10 +1,7 @@
 import type { FactView } from '../api.ts';
 import { FACTS, type FactPath, type FactValue } from '../facts.ts';
 
-type Section = Record<string, unknown>;
-
 const PATHS = Object.keys(FACTS) as FactPath[];
-const KEYS = PATHS.map((path) => path.split('.'));
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));
 
 /** Position of a fact in stores and masks. Throws when there is no such fact. */
@@ -21,18 +18,48 @@ export function factMask(paths: readonly FactPath[]): Uint8Array {
   return mask;
 }
 
+interface Section {
+  readonly parent: number;
+  readonly key: string;
+}
+
+/** Every section of the nested view, parents first; the first is the view itself. */
+const SECTIONS: Section[] = [{ parent: -1, key: '' }];
+
+/** The section a fact stands in, and its key there; worked out once, because rules have a view built for every request. */
+const LEAVES = PATHS.map((path) => {
+  const keys = path.split('.');
+  const key = keys.pop()!;
+  let section = 0;
+  for (const name of keys) {
+    const known = SECTIONS.findIndex(({ parent, key }) => parent === section && key === name);
+    section = known >= 0 ? known : SECTIONS.push({ parent: section, key: name }) - 1;
+  }
+  return { section, key };
+});
+
+type View = Record<string, unknown>;
+
+function openSection(views: (View | undefined)[], index: number): View {
+  const known = views[index];
+  if (known !== undefined) return known;
+  const { parent, key } = SECTIONS[index]!;
+  const view = Object.create(null) as View;
+  openSection(views, parent)[key] = view;
+  views[index] = view;
+  return view;
+}
+
 function buildView(values: readonly unknown[]): FactView {
-  const root = Object.create(null) as Section;
-  values.forEach((value, index) => {
-    if (value === undefined) return;
-    const keys = KEYS[index]!;
-    let node = root;
-    for (const key of keys.slice(0, -1)) {
-      node[key] ??= Object.create(null);
-      node = node[key] as Section;
-    }
-    node[keys.at(-1)!] = value;
-  });
+  const root = Object.create(null) as View;
+  const views: (View | undefined)[] = new Array(SECTIONS.length).fill(undefined);
+  views[0] = root;
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index];
+    if (value === undefined) continue;
+    const { section, key } = LEAVES[index]!;
+    openSection(views, section)[key] = value;
+  }
   return root;
 }
 

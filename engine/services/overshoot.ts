@@ -1,4 +1,5 @@
 import type { SpendLimitsConfig } from '../config.ts';
+import type { PipelineSpec } from '../load/spec.ts';
 
 /** How far spending can pass the configured limits. */
 export interface Overshoot {
@@ -21,11 +22,27 @@ function hasLimits({ defaults, rules }: SpendLimitsConfig): boolean {
   return amounts.some((amount) => amount !== undefined);
 }
 
+/** Whether every request that a pipeline sends out has first held the most it can cost. Counting tokens is free. */
+function holdsAll({ match, stages }: PipelineSpec): boolean {
+  if (match.surface === 'count_tokens') return true;
+  const runs = stages.filter(({ mode }) => mode === 'enforce');
+  const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
+  return (
+    sender < 0 ||
+    runs.slice(0, sender).some(({ definition, when, fail_closed, options }) => {
+      const charges = (options as { charge?: string }).charge !== 'nothing';
+      return definition.writes.includes('spend.reserved_nano_usd') && when === undefined && fail_closed && charges;
+    })
+  );
+}
+
 /**
  * The overshoot bound of spend limits. A request first holds the most it can cost, and is refused when a limit has no room
  * for that: no limit is passed, whatever runs at once. `typical` behaves like `worst_case` in this version.
  */
-export function overshootBound(limits: SpendLimitsConfig | undefined): Overshoot {
+export function overshootBound(limits: SpendLimitsConfig | undefined, pipelines: readonly PipelineSpec[]): Overshoot {
   if (limits === undefined || !hasLimits(limits)) return { not_bounded: ['all spending'] };
-  return { bound_nano_usd: 0, not_bounded: [PROVIDER_TOOLS, OTHER_FEES] };
+  const open = pipelines.filter((pipeline) => !holdsAll(pipeline));
+  const unheld = open.map(({ name }) => `what the pipeline ${name} sends without a full hold`);
+  return { bound_nano_usd: 0, not_bounded: [...unheld, PROVIDER_TOOLS, OTHER_FEES] };
 }

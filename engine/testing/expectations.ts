@@ -1,8 +1,8 @@
 /** Compares what happened on a request with what its test expects. */
 
+import { flatFacts } from '../rules/fact-view.ts';
 import type { Played } from './played.ts';
 import type { Expectations, HeaderWishes, Json } from './test-case.ts';
-import { flatten } from './watch.ts';
 
 /** Something that is not as expected. */
 export interface Mismatch {
@@ -108,7 +108,7 @@ function upstreamMismatches({ upstream }: Expectations, { calls, sent_body }: Pl
 }
 
 function factMismatches(expect: Expectations, played: Played): Mismatch[] {
-  const facts = new Map(flatten(played.facts));
+  const facts = new Map(flatFacts(played.facts));
   const { error, shadow } = expect;
   return [
     ...(error === undefined ? [] : missing(error, facts.get('outcome.error') ?? null, '/error')),

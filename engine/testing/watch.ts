@@ -2,6 +2,7 @@
 import type { Answer, FactView, Relay, Services, StageContext, StageDefinition, StageHooks } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
+import { flatFacts } from '../rules/fact-view.ts';
 import { RequestContext } from '../run/context.ts';
 import type { PlanObserver } from '../run/plan.ts';
 import type { Confinement } from './no-network.ts';
@@ -50,15 +51,6 @@ export interface Watch {
   trace(): RequestTrace | undefined;
   /** Grows with everything that happens. */
   readonly activity: number;
-}
-
-/** Facts by dotted path. */
-export function flatten(facts: FactView, prefix = ''): [path: string, value: unknown][] {
-  return Object.entries(facts).flatMap(([key, value]): [string, unknown][] => {
-    const path = `${prefix}${key}`;
-    const is_section = typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === null;
-    return is_section ? flatten(value as FactView, `${path}.`) : [[path, value]];
-  });
 }
 
 /** Creates a watch. `factsOf` reads all facts of a request. */
@@ -117,7 +109,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
   ): T | Promise<T> {
     const request = traceOf(pipeline);
     const stage = stageTrace(pipeline, { id });
-    const before = new Set(flatten(readFacts(ctx)).map(([path]) => path));
+    const before = new Set(flatFacts(readFacts(ctx)).map(([path]) => path));
     stage.ran = true;
     // A contained stage holds a context of its own that ends with its hook.
     if (ctx instanceof RequestContext) latest = ctx;
@@ -125,7 +117,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     const done = () => {
       activity++;
       request.facts = readFacts(ctx);
-      for (const [path, value] of flatten(request.facts)) if (!before.has(path)) stage.wrote.set(path, value);
+      for (const [path, value] of flatFacts(request.facts)) if (!before.has(path)) stage.wrote.set(path, value);
     };
     const failed = (error: unknown): never => {
       done();

@@ -16,7 +16,10 @@ try {
   const argv = [LAUNCHER, 'check', '--config', join(directory, 'gateway.yaml')];
   const times = Array.from({ length: runs }, () => {
     const started = performance.now();
-    const { status, stdout } = spawnSync(process.execPath, argv, { env: { ...process.env, UPSTREAM_KEY: 'set' }, encoding: 'utf8' });
+    const { status, stdout } = spawnSync(process.execPath, argv, {
+      env: { ...process.env, UPSTREAM_KEY: 'set' },
+      encoding: 'utf8',
+    });
     if (status !== 0) throw new Error(`the check failed:\n${stdout}`);
     return performance.now() - started;
   });

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { defineStage } from '../../engine/api.ts';
 import { load } from '../../engine/load/index.ts';
+import { flatFacts } from '../../engine/rules/fact-view.ts';
 import { play } from '../../engine/testing/play.ts';
-import { flatten } from '../../engine/testing/watch.ts';
 import { stages } from '../../stages/index.ts';
 import { problemsOf, REQUEST, runCases, suiteOf, testProject, UPSTREAM } from './support.ts';
 
@@ -325,7 +325,7 @@ describe('a dry run', () => {
       [call?.upstream, call?.url, call?.body.toString()],
       ['spare', '/v1/messages', played.sent_body.toString()],
     );
-    assert.equal(new Map(flatten(played.facts)).get('route.rule'), 'night');
+    assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
     const [attempt] = played.attempts;
     assert.deepEqual(
       attempt?.standings.map(({ rule, key, limit_nano_usd, spent_nano_usd }) => [
