@@ -17,7 +17,7 @@ export function editDistance(a: string, b: string): number {
 }
 
 /** How many edits still read as a slip of the pen in a word of this length. */
-const tolerance = (length: number): number => (length <= 3 ? 1 : length <= 8 ? 2 : 3);
+const tolerance = (length: number): number => (length <= 4 ? 1 : length <= 8 ? 2 : 3);
 
 /** The word that was probably meant, or `undefined` when none is close. */
 export function closest(word: string, known: Iterable<string>): string | undefined {
