@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, serverSection, type TestGateway } from '../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { afterEach, describe, test } from 'node:test';
+import { serverSection, type TestGateway } from '../support/gateway.ts';
+import type { ScriptedUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, parseRaw, send, sendRaw } from './client.ts';
 import { assertRefused, INVALID } from './refusal.ts';
+import { useGateway } from './use-gateway.ts';
 
 const BODY_LIMIT = 200_000;
 const HEADER_LIMIT = 16_384;
@@ -12,21 +13,16 @@ const HEADER_LIMIT = 16_384;
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  const server = serverSection({
-    limits: { body_bytes: BODY_LIMIT, header_bytes: HEADER_LIMIT },
-    timeouts: { request_body_seconds: 2 },
-  });
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { server } });
+const server = serverSection({
+  limits: { body_bytes: BODY_LIMIT, header_bytes: HEADER_LIMIT },
+  timeouts: { request_body_seconds: 2 },
 });
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-});
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server },
+);
 afterEach(async () => {
   const response = await ask(gateway.url, gateway.token);
   assert.equal(response.status, 200, 'the gateway serves the next request');

@@ -1,26 +1,19 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import { revokeToken } from '../../engine/services/tokens.ts';
-import { bootGateway, makeToken, type TestGateway } from '../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { makeToken, type TestGateway } from '../support/gateway.ts';
+import type { ScriptedUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, parseRaw, type Response, type Sending, send } from './client.ts';
 import { assertRefused, INVALID } from './refusal.ts';
 import { held, ledgerRows, nothingHeld } from './state.ts';
+import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
 });
 afterEach(async () => {
   const response = await ask(gateway.url, gateway.token);

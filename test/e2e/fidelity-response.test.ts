@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import type { TestGateway } from '../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -12,24 +12,16 @@ import {
   messageEvents,
   type ScriptedUpstream,
   sse,
-  startUpstream,
 } from '../support/scripted-upstream.ts';
 import { ask, bearer, messagesBody, open, type Response } from './client.ts';
 import { ledgerRow } from './state.ts';
+import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
 });
 
 const JSON_TYPE = ['content-type', 'application/json'];

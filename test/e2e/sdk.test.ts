@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
-import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../support/gateway.ts';
+import { type TestGateway, UPSTREAM_KEY } from '../support/gateway.ts';
 import {
   answerChunks,
   answerJson,
@@ -9,27 +9,18 @@ import {
   messageEvents,
   type ScriptedUpstream,
   sse,
-  startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ledgerRows, nothingHeld } from './state.ts';
+import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 let client: Anthropic;
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url });
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
   client = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, maxRetries: 0 });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
 });
 
 const ASK = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { bootGateway, serverSection, type TestGateway } from '../support/gateway.ts';
 import {
   answerBytes,
@@ -9,29 +9,24 @@ import {
   message,
   reset,
   type ScriptedUpstream,
-  startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, type Response, send } from './client.ts';
 import { startDeafServer } from './deaf-server.ts';
 import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from './state.ts';
+import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 1, idle_seconds: 1 } });
-  const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { server, spend_limits } });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-});
+const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 1, idle_seconds: 1 } });
+const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server, spend_limits },
+);
 
 const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
 
