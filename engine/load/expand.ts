@@ -119,6 +119,9 @@ class Expansion {
       const set = given.find((entry) => entry.key === key)?.value ?? childOf(value, 'default');
       if (set !== undefined) {
         values.set(key, set);
+      } else if (childOf(item, key) !== undefined) {
+        // It stands beside `use`, which validation has reported.
+        complete = false;
       } else if (complete) {
         this.findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
           help: `add it: with: { ${key}: ... }`,
