@@ -1,13 +1,13 @@
 import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../load/paths.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import { type Overshoot, overshootBound } from '../services/overshoot.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { LiveCheck } from './live.ts';
 import { renderLive } from './live-report.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {

@@ -1,8 +1,8 @@
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Reason } from '../rules/reasons.ts';
 import { formatUsd, usdToNano } from '../services/money.ts';
 import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from './dry-run.ts';
 import { formatTable } from './table.ts';
-import { wrapText } from './wrap-text.ts';
 
 const DETAIL = ' '.repeat(7);
 

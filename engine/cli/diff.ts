@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Change, Usable } from '../diff/change.ts';
 import { diffConfigurations } from '../diff/index.ts';
 import { openDatabase } from '../services/database.ts';
@@ -10,7 +11,6 @@ import { reportFailure } from './failure.ts';
 import { loadToRun } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
 import { commandLog } from './with-database.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** `appscli diff`: what the new configuration changes for whom. */
 export async function diff(

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../diagnostics/codes.ts';
 import { severityOf } from '../diagnostics/diagnostic.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { PACKAGE_ROOT } from '../package-root.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** What the reference knows about one diagnostic code. */
 export interface ExplainedCode extends DiagnosticSpec {

@@ -1,10 +1,10 @@
 import { basename } from 'node:path';
 import { shownPath } from '../diagnostics/render.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { describeCondition } from '../rules/words.ts';
 import { raisedCodes } from './explain-stage.ts';
 import { formatTable } from './table.ts';
-import { wrapText } from './wrap-text.ts';
 
 const LISTS = ['stages', 'on_error', 'finally'] as const;
 

@@ -1,9 +1,9 @@
 import type { GatewayConfig } from '../config.ts';
 import { shownPath } from '../diagnostics/render.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Loaded, SourcePlace } from '../load/spec.ts';
 import { describeLimit, routingRules, spendLimits } from '../rules/config-rules.ts';
 import { describeCondition } from '../rules/words.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** A rule in force with the place it comes from. */
 export interface EffectiveRule {

@@ -1,7 +1,7 @@
 import type { StageDefinition } from '../api.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { ERRORS } from '../errors.ts';
 import { schemaRows } from './schema-words.ts';
-import { wrapText } from './wrap-text.ts';
 
 const LABEL_WIDTH = 15;
 

@@ -1,11 +1,11 @@
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec } from '../errors.ts';
 import { FACTS, type FactKind, type FactPath } from '../facts.ts';
 import { OPERATORS, type Operator, type OperatorSpec } from '../rules/operators.ts';
 import { labelled } from './explain-stage.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** Words for the kinds of facts. */
-export const FACT_KINDS: Readonly<Record<FactKind, string>> = {
+const FACT_KINDS: Readonly<Record<FactKind, string>> = {
   string: 'text',
   number: 'number',
   boolean: 'true or false',

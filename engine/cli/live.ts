@@ -17,7 +17,7 @@ export interface LiveCheck extends LiveOutcome {
 }
 
 /** How long one thing may take to answer where nothing else is said, in seconds. */
-export const LIVE_TIMEOUT_SECONDS = 5;
+const LIVE_TIMEOUT_SECONDS = 5;
 
 type Reach = (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout_seconds: number) => Promise<LiveOutcome>;
 

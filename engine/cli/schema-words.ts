@@ -29,7 +29,7 @@ function bounds({ minimum, exclusiveMinimum, maximum }: JsonSchema): string {
 }
 
 /** What a value may be, in words: `text`, `list of texts`, `whole number, from 1 up to 1000`, `full or nothing`. */
-export function schemaType(schema: JsonSchema): string {
+function schemaType(schema: JsonSchema): string {
   const annotation = Object.keys(BY_ANNOTATION).find((key) => key in schema);
   if (annotation !== undefined) return BY_ANNOTATION[annotation]!;
   if (schema['x-ref'] !== undefined) return String(schema['x-ref']).replaceAll('-', ' ');

@@ -35,7 +35,7 @@ function canOpen(path: string): boolean {
  * Tells, whenever asked, whether the terminal this process was started from has gone; a process that was started without
  * one has none to lose. Windows sends SIGHUP for a window that closes and for nothing else.
  */
-export function watchTerminal(): () => boolean {
+function watchTerminal(): () => boolean {
   if (process.platform === 'win32') return () => true;
   // Not standard input: nohup leaves it a terminal on some systems.
   const had_terminal = (isatty(1) || isatty(2)) && canOpen('/dev/tty');

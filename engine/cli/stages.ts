@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../api.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { createFindings } from '../load/findings.ts';
 import { load, loadInto } from '../load/index.ts';
 import { StartError } from '../services/start-error.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import { EXIT_CONFIGURATION, EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
-import { wrapText } from './wrap-text.ts';
 
 /** A stage that a pipeline can name. */
 export interface KnownStage {
@@ -73,7 +73,7 @@ const GROUPS: readonly [title: string, is_in: (stage: StageDefinition) => boolea
 ];
 
 /** All stages on one screen, by what they do to a request. */
-export function describeStages(known: readonly KnownStage[], line_width: number): string[] {
+function describeStages(known: readonly KnownStage[], line_width: number): string[] {
   const label = ({ stage, own }: KnownStage) => `  ${stage.name}@${stage.version}${own ? ' (yours)' : ''}  `;
   const width = Math.max(...known.map((entry) => label(entry).length));
   return GROUPS.flatMap(([title, is_in]) => {

@@ -1,9 +1,9 @@
 import { shownPath } from '../diagnostics/render.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { FileCoverage, Point } from '../testing/coverage.ts';
 import type { Played } from '../testing/played.ts';
 import type { CaseResult, Problem } from '../testing/suite.ts';
 import { shorten, traceStages } from './test-trace.ts';
-import { wrapText } from './wrap-text.ts';
 
 const WIDTH = 80;
 const LONGEST_ID = 20;

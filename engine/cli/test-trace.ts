@@ -1,4 +1,4 @@
-import type { Trace } from '../rules/trace.ts';
+import { factsSeen } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
 import type { Played } from '../testing/played.ts';
@@ -17,17 +17,8 @@ function briefly(value: unknown): string {
   return value === undefined ? 'not set' : shorten(JSON.stringify(value), VALUE_CHARACTERS);
 }
 
-/** The facts a condition looked at, with the values they had. */
-function factsSeen(trace: Trace): [path: string, value: unknown][] {
-  if (trace.operator === 'var') {
-    const path = String((trace.logic as { var: unknown }).var);
-    return path === '' || !trace.evaluated ? [] : [[path, trace.value]];
-  }
-  return trace.operands.flatMap(factsSeen);
-}
-
 /** What a guard was about: its words, and the values it saw. */
-export function explainGuard({ entry, guard }: StageTrace): string[] {
+function explainGuard({ entry, guard }: StageTrace): string[] {
   if (guard === undefined || entry.when === undefined) return [];
   const seen = new Map(factsSeen(traceCondition(entry.when, guard.facts)));
   return [
@@ -37,7 +28,7 @@ export function explainGuard({ entry, guard }: StageTrace): string[] {
 }
 
 /** What became of an entry, in words. */
-export function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
+function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
   if (raised !== undefined) return `raised ${raised.code ?? 'an error'}: ${raised.message}`;
   if (answered?.kind === 'relay') return `passed on the upstream's answer, status ${answered.status}`;
   if (answered !== undefined) return `answered with status ${answered.status}`;

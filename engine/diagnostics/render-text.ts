@@ -1,6 +1,7 @@
 import type { Diagnostic } from './diagnostic.ts';
 import { printable } from './printable.ts';
 import { hideSecrets } from './secrets.ts';
+import { wrapText } from './wrap-text.ts';
 
 const WIDTH = 80;
 
@@ -14,19 +15,10 @@ type Paint = (text: string, ...styles: number[]) => string;
 const plain: Paint = (text) => text;
 const ansi: Paint = (text, ...styles) => `\x1b[${styles.join(';')}m${text}\x1b[0m`;
 
-/** Lines of at most `WIDTH` columns, broken between words, all but the first indented. */
+/** Lines of at most `WIDTH` columns; room for `indent` is left in the first, the others are indented. */
 function wrap(text: string, indent: number): string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && indent + line.length + 1 + word.length > WIDTH) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line === '' ? word : `${line} ${word}`;
-    }
-  }
-  return [...lines, line].map((part, index) => (index === 0 ? part : `${' '.repeat(indent)}${part}`));
+  const [first = '', ...rest] = wrapText(text, WIDTH, ' '.repeat(indent));
+  return [first.slice(indent), ...rest];
 }
 
 /** The part of a long line that holds the marked text, and where the mark then starts. */

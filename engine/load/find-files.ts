@@ -7,7 +7,7 @@ import { reportUnreadable } from './read-text.ts';
 const MAX_ENTRIES = 100_000;
 
 /** Whether a file name ends like configuration. */
-export function isYaml(name: string): boolean {
+function isYaml(name: string): boolean {
   return /\.ya?ml$/.test(name);
 }
 

@@ -4,7 +4,7 @@ import type { Findings } from './findings.ts';
 import type { Mark } from './node.ts';
 
 /** Largest configuration file that is read, in bytes. */
-export const MAX_FILE_BYTES = 4 * 1024 * 1024;
+const MAX_FILE_BYTES = 4 * 1024 * 1024;
 
 const NEWLINE = 0x0a;
 const REASONS: Readonly<Record<string, string>> = {

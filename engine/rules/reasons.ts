@@ -11,19 +11,20 @@ export interface Reason {
   readonly saw: Readonly<Record<string, unknown>>;
 }
 
-function valuesIn(trace: Trace): [path: string, value: unknown][] {
+/** The facts that the evaluated part of a condition read, with their values; `null` for one that was not set. */
+export function factsSeen(trace: Trace): [path: string, value: unknown][] {
   if (trace.operator === 'var') {
     const path = String((trace.logic as { var: unknown }).var);
     return path === '' ? [] : [[path, trace.value ?? null]];
   }
-  return trace.operands.filter(({ evaluated }) => evaluated).flatMap(valuesIn);
+  return trace.operands.filter(({ evaluated }) => evaluated).flatMap(factsSeen);
 }
 
 function leaf(trace: Trace): Reason {
   return {
     condition: describeCondition(trace.logic),
     held: truthy(trace.value),
-    saw: Object.fromEntries(valuesIn(trace)),
+    saw: Object.fromEntries(factsSeen(trace)),
   };
 }
 
@@ -39,12 +40,4 @@ export function reasonsOf(trace: Trace): readonly Reason[] {
     return reasonsOf(operands[0]);
   }
   return [leaf(trace)];
-}
-
-/** A reason in words: `request.body_bytes > 1000 is false (request.body_bytes is 182)`. */
-export function describeReason({ condition, held, saw }: Reason): string {
-  const values = Object.entries(saw).map(
-    ([path, value]) => `${path} is ${value === null ? 'not set' : JSON.stringify(value)}`,
-  );
-  return `${condition}: ${held ? 'yes' : 'no'}${values.length === 0 ? '' : `, ${values.join(', ')}`}`;
 }

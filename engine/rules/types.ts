@@ -18,7 +18,7 @@ export interface Type {
 }
 
 export const ANY: Type = { kind: 'any' };
-export const BOOLEAN: Type = { kind: 'boolean' };
+const BOOLEAN: Type = { kind: 'boolean' };
 const NUMBER: Type = { kind: 'number' };
 
 const KIND_WORDS: Readonly<Record<Kind, string>> = {

@@ -1,4 +1,5 @@
 import type { SpendLimitsConfig } from '../config.ts';
+import { isCertain } from '../load/guards.ts';
 import type { PipelineSpec } from '../load/spec.ts';
 
 /** How far spending can pass the configured limits. */
@@ -29,9 +30,9 @@ function holdsAll({ match, stages }: PipelineSpec): boolean {
   const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
   return (
     sender < 0 ||
-    runs.slice(0, sender).some(({ definition, when, fail_closed, options }) => {
-      const charges = (options as { charge?: string }).charge !== 'nothing';
-      return definition.writes.includes('spend.reserved_nano_usd') && when === undefined && fail_closed && charges;
+    runs.slice(0, sender).some((entry) => {
+      const charges = (entry.options as { charge?: string }).charge !== 'nothing';
+      return isCertain(entry) && charges && entry.definition.writes.includes('spend.reserved_nano_usd');
     })
   );
 }

@@ -1,31 +1,14 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { LimitClaim, LimitStanding, SpendScope } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
-import {
-  balanceOf,
-  countersOf,
-  openTestStore,
-  quietLog,
-  reservation,
-  settlement,
-  type TestStore,
-  userClaim,
-} from '../support/store.ts';
+import { balanceOf, countersOf, quietLog, reservation, settlement, userClaim, useTestStore } from '../support/store.ts';
 
-let store: TestStore;
 let database: Database;
-const open: OpenLedger[] = [];
-
-before(async () => {
-  store = await openTestStore();
-  database = store.database;
-});
-after(async () => {
-  await Promise.all(open.map((ledger) => ledger.close()));
-  await store.close();
+const open = useTestStore((opened) => {
+  database = opened.database;
 });
 
 function newLedger(): OpenLedger {

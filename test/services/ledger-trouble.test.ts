@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { ownProcess } from '../../engine/services/gateway-process.ts';
@@ -7,12 +7,12 @@ import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
 import {
   balanceOf,
   ledgerRowsOf,
-  openTestStore,
   quietLog,
   reservation,
   settlement,
   spoiltStore,
   type TestStore,
+  useTestStore,
 } from '../support/store.ts';
 import { until } from '../support/until.ts';
 
@@ -21,15 +21,9 @@ const start = '2026-03-10T12:00:00Z';
 
 let store: TestStore;
 let database: Database;
-const open: OpenLedger[] = [];
-
-before(async () => {
-  store = await openTestStore();
-  database = store.database;
-});
-after(async () => {
-  await Promise.all(open.map((ledger) => ledger.close()));
-  await store.close();
+const open = useTestStore((opened) => {
+  store = opened;
+  database = opened.database;
 });
 
 function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLedger {

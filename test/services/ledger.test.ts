@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { ReservationRequest } from '../../engine/api.ts';
 import { frozenClock, systemClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
@@ -8,13 +8,13 @@ import {
   balanceOf,
   countersOf,
   ledgerRowsOf,
-  openTestStore,
   quietLog,
   reservation,
   settlement,
   type TestStore,
   teamClaim,
   userClaim,
+  useTestStore,
 } from '../support/store.ts';
 
 const never = () => () => {};
@@ -22,15 +22,9 @@ const start = '2026-03-10T12:00:00Z';
 
 let store: TestStore;
 let database: Database;
-const open: OpenLedger[] = [];
-
-before(async () => {
-  store = await openTestStore();
-  database = store.database;
-});
-after(async () => {
-  await Promise.all(open.map((ledger) => ledger.close()));
-  await store.close();
+const open = useTestStore((opened) => {
+  store = opened;
+  database = opened.database;
 });
 
 function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLedger {

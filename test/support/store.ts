@@ -1,7 +1,9 @@
 /** A migrated database of its own for one test file, and requests to put into it. */
+import { after, before } from 'node:test';
 import { type LimitClaim, type Log, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
 import type { GatewayConfig } from '../../engine/config.ts';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
+import type { OpenLedger } from '../../engine/services/ledger.ts';
 import { createTestDatabase } from './database.ts';
 
 /** A log that keeps nothing. */
@@ -33,6 +35,24 @@ export async function openTestStore(): Promise<TestStore> {
       await drop();
     },
   };
+}
+
+/**
+ * Opens a store for the tests of a file; `take` is given it before the first of them.
+ * @returns where the ledgers of the file are put, to be closed before the store is.
+ */
+export function useTestStore(take: (opened: TestStore) => void): Pick<OpenLedger, 'close'>[] {
+  const ledgers: Pick<OpenLedger, 'close'>[] = [];
+  let store: TestStore | undefined;
+  before(async () => {
+    store = await openTestStore();
+    take(store);
+  });
+  after(async () => {
+    await Promise.all(ledgers.map((ledger) => ledger.close()));
+    await store?.close();
+  });
+  return ledgers;
 }
 
 let requests = 0;

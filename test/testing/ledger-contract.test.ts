@@ -1,13 +1,13 @@
 /** What is true of the ledger in the database is true of the one in memory: one list of scenarios runs against both. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Ledger, LimitClaim, LimitStanding } from '../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
-import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
+import { openLedger } from '../../engine/services/ledger.ts';
 import { openMemoryLedger } from '../../engine/testing/memory-ledger.ts';
 import { ledgerRows } from '../e2e/state.ts';
-import { countersOf, openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
+import { countersOf, quietLog, reservation, settlement, useTestStore } from '../support/store.ts';
 
 interface Bench {
   readonly ledger: Ledger;
@@ -21,16 +21,9 @@ interface Kind {
   open(start: string, time_zone?: string): Bench;
 }
 
-let store: TestStore;
 let database: Database;
-const open: OpenLedger[] = [];
-before(async () => {
-  store = await openTestStore();
-  database = store.database;
-});
-after(async () => {
-  await Promise.all(open.map((ledger) => ledger.close()));
-  await store.close();
+const open = useTestStore((opened) => {
+  database = opened.database;
 });
 
 const kinds: readonly Kind[] = [
