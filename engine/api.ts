@@ -24,10 +24,11 @@ export { type RoutingRule, routingRules, type SpendRule, spendRules } from './ru
 export { matchesGlob } from './rules/glob.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export type {
-  AccessTokens,
   AuditLog,
   AuditRecord,
+  BearerTokens,
   Clock,
+  EffectivePolicy,
   FactView,
   Health,
   HealthPart,
@@ -36,7 +37,10 @@ export type {
   LimitClaim,
   LimitStanding,
   Log,
+  ManagedPolicies,
+  ModelCaller,
   ModelCatalog,
+  ModelRefusal,
   Principal,
   Provenance,
   ReservationRequest,

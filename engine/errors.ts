@@ -95,6 +95,13 @@ export const ERRORS = {
     meaning: 'The model does not exist for this caller',
     retry: false,
   },
+  policy_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    compat: { type: 'invalid_request_error', code: 'policy_not_found' },
+    meaning: 'No managed policy is meant for the caller',
+    retry: false,
+  },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',

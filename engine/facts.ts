@@ -57,13 +57,22 @@ export const FACTS = {
   'principal.id': { kind: 'string', meaning: 'Stable identifier of the caller' },
   'principal.email': { kind: 'string', meaning: 'E-mail address of the caller' },
   'principal.kind': { kind: 'string', meaning: 'How the caller proved who it is', values: ['access_token', 'session'] },
-  'principal.groups': { kind: 'strings', meaning: 'Groups of the caller; for an access token its token group' },
+  'principal.groups': {
+    kind: 'strings',
+    meaning: 'Groups of the caller at the identity provider; for an access token also its token group',
+  },
   'principal.team': { kind: 'string', meaning: 'Team whose budget the caller shares' },
-  'principal.project': { kind: 'string', meaning: 'Project the access token was made for' },
-  'principal.roles': { kind: 'strings', meaning: 'Roles of the caller' },
-  'principal.token.id': { kind: 'string', meaning: 'Public identifier of the access token' },
-  'principal.token.name': { kind: 'string', meaning: 'Name the access token was created with' },
-  'principal.token.group': { kind: 'string', meaning: 'Token group of the access token' },
+  'principal.project': { kind: 'string', meaning: 'Project the caller works on' },
+  'principal.roles': {
+    kind: 'strings',
+    meaning: 'Roles of the caller: admin for members of auth.admin_groups who signed in',
+  },
+  'principal.token.id': { kind: 'string', meaning: 'Public identifier of the access token or session' },
+  'principal.token.name': { kind: 'string', meaning: 'Name the access token was created with; sign-in for a session' },
+  'principal.token.group': {
+    kind: 'string',
+    meaning: 'Token group of the access token, or of the signed-in person where one has them as members',
+  },
 
   'route.upstream': { kind: 'string', meaning: 'Upstream the request goes to' },
   'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },

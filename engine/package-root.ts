@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -14,3 +14,8 @@ function findPackageRoot(): string {
 
 /** Directory that holds `pipelines/` and `schemas/`: the repository, or the installed package. */
 export const PACKAGE_ROOT = findPackageRoot();
+
+/** Version of this program, as package.json says it. */
+export function programVersion(): string {
+  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string }).version;
+}

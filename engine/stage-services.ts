@@ -15,8 +15,9 @@ export interface Services {
   readonly log: Log;
   /** Value of an environment variable that gateway.yaml or the stage's options name. Keep it in a closure, never in a fact. */
   secret(name: string): string;
-  readonly tokens: AccessTokens;
+  readonly tokens: BearerTokens;
   readonly models: ModelCatalog;
+  readonly policies: ManagedPolicies;
   readonly ledger: Ledger;
   readonly audit: AuditLog;
   readonly health: Health;
@@ -59,7 +60,7 @@ export interface Log {
   error(fields: object, message: string): void;
 }
 
-/** The person or machine behind an access token. */
+/** The person or machine behind a credential. */
 export interface Principal {
   readonly id: string;
   readonly email: string;
@@ -68,11 +69,12 @@ export interface Principal {
   readonly roles: readonly string[];
   readonly team: string | undefined;
   readonly project: string | undefined;
-  readonly token: { readonly id: string; readonly name: string; readonly group: string };
+  /** The access token, or the session; `group` is the token group, which a signed-in person may not have. */
+  readonly token: { readonly id: string; readonly name: string; readonly group: string | undefined };
 }
 
-/** Verification of access tokens. */
-export interface AccessTokens {
+/** Verification of bearer credentials: access tokens, and session tokens of people who signed in. */
+export interface BearerTokens {
   /**
    * The principal behind a token; returned at once when it is cached.
    * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
@@ -80,16 +82,55 @@ export interface AccessTokens {
   verify(token: string): MaybePromise<Principal>;
 }
 
-/** The models of gateway.yaml, seen from a token group. */
+/** The models of gateway.yaml, and who may use which. */
 export interface ModelCatalog {
   /** All models, in file order. */
   readonly all: readonly ModelConfig[];
   find(id: string): ModelConfig | undefined;
-  /** Whether a token group may use a model; an unknown group may use none. */
-  allows(token_group: string, model: ModelConfig): boolean;
+  /** Why a caller may not use a model; `undefined` when it may. */
+  refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
   upstream(name: string): UpstreamConfig;
   /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
   cost(model: ModelConfig, tokens: TokenCounts): number;
+}
+
+/** Who asks for models, as far as that decides which ones there are. */
+export interface ModelCaller {
+  readonly kind: Principal['kind'];
+  readonly token_group: string | undefined;
+  readonly groups: readonly string[];
+  readonly email: string;
+}
+
+/** What keeps a model from a caller. */
+export type ModelRefusal =
+  | { readonly by: 'token_group'; readonly token_group: string | undefined }
+  /** The policy that set the list of models which lacks this one. */
+  | { readonly by: 'policy'; readonly policy: string };
+
+/** Managed policies: settings for clients, by who asks. */
+export interface ManagedPolicies {
+  /** What is meant for somebody with these groups and this e-mail address; `undefined` when no policy is. Costs next to nothing. */
+  of(person: { readonly groups: readonly string[]; readonly email: string }): EffectivePolicy | undefined;
+}
+
+/** What somebody gets: the settings of all policies meant for them, laid over each other. */
+export interface EffectivePolicy {
+  /** Names of the policies, the one with the last word last. */
+  readonly names: readonly string[];
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** JSON text as it is served: uuid, checksum, settings. */
+  readonly body: string;
+  /** `sha256:` and the hexadecimal digest of the settings. */
+  readonly checksum: string;
+  /** The checksum in quotes (RFC 9110 section 8.8.3). */
+  readonly etag: string;
+  /** Stays the same for the same policies, whatever their settings are. */
+  readonly uuid: string;
+  /** Ids of the only models that may be used; `undefined` when no policy says so. */
+  readonly models: ReadonlySet<string> | undefined;
+  /** Name of the policy that says so. */
+  readonly models_policy: string | undefined;
 }
 
 /** Token counts that are priced apart. `input` excludes everything cached. */

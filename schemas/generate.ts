@@ -12,9 +12,10 @@ import {
   gatewayEditorSchema,
   pipelineEditorSchema,
   pipelineTestEditorSchema,
+  policyEditorSchema,
   type Sources,
 } from './generate/editor.ts';
-import { gatewayPage, pipelinePage } from './generate/keys.ts';
+import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { printedDiagnostics } from './generate/printed.ts';
 
@@ -32,6 +33,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     gateway: readSchema('gateway'),
     pipeline: readSchema('pipeline'),
     fragment: readSchema('fragment'),
+    policy: readSchema('policy'),
     pipeline_test: readSchema('pipeline-test'),
   };
   const printed = printedDiagnostics();
@@ -39,11 +41,13 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['gateway.schema.json', json(gatewayEditorSchema(sources))],
     ['pipeline.schema.json', json(pipelineEditorSchema(sources, stages))],
     ['fragment.schema.json', json(fragmentEditorSchema(sources, stages))],
+    ['policy.schema.json', json(policyEditorSchema(sources))],
     ['pipeline-test.schema.json', json(pipelineTestEditorSchema(sources))],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],
     ['reference/pipeline.md', pipelinePage(sources)],
+    ['reference/policy.md', policyPage(sources)],
     ['reference/stages.md', stagesPage(stages)],
     ['reference/facts.md', factsPage(stages)],
     ['reference/operators.md', operatorsPage()],

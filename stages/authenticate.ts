@@ -22,12 +22,12 @@ function readCredential({ authorization = '', 'x-api-key': api_key }: Headers): 
   if (authorization === '' || bearer !== null) {
     throw new StageError(
       'credential_missing',
-      'This request has no credential: send an access token as "Authorization: Bearer <token>" or as "x-api-key: <token>".',
+      'This request has no credential: send an access token or session token as "Authorization: Bearer <token>" or as "x-api-key: <token>".',
     );
   }
   throw new StageError(
     'credential_invalid',
-    'The Authorization header is malformed: it must be the word "Bearer" followed by one access token.',
+    'The Authorization header is malformed: it must be the word "Bearer" followed by one token.',
   );
 }
 
@@ -41,9 +41,9 @@ function refuse(error: unknown): never {
 export default defineStage({
   name: 'authenticate',
   version: 1,
-  summary: 'Finds out who is calling by the access token sent as a bearer credential or as x-api-key.',
+  summary: 'Finds out who is calling by the access token or session token sent as a bearer credential or as x-api-key.',
   options: { type: 'object', additionalProperties: false, properties: {} },
-  examples: [{ title: 'Refuse requests without a valid access token', yaml: '- stage: authenticate' }],
+  examples: [{ title: 'Refuse requests without a valid credential', yaml: '- stage: authenticate' }],
   writes: [
     'principal.id',
     'principal.email',
@@ -69,7 +69,7 @@ export default defineStage({
           ctx.set('principal.roles', principal.roles);
           ctx.set('principal.token.id', principal.token.id);
           ctx.set('principal.token.name', principal.token.name);
-          ctx.set('principal.token.group', principal.token.group);
+          if (principal.token.group !== undefined) ctx.set('principal.token.group', principal.token.group);
           if (principal.team !== undefined) ctx.set('principal.team', principal.team);
           if (principal.project !== undefined) ctx.set('principal.project', principal.project);
           return undefined;

@@ -5,6 +5,7 @@ import checkBudget from './check-budget.ts';
 import fail from './fail.ts';
 import forward from './forward.ts';
 import listModels from './list-models.ts';
+import managedSettings from './managed-settings.ts';
 import meterUsage from './meter-usage.ts';
 import readBody from './read-body.ts';
 import reportHealth from './report-health.ts';
@@ -19,6 +20,7 @@ export const stages: readonly StageDefinition[] = [
   meterUsage,
   forward,
   listModels,
+  managedSettings,
   reportHealth,
   fail,
   audit,

@@ -1,4 +1,4 @@
-import { answerJson, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
+import { answerJson, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
 
 /** Most entries on one page; also the page of a client that does not ask for pages. */
 const PAGE_MAX = 1000;
@@ -81,10 +81,11 @@ function pageOf(entries: readonly ModelEntry[], { limit, after, before }: PageRe
 export default defineStage({
   name: 'list-models',
   version: 1,
-  summary: "Answers with the models the caller's token group may use.",
+  summary: 'Answers with the models the caller may use.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: list-models' }],
-  reads: ['principal.token.group'],
+  reads: ['principal.kind', 'principal.email', 'principal.groups'],
+  readsIfSet: ['principal.token.group'],
   raises: ['invalid_request'],
   needs: ['respond'],
   terminal: true,
@@ -92,8 +93,14 @@ export default defineStage({
     const all = models.all.map((model) => ({ model, entry: describe(model) }));
     return {
       request(ctx) {
-        const group = ctx.get('principal.token.group');
-        const entries = all.filter(({ model }) => models.allows(group, model)).map(({ entry }) => entry);
+        const caller: ModelCaller = {
+          kind: ctx.get('principal.kind') as ModelCaller['kind'],
+          email: ctx.get('principal.email'),
+          groups: ctx.get('principal.groups'),
+          token_group: ctx.get('principal.token.group'),
+        };
+        const usable = all.filter(({ model }) => models.refusal(caller, model) === undefined);
+        const entries = usable.map(({ entry }) => entry);
         const { data, has_more } = pageOf(entries, readQuery(ctx.url));
         return answerJson(200, {
           object: 'list',

@@ -1,7 +1,10 @@
 import {
   defineStage,
+  type ErrorDetails,
   type FactView,
+  type ModelCaller,
   type ModelConfig,
+  type ModelRefusal,
   matchesGlob,
   type RoutingRule,
   routingRules,
@@ -13,7 +16,7 @@ import {
 /** Longest model identifier an error message repeats. */
 const QUOTED_LENGTH_MAX = 120;
 
-const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models this token may use.';
+const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;
@@ -64,16 +67,28 @@ function likelyCost(models: Services['models'], model: ModelConfig, input: numbe
   });
 }
 
-function modelNotFound(id: string, refused_group: string | undefined): StageError {
-  const shown = id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id;
-  const why =
-    refused_group === undefined
-      ? 'no model of this gateway has that identifier'
-      : `the token group "${refused_group}" may not use it`;
-  const remedy =
-    refused_group === undefined ? '' : ' An administrator can widen the group or create a token in another one.';
-  return new StageError('model_not_found', `Model not found: "${shown}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
-    details: { model: shown, ...(refused_group === undefined ? {} : { token_group: refused_group }) },
+/** Why there is no such model for this caller, what can be done about it, and the names involved. */
+function explain(refusal: ModelRefusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
+  if (refusal === undefined) return { why: 'no model of this gateway has that identifier', remedy: '', details: {} };
+  if (refusal.by === 'policy') {
+    const { policy } = refusal;
+    const remedy = ' An administrator can add it to the policy.';
+    return { why: `the policy "${policy}" does not list it`, remedy, details: { policy } };
+  }
+  const { token_group } = refusal;
+  if (token_group === undefined) {
+    const remedy = ' An administrator can add one of your groups to the members of a token group.';
+    return { why: 'you are a member of no token group', remedy, details: {} };
+  }
+  const remedy = ' An administrator can widen the group or create a token in another one.';
+  return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
+}
+
+function modelNotFound(id: string, refusal: ModelRefusal | undefined): StageError {
+  const model = id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id;
+  const { why, remedy, details } = explain(refusal);
+  return new StageError('model_not_found', `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
+    details: { model, ...details },
   });
 }
 
@@ -86,8 +101,8 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.model', 'principal.token.group'],
-  readsIfSet: ['request.input_tokens_estimate', 'request.max_tokens'],
+  reads: ['request.model', 'principal.kind', 'principal.email', 'principal.groups'],
+  readsIfSet: ['principal.token.group', 'request.input_tokens_estimate', 'request.max_tokens'],
   writes: [
     'route.estimate_nano_usd',
     'route.upstream',
@@ -107,8 +122,14 @@ export default defineStage({
         const id = ctx.get('request.model');
         const model = models.find(id);
         if (model === undefined) throw modelNotFound(id, undefined);
-        const token_group = ctx.get('principal.token.group');
-        if (!models.allows(token_group, model)) throw modelNotFound(id, token_group);
+        const caller: ModelCaller = {
+          kind: ctx.get('principal.kind') as ModelCaller['kind'],
+          email: ctx.get('principal.email'),
+          groups: ctx.get('principal.groups'),
+          token_group: ctx.get('principal.token.group'),
+        };
+        const refusal = models.refusal(caller, model);
+        if (refusal !== undefined) throw modelNotFound(id, refusal);
 
         const input_tokens = ctx.get('request.input_tokens_estimate') ?? 0;
         ctx.set('route.estimate_nano_usd', likelyCost(models, model, input_tokens, ctx.get('request.max_tokens')));

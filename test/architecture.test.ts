@@ -79,6 +79,8 @@ describe('each of these packages is imported in one place', () => {
     ajv: 'engine/load/validate.ts',
     yaml: 'engine/load/source.ts',
     knex: 'engine/services/knex.ts',
+    'openid-client': 'engine/services/identity/provider-client.ts',
+    undici: 'engine/services/identity/provider-fetch.ts',
   };
   for (const [name, site] of Object.entries(sites)) {
     test(name, () => {

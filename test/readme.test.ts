@@ -50,7 +50,7 @@ async function writeStages(document: string, directory: string): Promise<readonl
 
 async function findingsOf(block: Block): Promise<readonly string[]> {
   const directory = await mkdtemp(join(root, 'block-'));
-  await mkdir(join(directory, 'pipelines/fragments'), { recursive: true });
+  for (const name of ['pipelines/fragments', 'policies']) await mkdir(join(directory, name), { recursive: true });
   const files = filesAround(block, kindOf(block), await writeStages(block.document, directory));
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const variables = Object.values(files).flatMap((text) => [...text.matchAll(/_env: (\w+)/g)]);
@@ -79,6 +79,7 @@ describe('every YAML block in every README passes the check, alone or completed 
       'pipeline sections': 'rules: {}\nfinally:\n  - stage: adit\n',
       stages: '- stage: adit\n',
       fragment: 'fragment: own\nversion: 0\nsummary: S.\nstages: [{ stage: audit }]\n',
+      policy: 'policy: own\nversion: 0\nsummary: S.\nsettings: {}\n',
       test: 'pipeline: messages\ncases: []\n',
     };
     for (const [kind, text] of Object.entries(misspelt)) {

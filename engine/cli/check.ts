@@ -11,7 +11,7 @@ import { renderLive } from './live-report.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
-  /** gateway.yaml, pipelines, fragments, tests, or directories of them. */
+  /** gateway.yaml, pipelines, fragments, policies, tests, or directories of them. */
   readonly paths: readonly string[];
   /** A gateway.yaml, whatever its name. */
   readonly config?: string;
@@ -37,13 +37,14 @@ function count(number: number, what: string): string {
   return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
-function parts({ configs, pipelines, fragments, tests }: CheckedPaths): string {
+function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
   const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
   const counted = [
     pipelines.length > 0 && count(pipelines.length, 'pipeline'),
     configs.length > 0 && count(sum('models'), 'model'),
     configs.length > 0 && count(sum('upstreams'), 'upstream'),
     fragments > 0 && count(fragments, 'fragment'),
+    policies > 0 && count(policies, 'policy file'),
     tests > 0 && count(tests, 'test file'),
   ];
   return counted.filter((part) => part !== false).join(', ');

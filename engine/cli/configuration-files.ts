@@ -5,14 +5,16 @@ import { pipelineFiles, SHIPPED_PIPELINES } from '../load/pipelines.ts';
 import type { Loaded } from '../load/spec.ts';
 
 /** What a configuration was, or would be, read from. */
-export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'>;
+export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'> &
+  Partial<Pick<Loaded, 'policies_directory'>>;
 
 /** Files by absolute path, each with a digest of its content or `missing`. */
 export type Digests = ReadonlyMap<string, string>;
 
-/** Where the operator's pipelines and their fragments are looked for. */
-function directories({ pipelines_directory: own }: ConfigurationParts): string[] {
-  return own === undefined ? [] : [own, join(own, 'fragments')];
+/** Where the operator's pipelines, their fragments and policies are looked for. */
+function directories({ pipelines_directory: own, policies_directory: policies }: ConfigurationParts): string[] {
+  const pipelines = own === undefined ? [] : [own, join(own, 'fragments')];
+  return policies === undefined ? pipelines : [...pipelines, policies];
 }
 
 /** The operator's own files. What ships with the gateway changes by an upgrade, which needs a restart. */

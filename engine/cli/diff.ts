@@ -42,7 +42,8 @@ async function usable(context: CommandContext, file: string): Promise<Usable> {
   if (!existsSync(file)) throw new StartError(`${file} does not exist`, { exit_code: EXIT_CONFIGURATION });
   const stages = await context.stages();
   const { config, loaded } = await loadToRun(file, { stages, env: context.env, environment: 'ignored' });
-  return { config, pipelines: loaded.pipelines, directory: dirname(resolve(file)) };
+  const { pipelines, policies } = loaded;
+  return { config, pipelines, policies, directory: dirname(resolve(file)) };
 }
 
 /** Compares with the ledger of the new configuration's database at hand. */
@@ -59,6 +60,7 @@ async function diffWithLedger(context: CommandContext, before: Usable, after: Us
 
 const TITLES: Readonly<Record<Change['section'], string>> = {
   models: 'Models',
+  policies: 'Policies',
   routes: 'Routes',
   limits: 'Limits',
   prices: 'Prices and sizes',

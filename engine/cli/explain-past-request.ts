@@ -1,7 +1,8 @@
-import type { AuditRecord, FactView } from '../api.ts';
+import type { AuditRecord, FactView, ModelCaller, ModelRefusal } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { FactPath } from '../facts.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
+import { createManagedPolicies } from '../policies/managed-policies.ts';
 import { factView } from '../rules/fact-view.ts';
 import { openDatabase } from '../services/database.ts';
 import { createModelCatalog } from '../services/models.ts';
@@ -78,14 +79,31 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
   return { ...step, guard, fate: guard.held ? fate : 'skipped' };
 }
 
+function callerOf(facts: Facts): ModelCaller {
+  const group = facts['principal.token.group'] as string | undefined;
+  return {
+    // A record does not say, and nothing depends on it.
+    kind: 'access_token',
+    token_group: group,
+    groups: (facts['principal.groups'] as readonly string[] | undefined) ?? [],
+    email: (facts['principal.email'] as string | undefined) ?? '',
+  };
+}
+
+function inWords(refusal: ModelRefusal, id: string): string {
+  if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
+  if (refusal.token_group === undefined) return 'the caller is a member of no token group';
+  return `the token group ${refusal.token_group} may not use ${id}`;
+}
+
 /** What `resolve-route` would write today, or why it would refuse. */
 function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: Facts } | { refusal: string } {
   const id = String(facts['request.model']);
-  const group = String(facts['principal.token.group']);
-  const catalog = createModelCatalog(config);
+  const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
   const model = catalog.find(id);
   if (model === undefined) return { refusal: `there is no model ${id}` };
-  if (!catalog.allows(group, model)) return { refusal: `the token group ${group} may not use ${id}` };
+  const refused = catalog.refusal(callerOf(facts), model);
+  if (refused !== undefined) return { refusal: inWords(refused, id) };
   const decisive = routingSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
   const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
   const { name, region, supports } = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);

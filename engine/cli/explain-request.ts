@@ -19,6 +19,10 @@ import { commandLog } from './with-database.ts';
 export interface Caller {
   readonly user?: string;
   readonly group?: string;
+  /** Groups of the identity provider. */
+  readonly memberOf?: readonly string[];
+  /** Whether the caller has signed in instead of having an access token. */
+  readonly signedIn?: true;
   readonly team?: string;
   readonly project?: string;
   readonly address?: string;
@@ -30,8 +34,10 @@ export interface Caller {
   readonly ledger?: true;
 }
 
-function groupOf(config: GatewayConfig, group: string | undefined): string {
+/** The token group of the caller; `undefined` for somebody who has signed in, which leaves it to the configuration. Raises StartError. */
+function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | undefined {
   const groups = groupsOf(config);
+  if (group === undefined && signedIn) return undefined;
   if (group !== undefined && groups.includes(group)) return group;
   const only = groups.length === 1 ? groups[0] : undefined;
   if (group === undefined && only !== undefined) return only;
@@ -87,9 +93,18 @@ export async function explainRequestFile(
   file: string,
   caller: Caller,
 ): Promise<DryRun> {
-  const { user = 'somebody@example.com', team, project, address, region, at = Date.now() } = caller;
+  const {
+    user = 'somebody@example.com',
+    memberOf: groups = [],
+    signedIn = false,
+    team,
+    project,
+    address,
+    region,
+    at = Date.now(),
+  } = caller;
   const request = readRequest(file);
-  const group = groupOf(config, caller.group);
+  const group = groupOf(config, caller);
   checkRegion(caller, config);
   const spent = caller.ledger ? await countedSoFar(context, config, at) : [];
   const played = await play(
@@ -100,7 +115,9 @@ export async function explainRequestFile(
       upstream: SOME_ANSWER,
       caller: {
         user,
-        group,
+        kind: signedIn ? 'session' : 'access_token',
+        groups,
+        ...(group && { group }),
         ...(team && { team }),
         ...(project && { project }),
         ...(address && { address }),

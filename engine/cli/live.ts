@@ -1,5 +1,7 @@
-import type { GatewayConfig, UpstreamConfig } from '../config.ts';
-import { describeProbeError, type ProbeAnswer, probe } from './live-http.ts';
+import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../config.ts';
+import { describeNetworkError } from '../services/network-words.ts';
+import { type ProbeAnswer, probe } from './live-http.ts';
+import { checkProvider } from './live-provider.ts';
 
 /** What came of one check. Texts hold no secret. */
 export interface LiveOutcome {
@@ -8,6 +10,10 @@ export interface LiveOutcome {
   readonly what: string;
   /** What to do about a failure. */
   readonly help?: string;
+  /** What is not quite as the configuration wants it, and may fail later. */
+  readonly warnings?: readonly string[];
+  /** What is worth knowing. */
+  readonly notes?: readonly string[];
 }
 
 /** One thing outside the configuration, and whether it is as the configuration needs it. */
@@ -35,19 +41,25 @@ export async function checkLive(
     `upstream ${upstream.name}`,
     () => checkUpstream(upstream, env, timeout_seconds),
   ]);
-  const issuer = textAt(config.auth, 'oidc', 'issuer_url');
+  const { auth } = config;
   const endpoint = textAt(config.telemetry, 'otlp', 'endpoint');
   const reaches: [string, Reach][] = [
     ['database', checkDatabase],
     ...upstreams,
-    ...(issuer === undefined
-      ? []
-      : [['identity provider', () => checkIssuer(issuer, timeout_seconds)] as [string, Reach]]),
+    ...(auth?.oidc === undefined ? [] : [provider(config, { ...auth, oidc: auth.oidc }, timeout_seconds)]),
     ...(endpoint === undefined
       ? []
       : [['telemetry', () => checkEndpoint(endpoint, timeout_seconds)] as [string, Reach]]),
   ];
   return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
+}
+
+function provider(
+  config: GatewayConfig,
+  auth: AuthConfig & { oidc: OidcConfig },
+  timeout_seconds: number,
+): [string, Reach] {
+  return ['identity provider', () => checkProvider(config, auth, timeout_seconds)];
 }
 
 async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<LiveCheck> {
@@ -81,7 +93,7 @@ async function checkUpstream(
       api_key_env ?? auth_token_env,
     );
   } catch (error) {
-    const what = describeProbeError(error, timeout_seconds);
+    const what = describeNetworkError(error, timeout_seconds);
     const help = /credential/.test(what) ? `set ${api_key_env ?? auth_token_env} again` : `is ${base_url} right?`;
     return { ok: false, what, help };
   }
@@ -110,45 +122,12 @@ function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | unde
   return { ok: true, what: `answers with status ${status}` };
 }
 
-/** Reads the discovery document of an OpenID Connect provider. */
-async function checkIssuer(issuer: string, timeout_seconds: number): Promise<LiveOutcome> {
-  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
-  let answer: ProbeAnswer;
-  try {
-    answer = await probe(url, { timeout_seconds, read_body: true });
-  } catch (error) {
-    return { ok: false, what: describeProbeError(error, timeout_seconds), help: `is ${issuer} right?` };
-  }
-  if (answer.status !== 200) {
-    return { ok: false, what: `no discovery document (status ${answer.status})`, help: `it is looked for at ${url}` };
-  }
-  return judgeDiscovery(answer.body, issuer, url);
-}
-
-function judgeDiscovery(body: string, issuer: string, url: string): LiveOutcome {
-  let document: Record<string, unknown>;
-  try {
-    document = JSON.parse(body) as Record<string, unknown>;
-  } catch {
-    return { ok: false, what: 'its discovery document is not JSON', help: `open ${url}` };
-  }
-  if (document?.issuer !== issuer) {
-    const own = typeof document?.issuer === 'string' ? document.issuer.slice(0, 200) : 'nothing';
-    return { ok: false, what: `it calls itself ${own}`, help: 'write exactly that as auth.oidc.issuer_url' };
-  }
-  const missing = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'].filter(
-    (key) => typeof document[key] !== 'string',
-  );
-  if (missing.length === 0) return { ok: true, what: 'discovery document found, issuer matches' };
-  return { ok: false, what: `its discovery document lacks ${missing.join(', ')}`, help: `open ${url}` };
-}
-
 /** Any answer will do: what a collector takes is sent with POST. */
 async function checkEndpoint(url: string, timeout_seconds: number): Promise<LiveOutcome> {
   try {
     const { status } = await probe(url, { timeout_seconds, read_body: false });
     return { ok: true, what: `reachable, answers with status ${status}` };
   } catch (error) {
-    return { ok: false, what: describeProbeError(error, timeout_seconds), help: `is ${url} right?` };
+    return { ok: false, what: describeNetworkError(error, timeout_seconds), help: `is ${url} right?` };
   }
 }

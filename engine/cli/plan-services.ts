@@ -1,25 +1,36 @@
 import type { Services } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
+import { createManagedPolicies } from '../policies/managed-policies.ts';
+import type { OpenAccessTokens } from '../services/access-tokens.ts';
+import { createBearerTokens } from '../services/bearer-tokens.ts';
+import { createIdentity, type Identity, type IdentityFoundation } from '../services/identity/index.ts';
 import { createModelCatalog } from '../services/models.ts';
-import { createSecrets } from '../services/secrets.ts';
 
 /** Services that follow from one configuration; a reload makes them anew. */
-export type PlanServices = Pick<Services, 'config' | 'models' | 'secret'>;
+export type PlanServices = Pick<Services, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
 
 /** Services that stay for as long as the gateway runs, whatever its configuration. */
 export type LastingServices = Omit<Services, keyof PlanServices>;
 
+/** What the services of a configuration are made of beside the configuration. */
+export interface Foundation extends IdentityFoundation {
+  readonly access_tokens: OpenAccessTokens;
+}
+
 /**
- * Makes the services of a configuration without errors. Each secret it names is given to `hide` first.
- * Raises StartError for a secret that can't be sent, RangeError for a price that is not exact.
+ * Makes the services of a configuration without errors, and sign-in where it has that.
+ * Raises StartError for a secret that can't be used, RangeError for a price that is not exact.
  */
 export function createPlanServices(
   config: GatewayConfig,
-  loaded: Pick<Loaded, 'pipelines'>,
-  env: NodeJS.ProcessEnv,
-  hide: (secret: string) => void,
-): PlanServices {
-  const secret = createSecrets({ config, pipelines: loaded.pipelines }, env, hide);
-  return { config, models: createModelCatalog(config), secret };
+  loaded: Pick<Loaded, 'policies'>,
+  secret: (name: string) => string,
+  foundation: Foundation,
+): { readonly services: PlanServices; readonly identity: Identity | undefined } {
+  const identity = createIdentity(config, secret, foundation);
+  const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
+  const policies = createManagedPolicies(config, loaded.policies);
+  const models = createModelCatalog(config, policies);
+  return { services: { config, models, policies, secret, tokens }, identity };
 }

@@ -1,8 +1,6 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Command } from 'commander';
 import type { StageDefinition } from '../api.ts';
-import { PACKAGE_ROOT } from '../package-root.ts';
+import { programVersion } from '../package-root.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCheck } from './commands/check.ts';
 import { addCreate } from './commands/create.ts';
@@ -10,11 +8,17 @@ import { addDiff } from './commands/diff.ts';
 import { addExplain } from './commands/explain.ts';
 import { addGateway } from './commands/gateway.ts';
 import { addInit } from './commands/init.ts';
+import { addLogin } from './commands/login.ts';
+import { addLogout } from './commands/logout.ts';
 import { examples } from './commands/options.ts';
+import { addPolicy } from './commands/policy.ts';
+import { addSessions } from './commands/sessions.ts';
 import { addStages } from './commands/stages.ts';
 import { addTest } from './commands/test.ts';
+import { addToken } from './commands/token.ts';
 import { addTokens } from './commands/tokens.ts';
 import { addUsage } from './commands/usage.ts';
+import { addWhoami } from './commands/whoami.ts';
 import type { Terminal } from './terminal.ts';
 
 /** What every command is given. */
@@ -34,15 +38,17 @@ const COMMANDS = [
   addTest,
   addStages,
   addTokens,
+  addSessions,
+  addPolicy,
   addUsage,
   addAudit,
   addCreate,
   addDiff,
+  addLogin,
+  addToken,
+  addWhoami,
+  addLogout,
 ];
-
-function version(): string {
-  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string }).version;
-}
 
 /**
  * The command line as a whole. Each command's code is loaded when it runs. `finish` is given the exit code of a command
@@ -68,7 +74,7 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
     .description(
       'A self-hosted gateway for model requests: who may use which model, through which upstream, for how much.',
     )
-    .version(version(), '-V, --version', 'show the version')
+    .version(programVersion(), '-V, --version', 'show the version')
     .helpOption('-h, --help', 'show this help')
     .helpCommand(false)
     .addHelpText(

@@ -33,16 +33,16 @@ export function logFinding(log: Log, { severity, code, message, file, line, colu
 }
 
 /** Makes the reloader of a gateway that runs with `plan`. */
-export function createReloader(options: {
+export function createReloader<P extends Plan>(options: {
   readonly config_file: string;
   readonly loaded: Loaded;
-  readonly plan: Plan;
+  readonly plan: P;
   /** Raises ConfigurationError. */
   load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded }>;
   /** Makes a plan; may throw. */
-  compile(config: GatewayConfig, loaded: Loaded): Plan;
+  compile(config: GatewayConfig, loaded: Loaded): P;
   /** Puts a plan in force; may throw, and then the one before stays. */
-  use(plan: Plan): void;
+  use(plan: P): void;
   readonly log: Log;
   readonly clock: Clock;
 }): Reloader {
@@ -59,12 +59,12 @@ export function createReloader(options: {
   let watched: DirectoryWatch | undefined;
   const closing = new Set<Promise<void>>();
 
-  function retire(old: Plan): void {
+  function retire(old: P): void {
     const closed_plan = old.close().finally(() => closing.delete(closed_plan));
     closing.add(closed_plan);
   }
 
-  function replacePlan(next: Plan): void {
+  function replacePlan(next: P): void {
     try {
       use(next);
     } catch (error) {
@@ -164,6 +164,6 @@ export function createReloader(options: {
   };
 }
 
-function partsOf({ files, pipelines_directory }: ConfigurationParts): ConfigurationParts {
-  return { files, pipelines_directory };
+function partsOf({ files, pipelines_directory, policies_directory }: ConfigurationParts): ConfigurationParts {
+  return { files, pipelines_directory, policies_directory };
 }

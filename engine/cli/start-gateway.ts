@@ -1,21 +1,31 @@
+import type { Router } from 'express';
 import type { Clock, Log, Services, StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import { adminDoors } from '../http/admin/index.ts';
+import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
+import { protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
 import type { Loaded } from '../load/spec.ts';
+import { programVersion } from '../package-root.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
-import { buildPlan } from '../run/plan.ts';
+import { buildPlan, type Plan } from '../run/plan.ts';
 import { openAuditLog } from '../services/audit-log.ts';
 import { systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
 import { createHealth } from '../services/health.ts';
+import { startHousekeeping } from '../services/identity/housekeeping.ts';
+import type { Identity } from '../services/identity/index.ts';
+import { openRevocations } from '../services/identity/revocations.ts';
 import { openLedger } from '../services/ledger.ts';
+import { createSecrets } from '../services/secrets.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
+import { waitAtMost } from '../services/wait-at-most.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
 import { explainListenError } from './listen-error.ts';
 import { loadToRun } from './load-configuration.ts';
-import { createPlanServices, type LastingServices } from './plan-services.ts';
+import { createPlanServices, type Foundation, type LastingServices } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
 
 /** A gateway that accepts requests. */
@@ -29,6 +39,8 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
+/** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
+const REVOCATIONS_PATIENCE_MS = 2000;
 /** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
 const STEP_SECONDS = 8;
 /** What the server may take beyond `drain_seconds` to end the requests that are left. */
@@ -50,25 +62,30 @@ export async function startGateway(options: {
 }): Promise<RunningGateway> {
   const { config_file, stages, env, log, clock = systemClock, watch = false } = options;
   const load = () => loadToRun(config_file, { stages, env, environment: 'required' });
-  const servicesOf = (config: GatewayConfig, loaded: Loaded) =>
-    createPlanServices(config, loaded, env, (secret) => log.hide?.(secret));
+  const secretsOf = (config: GatewayConfig, { pipelines }: Loaded) =>
+    createSecrets({ config, pipelines }, env, (secret) => log.hide?.(secret));
   const { config, loaded } = await load();
   for (const finding of loaded.diagnostics) logFinding(log, finding);
   // Before anything that could log a secret is opened.
-  const first_services = servicesOf(config, loaded);
+  secretsOf(config, loaded);
   let reloader: Reloader;
   const closing: ClosingStep[] = [];
   const close = () => closeInTurn(closing.splice(0).reverse(), log);
   try {
-    const { lasting, database } = await openServices({ config, env, log, clock, reloader: () => reloader }, closing);
-    const plan = buildPlan(loaded, { ...lasting, ...first_services });
+    const opened = await openServices({ config, env, log, clock, reloader: () => reloader }, closing);
+    const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
+      const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
+      const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
+      return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
+    };
+    const plan = compile(config, loaded);
     const server = createServer({ plan, log, clock });
     reloader = createReloader({
       config_file,
       loaded,
       plan,
       load,
-      compile: (config, loaded) => buildPlan({ ...loaded, config }, { ...lasting, ...servicesOf(config, loaded) }),
+      compile,
       use: (next) => server.use(next),
       log,
       clock,
@@ -85,7 +102,7 @@ export async function startGateway(options: {
     closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
     if (watch) reloader.watch();
     log.info({ url, pipelines: loaded.pipelines.map(({ name }) => name) }, 'the gateway is listening');
-    return { url, database, reload: () => reloader.reload(), close };
+    return { url, database: opened.database, reload: () => reloader.reload(), close };
   } catch (error) {
     await close();
     if (error instanceof StartError) throw error;
@@ -106,7 +123,7 @@ async function openServices(
     reloader(): Reloader;
   },
   closing: ClosingStep[],
-): Promise<{ lasting: LastingServices; database: Database }> {
+): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database }> {
   const { config, log, clock, env, reloader } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
@@ -114,10 +131,29 @@ async function openServices(
   };
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
   const time_zone = () => reloader().config().spend_limits?.time_zone ?? 'UTC';
+  const vouched_days = () => {
+    const { auth } = reloader().config();
+    return auth?.oidc === undefined ? undefined : auth.session.refresh_days;
+  };
+  opened('housekeeping', startHousekeeping({ database, clock, log }));
+  const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
+  // Session tokens are refused until it is known which of them were ended.
+  await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
+  const access_tokens = opened('access tokens', openAccessTokens({ database, clock, log, vouched_days }));
+  const foundation: Foundation = {
+    database,
+    clock,
+    log,
+    access_tokens,
+    revocations,
+    async catchUp() {
+      access_tokens.forgetAll();
+      await revocations.catchUp();
+    },
+  };
   const lasting: LastingServices = {
     clock,
     log,
-    tokens: opened('access tokens', openAccessTokens({ database, clock, log })),
     audit: opened('audit log', openAuditLog({ database, clock, log })),
     ledger: opened('ledger', openLedger({ database, clock, log, time_zone })),
     health: createHealth(database, () => reloader().state()),
@@ -125,7 +161,24 @@ async function openServices(
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
-  return { lasting, database };
+  return { lasting, foundation, database };
+}
+
+/** What serves the paths that belong to no pipeline. */
+function doorsOf(
+  plan: Plan,
+  loaded: Loaded,
+  identity: Identity | undefined,
+  { database, foundation }: Awaited<ReturnType<typeof openServices>>,
+): Router[] {
+  const { config, services } = plan;
+  const { clock, log, models, tokens } = services;
+  const protocol = protocolDoor({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
+  const sign_in =
+    identity === undefined ? signInOff({ clock, log }) : signInDoors({ config, identity, database, clock, log });
+  const verify = (token: string) => tokens.verify(token);
+  const { catchUp } = foundation;
+  return [protocol, sign_in, adminDoors({ config, identity, database, catchUp, clock, log, verify, models })];
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

@@ -1,87 +1,131 @@
-import type { GatewayConfig } from '../config.ts';
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
+import type { Fetch } from '../client/http.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { StartError } from '../services/start-error.ts';
-import { createToken, listTokens, revokeToken, TokenError, type TokenSummary } from '../services/tokens.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import type { WhichToken } from '../services/tokens.ts';
+import { openAtGateway } from './at-gateway.ts';
+import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { deskAtDatabase, deskAtGateway, type ShownToken, type TokenDesk, type TokenWish } from './token-desk.ts';
 import { withDatabase } from './with-database.ts';
 
-/** The one group there is when gateway.yaml has no `token_groups`. */
-const IMPLICIT_GROUP = 'all';
+/** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
+export interface Place {
+  readonly config: string;
+  readonly baseUrl?: string;
+}
+
+async function atDesk<T>(
+  context: CommandContext,
+  { config, baseUrl }: Place,
+  use: (desk: TokenDesk) => Promise<T>,
+  fetch: Fetch | undefined,
+): Promise<T> {
+  if (baseUrl !== undefined) return use(deskAtGateway(await openAtGateway(context, baseUrl, fetch)));
+  return withDatabase(context, config, (opened) => use(deskAtDatabase(opened.config, opened.database)));
+}
 
 /** `appscli tokens create`: prints a new access token, alone on standard output. */
 export async function create(
   context: CommandContext,
-  given: {
-    readonly config: string;
-    readonly user: string;
-    readonly group: string;
-    readonly name: string;
-    readonly team?: string;
-    readonly project?: string;
-    readonly expires?: Date;
-    readonly json?: true;
-  },
+  given: Place & TokenWish & { readonly json?: true },
+  fetch?: Fetch,
 ): Promise<number> {
   const { terminal } = context;
-  const { user, group, name, team, project, expires } = given;
-  const made = await withDatabase(context, given.config, ({ config, database }) => {
-    demandGroup(config, group);
-    return createToken(database, { user, group, name, team, project, expires_at: expires }).catch(explainRefusal);
-  });
+  const made = await atDesk(context, given, (desk) => desk.create(given), fetch);
   if (given.json) {
-    const facts = { team: team ?? null, project: project ?? null, expires_at: expires ?? null };
-    terminal.data(`${JSON.stringify({ ...made, user: user.toLowerCase(), group, name, ...facts })}\n`);
+    terminal.data(`${JSON.stringify(made)}\n`);
     return EXIT_OK;
   }
-  const end = expires === undefined ? 'It does not expire' : `It expires on ${expires.toISOString()}`;
-  terminal.words(`Access token ${made.id} for ${user}. ${end}, and is shown only this once:\n`);
+  say(context, `Access token ${made.id} for ${made.user}. ${endOf(made)}, and is shown only this once:`);
   terminal.data(`${made.token}\n`);
   return EXIT_OK;
-}
-
-function demandGroup(config: GatewayConfig, group: string): void {
-  const known = config.token_groups.length === 0 ? [IMPLICIT_GROUP] : config.token_groups.map(({ name }) => name);
-  if (known.includes(group)) return;
-  const hint = didYouMean(group, known, `gateway.yaml has ${listed(known)}`);
-  throw new StartError(`there is no token group "${group}": ${hint}`, { exit_code: EXIT_USAGE });
-}
-
-function explainRefusal(error: unknown): never {
-  if (error instanceof TokenError) throw new StartError(error.message, { exit_code: EXIT_USAGE });
-  throw error;
 }
 
 /** `appscli tokens list`: what is known about all tokens, or those of one user. */
 export async function list(
   context: CommandContext,
-  given: { readonly config: string; readonly user?: string; readonly json?: true },
+  given: Place & { readonly user?: string; readonly json?: true },
+  fetch?: Fetch,
 ): Promise<number> {
   const { terminal } = context;
-  const tokens = await withDatabase(context, given.config, ({ database }) =>
-    listTokens(database, { user: given.user }),
-  );
-  const now = new Date();
-  if (given.json) {
-    terminal.data(
-      `${JSON.stringify(
-        tokens.map((token) => ({ ...token, state: stateOf(token, now) })),
-        null,
-        2,
-      )}\n`,
-    );
-  } else if (tokens.length === 0) {
+  const only = given.user === undefined ? {} : { user: given.user };
+  const tokens = await atDesk(context, given, (desk) => desk.list(only), fetch);
+  if (given.json) terminal.data(`${JSON.stringify(tokens, null, 2)}\n`);
+  else if (tokens.length === 0) {
     terminal.words('There are no access tokens; "appscli tokens create --help" shows how to make one.\n');
-  } else {
-    terminal.data(`${describeTokens(tokens, now, terminal.columns).join('\n')}\n`);
-  }
+  } else terminal.data(`${describeTokens(tokens, terminal.columns).join('\n')}\n`);
   return EXIT_OK;
 }
 
-function stateOf({ revoked_at, expires_at }: TokenSummary, now: Date): 'active' | 'revoked' | 'expired' {
-  if (revoked_at !== null) return 'revoked';
-  return expires_at !== null && expires_at <= now ? 'expired' : 'active';
+/** `appscli tokens rotate`: prints a new access token that takes a token's place. */
+export async function rotate(
+  context: CommandContext,
+  id: string | undefined,
+  given: Place & {
+    readonly user?: string;
+    readonly name?: string;
+    readonly overlap?: number;
+    readonly expires?: Date;
+    readonly json?: true;
+  },
+  fetch?: Fetch,
+): Promise<number> {
+  const { terminal } = context;
+  const which = whichToken(id, given);
+  const made = await atDesk(context, given, (desk) => desk.rotate(which, given), fetch);
+  if (given.json) {
+    terminal.data(`${JSON.stringify(made)}\n`);
+    return EXIT_OK;
+  }
+  const { replaces } = made;
+  const place = `Access token ${made.id} takes the place of ${replaces.id}, "${made.name}" of ${made.user}`;
+  const old =
+    replaces.state === 'replaced' ? `which works until ${replaces.expires_at?.toISOString()}` : 'which has ended';
+  say(context, `${place}, ${old}. ${endOf(made)}, and is shown only this once:`);
+  terminal.data(`${made.token}\n`);
+  return EXIT_OK;
+}
+
+/** `appscli tokens revoke`: ends a token, named by its id or by user and name. Exits 1 when there is nothing to revoke. */
+export async function revoke(
+  context: CommandContext,
+  id: string | undefined,
+  given: Place & { readonly user?: string; readonly name?: string; readonly json?: true },
+  fetch?: Fetch,
+): Promise<number> {
+  const { terminal } = context;
+  const which = whichToken(id, given);
+  const revoked = await atDesk(context, given, (desk) => desk.revoke(which), fetch);
+  const also =
+    revoked.also_revoked.length === 0 ? '' : `, and ${revoked.also_revoked.join(', ')}, which it had replaced`;
+  if (given.json) terminal.data(`${JSON.stringify(revoked)}\n`);
+  else say(context, `Revoked ${revoked.id}: "${revoked.name}" of ${revoked.user}${also}.`);
+  return EXIT_OK;
+}
+
+const WIDTH = 80;
+
+function say({ terminal }: CommandContext, words: string): void {
+  terminal.words(`${wrapText(words, WIDTH).join('\n')}\n`);
+}
+
+function endOf({ expires_at }: ShownToken): string {
+  return expires_at === null ? 'It does not expire' : `It expires on ${expires_at.toISOString()}`;
+}
+
+function whichToken(
+  id: string | undefined,
+  { user, name, baseUrl }: { readonly user?: string; readonly name?: string; readonly baseUrl?: string },
+): WhichToken | { readonly name: string } {
+  if (id !== undefined && user === undefined && name === undefined) return { id };
+  if (id === undefined && name !== undefined) {
+    if (user !== undefined) return { user, name };
+    if (baseUrl !== undefined) return { name };
+  }
+  throw new StartError('which token? Give its id, as "appscli tokens list" shows it, or both --user and --name', {
+    exit_code: EXIT_USAGE,
+  });
 }
 
 const COLUMNS: readonly Column[] = [
@@ -91,20 +135,12 @@ const COLUMNS: readonly Column[] = [
   { title: 'GROUP', kind: 'text' },
   { title: 'TEAM', kind: 'text' },
   { title: 'PROJECT', kind: 'text' },
+  { title: 'BY', kind: 'text' },
   { title: 'LAST USED', kind: 'word' },
   { title: 'STATE', kind: 'word' },
 ];
 
-function day(date: Date | null): string {
-  return date === null ? '' : date.toISOString().slice(0, 10);
-}
-
-function shownState(token: TokenSummary, now: Date): string {
-  const state = stateOf(token, now);
-  return state === 'active' && token.expires_at !== null ? `until ${day(token.expires_at)}` : state;
-}
-
-function describeTokens(tokens: readonly TokenSummary[], now: Date, line_width: number): string[] {
+function describeTokens(tokens: readonly ShownToken[], line_width: number): string[] {
   const cells = tokens.map((token) => [
     token.id,
     token.user,
@@ -112,36 +148,20 @@ function describeTokens(tokens: readonly TokenSummary[], now: Date, line_width: 
     token.group,
     token.team ?? '',
     token.project ?? '',
+    makerOf(token),
     day(token.last_used_at),
-    shownState(token, now),
+    token.state === 'active' && token.expires_at !== null ? `until ${day(token.expires_at)}` : token.state,
   ]);
   const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
   return formatTable(columns, rows, line_width);
 }
 
-/** `appscli tokens revoke`: ends a token, named by its id or by user and name. Exits 1 when there is nothing to revoke. */
-export async function revoke(
-  context: CommandContext,
-  id: string | undefined,
-  given: { readonly config: string; readonly user?: string; readonly name?: string; readonly json?: true },
-): Promise<number> {
-  const { terminal } = context;
-  const which = whichToken(id, given);
-  const revoked = await withDatabase(context, given.config, ({ database }) =>
-    revokeToken(database, which).catch((error: unknown) => {
-      if (error instanceof TokenError) throw new StartError(error.message, { exit_code: EXIT_FINDINGS });
-      throw error;
-    }),
-  );
-  if (given.json) terminal.data(`${JSON.stringify({ ...revoked, state: 'revoked' })}\n`);
-  else terminal.words(`Revoked ${revoked.id}: "${revoked.name}" of ${revoked.user}.\n`);
-  return EXIT_OK;
+/** Nothing for the command line, which is the rule where nobody signs in: the column then goes away. */
+function makerOf({ created_by, user }: ShownToken): string {
+  if (created_by.startsWith('command')) return '';
+  return created_by === user ? 'self' : created_by;
 }
 
-function whichToken(id: string | undefined, { user, name }: { readonly user?: string; readonly name?: string }) {
-  if (id !== undefined && user === undefined && name === undefined) return { id };
-  if (id === undefined && user !== undefined && name !== undefined) return { user, name };
-  throw new StartError('which token? Give its id, as "appscli tokens list" shows it, or both --user and --name', {
-    exit_code: EXIT_USAGE,
-  });
+function day(date: Date | null): string {
+  return date === null ? '' : date.toISOString().slice(0, 10);
 }

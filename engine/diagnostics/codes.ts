@@ -1,7 +1,9 @@
+import { AUTH_CODES } from './codes/auth.ts';
 import { EXPAND_CODES } from './codes/expand.ts';
 import { FLOW_CODES } from './codes/flow.ts';
 import { LINK_CODES } from './codes/link.ts';
 import { LINT_CODES } from './codes/lints.ts';
+import { POLICY_CODES } from './codes/policies.ts';
 import { RULE_CODES } from './codes/rules.ts';
 import { SCHEMA_CODES } from './codes/schema.ts';
 import { SOURCE_CODES } from './codes/source.ts';
@@ -18,17 +20,19 @@ export interface DiagnosticSpec {
   readonly example: string;
 }
 
-/** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings, C8 pipeline tests. */
+/** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings, C8 pipeline tests, C9 managed policies. */
 export const DIAGNOSTICS = {
   ...SOURCE_CODES,
   ...EXPAND_CODES,
   ...SCHEMA_CODES,
   ...LINK_CODES,
+  ...AUTH_CODES,
   ...RULE_CODES,
   ...FLOW_CODES,
   ...WARNING_CODES,
   ...LINT_CODES,
   ...TEST_CODES,
+  ...POLICY_CODES,
 } as const satisfies Record<string, DiagnosticSpec>;
 
 /** A diagnostic code. */

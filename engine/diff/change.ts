@@ -1,18 +1,20 @@
 import { relative, sep } from 'node:path';
 import type { GatewayConfig } from '../config.ts';
 import type { PipelineSpec } from '../load/spec.ts';
+import type { Policy } from '../policies/policy.ts';
 
 /** A configuration without errors. */
 export interface Usable {
   readonly config: GatewayConfig;
   readonly pipelines: readonly PipelineSpec[];
+  readonly policies: readonly Policy[];
   /** Where its gateway.yaml stands; paths below it count as relative to it. */
   readonly directory: string;
 }
 
 /** One difference between two configurations, told by what it means for whom. */
 export interface Change {
-  readonly section: 'models' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
+  readonly section: 'models' | 'policies' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
   /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
   readonly subject: string;
   /** What changes, in words. */
@@ -71,7 +73,11 @@ function isMapping(value: unknown): value is Record<string, unknown> {
 export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
   if (isMapping(before) && isMapping(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
-    return [...keys].flatMap((key) => compareValues(before[key], after[key], path === '' ? key : `${path}.${key}`));
+    // Settings may be called like something that every object has.
+    const own = (value: Record<string, unknown>, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
+    return [...keys].flatMap((key) =>
+      compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
+    );
   }
   return isSame(before, after) ? [] : [{ path, change: `${shown(before)} -> ${shown(after)}` }];
 }

@@ -2,11 +2,12 @@ import type { Change, Usable } from './change.ts';
 import { diffLimits, type ReadSpending } from './limits.ts';
 import { diffModels, diffPrices } from './models.ts';
 import { diffPipelines } from './pipelines.ts';
+import { diffPolicies } from './policies.ts';
 import { diffRoutes } from './routes.ts';
 import { diffSettings, diffUpstreams } from './settings.ts';
 
 /**
- * What a new configuration changes for whom, in the order people ask: models, routes, limits, prices, upstreams,
+ * What a new configuration changes for whom, in the order people ask: models, policies, routes, limits, prices, upstreams,
  * pipelines, everything else. Nothing is told twice, and what only looks different is not told.
  */
 export async function diffConfigurations(
@@ -16,6 +17,7 @@ export async function diffConfigurations(
 ): Promise<readonly Change[]> {
   return [
     ...diffModels(before.config, after.config),
+    ...diffPolicies(before, after),
     ...diffRoutes(before.config, after.config),
     ...(await diffLimits(before.config, after.config, readSpending)),
     ...diffPrices(before.config, after.config),

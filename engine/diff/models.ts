@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../config.ts';
-import { createModelCatalog } from '../services/models.ts';
+import { callerWithToken, createModelCatalog } from '../services/models.ts';
 import { type Change, compareNames, shown } from './change.ts';
 
 /** Token groups of a configuration, the implicit one included. */
@@ -9,7 +9,8 @@ export function groupsOf({ token_groups }: GatewayConfig): string[] {
 
 function modelsOf(config: GatewayConfig): Map<string, string[]> {
   const catalog = createModelCatalog(config);
-  const ids = (group: string) => catalog.all.filter((model) => catalog.allows(group, model)).map(({ id }) => id);
+  const ids = (group: string) =>
+    catalog.all.filter((model) => catalog.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
   return new Map(groupsOf(config).map((group) => [group, ids(group)]));
 }
 

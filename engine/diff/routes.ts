@@ -2,7 +2,7 @@ import type { GatewayConfig } from '../config.ts';
 import { routingRules } from '../rules/config-rules.ts';
 import { simplify } from '../rules/simplify.ts';
 import { describeCondition } from '../rules/words.ts';
-import { createModelCatalog } from '../services/models.ts';
+import { callerWithToken, createModelCatalog } from '../services/models.ts';
 import { type Change, isSame } from './change.ts';
 import { groupsOf } from './models.ts';
 
@@ -62,7 +62,8 @@ function sharedUses(before: GatewayConfig, after: GatewayConfig): { group: strin
       .filter((model) => {
         const old_model = old_catalog.find(model.id);
         if (!old_groups.has(group) || old_model === undefined) return false;
-        return new_catalog.allows(group, model) && old_catalog.allows(group, old_model);
+        const caller = callerWithToken(group);
+        return new_catalog.refusal(caller, model) === undefined && old_catalog.refusal(caller, old_model) === undefined;
       })
       .map(({ id }) => ({ group, model: id })),
   );

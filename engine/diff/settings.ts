@@ -25,7 +25,7 @@ export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Chan
 }
 
 /** Sections told in their own words elsewhere. */
-const TOLD_ELSEWHERE = new Set(['upstreams', 'models', 'token_groups', 'routing', 'rules', 'allow']);
+const TOLD_ELSEWHERE = new Set(['upstreams', 'models', 'token_groups', 'routing', 'rules', 'allow', 'policies']);
 const LIMITS_TOLD_ELSEWHERE = new Set(['defaults', 'rules']);
 
 function withoutKeys(value: object, keys: ReadonlySet<string>): Record<string, unknown> {

@@ -1,16 +1,24 @@
-import express, { type Express } from 'express';
+import type { RequestListener } from 'node:http';
+import express, { type NextFunction, type Request, type Response, type Router } from 'express';
+import type { Log } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { Plan } from '../run/plan.ts';
 import { pathOf } from './path.ts';
 import { sendError } from './send-error.ts';
 
-/** The express application behind the pipelines: it serves every request that no pipeline takes. */
-export function createApp(plan: () => Plan): Express {
+/** A plan together with what serves the requests that none of its pipelines takes. */
+export interface ServedPlan extends Plan {
+  readonly app: RequestListener;
+}
+
+/** Puts the express application behind the pipelines of a plan: the given doors, in order, and an error for the rest. */
+export function servePlan(plan: Plan, log: Log, doors: readonly Router[] = []): ServedPlan {
   const app = express();
   app.disable('x-powered-by').disable('etag');
-  app.use((req, res) => {
+  for (const door of doors) app.use(door);
+  app.use((req: Request, res: Response) => {
     const path = pathOf(req.originalUrl);
-    const methods = plan().pipelinesAt(path);
+    const methods = plan.pipelinesAt(path);
     if (methods === undefined) {
       const problem = 'There is nothing at this path. Model requests go to POST /v1/messages.';
       sendError(res, path, new StageError('path_not_found', problem));
@@ -20,5 +28,19 @@ export function createApp(plan: () => Plan): Express {
     const problem = `This path takes ${allow}, not ${req.method}.`;
     sendError(res, path, new StageError('method_not_allowed', problem, { headers: { allow } }));
   });
-  return app;
+  app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
+    const path = pathOf(req.originalUrl);
+    log.error({ err: error, method: req.method, path }, 'a request failed');
+    if (res.headersSent) res.destroy();
+    else sendError(res, path, asStageError(error));
+  });
+  return { ...plan, app };
+}
+
+/** Express marks what is the client's fault, such as a path that can't be decoded, by a status. */
+function asStageError(error: unknown): StageError {
+  if (error instanceof StageError) return error;
+  const { status } = error as { status?: unknown };
+  if (status === 400) return new StageError('bad_http', 'The request cannot be read: its path or body is malformed.');
+  return new StageError('internal_error', 'The gateway failed; its log says why.', { cause: error });
 }

@@ -10,9 +10,8 @@ import { StageError } from '../errors.ts';
 import { Bag } from '../run/bag.ts';
 import { BodyBudget } from '../run/body.ts';
 import { RequestContext, type RequestEnvironment } from '../run/context.ts';
-import type { Plan } from '../run/plan.ts';
 import { runRequest } from '../run/run.ts';
-import { createApp } from './app.ts';
+import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
 import { pathOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
@@ -29,7 +28,7 @@ export interface GatewayServer {
    * Serves the requests that come from now on with another plan; reads the certificate anew. Throws when the certificate
    * can't be used, and then goes on with the plan it has.
    */
-  use(plan: Plan): void;
+  use(plan: ServedPlan): void;
 }
 
 /** Head of the longest wait that is not trouble, added to the configured ones before a silent connection is cut. */
@@ -62,7 +61,7 @@ function silence({ first_byte_seconds, idle_seconds }: ServerConfig['timeouts'])
 
 /** Makes the server; nothing listens yet. Throws when its certificate can't be used. */
 export function createServer(options: {
-  readonly plan: Plan;
+  readonly plan: ServedPlan;
   readonly log: Log;
   readonly clock: Clock;
 }): GatewayServer {
@@ -72,6 +71,8 @@ export function createServer(options: {
   let environment = environmentOf(plan);
   let noteClient = createClientNotes(plan.config.server);
   const running = new Bag<RequestContext>();
+  /** Requests that no pipeline takes. */
+  let answering = 0;
   let draining = false;
   let onIdle: (() => void) | undefined;
 
@@ -85,7 +86,12 @@ export function createServer(options: {
     }
     const pipeline = plan.pipelinesAt(path)?.get(req.method!);
     if (pipeline === undefined) {
-      app(req, res);
+      answering++;
+      res.on('close', () => {
+        answering--;
+        noteIdle();
+      });
+      plan.app(req, res);
       return;
     }
     const ctx = new RequestContext(pipeline, req, res, environment, clock.monotonic());
@@ -98,11 +104,10 @@ export function createServer(options: {
     running.add(ctx);
     void runRequest(plan, ctx, () => {
       running.remove(ctx);
-      if (running.size === 0) onIdle?.();
+      noteIdle();
     });
   }
 
-  const app = createApp(() => plan);
   // Node would answer a request without Host itself, and not as JSON.
   const server_options = {
     maxHeaderSize: plan.config.server.limits.header_bytes,
@@ -161,7 +166,7 @@ export function createServer(options: {
       draining = true;
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
-      if (running.size > 0) await idleWithin(plan.config.server.timeouts.drain_seconds);
+      await idleWithin(plan.config.server.timeouts.drain_seconds);
       for (const ctx of running.items()) {
         if (ctx.cancel) ctx.cancel(new StageError('draining', 'The gateway is shutting down; send the request again.'));
         else ctx.exchange.res.destroy();
@@ -181,7 +186,7 @@ export function createServer(options: {
     },
   };
 
-  function environmentOf({ config }: Plan): RequestEnvironment {
+  function environmentOf({ config }: ServedPlan): RequestEnvironment {
     const { limits, timeouts } = config.server;
     return {
       budget,
@@ -190,7 +195,12 @@ export function createServer(options: {
     };
   }
 
+  function noteIdle(): void {
+    if (running.size + answering === 0) onIdle?.();
+  }
+
   function idleWithin(seconds: number): Promise<void> {
+    if (running.size + answering === 0) return Promise.resolve();
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, seconds * 1000);
       onIdle = () => {

@@ -43,3 +43,10 @@ export function urlProblem(text: string, kind: unknown): string | undefined {
   if (kind === 'base' && text.includes('?')) return 'it has a query';
   return undefined;
 }
+
+/** Whether a URL leads to the machine it is used on. */
+export function isLoopbackUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { hostname } = new URL(text);
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(hostname);
+}

@@ -6,6 +6,7 @@ import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } f
 import { shapeConfig } from './config-shape.ts';
 import { linkGateway } from './link-gateway.ts';
 import { childOf, itemsOf, type MapNode, textOf } from './node.ts';
+import { type PolicySource, policySource } from './policies.ts';
 import { GATEWAY_SCHEMA } from './schemas.ts';
 import { validate } from './validate.ts';
 
@@ -19,6 +20,8 @@ export interface CheckedGateway {
   readonly knows_modules: boolean;
   /** Absolute path of the operator's pipelines, also when something else is wrong. */
   readonly pipelines: string | undefined;
+  /** Where policies are, also when something else is wrong; `undefined` when they are not handed out. */
+  readonly policy_source: PolicySource | undefined;
   /** Absolute paths of the other files it names, such as certificates. */
   readonly named_files: readonly string[];
   /** What stage options may refer to. */
@@ -70,5 +73,6 @@ export function checkGateway(
     named_files: pathsOf('file'),
     names,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
+    policy_source: policySource(root, value),
   };
 }

@@ -1,11 +1,13 @@
 import { resolve } from 'node:path';
 import type { StageDefinition } from '../api.ts';
+import type { Policy } from '../policies/policy.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
 import { lintRouting } from './lints.ts';
 import { isWritten, type MapNode, nodeAt } from './node.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
+import { loadPolicies } from './policies.ts';
 import { readSource } from './source.ts';
 import { type Loaded, type PipelineSpec, placeOf, type SourcePlace } from './spec.ts';
 
@@ -26,6 +28,7 @@ export interface LoadOptions {
 export interface LoadedGateway extends CheckedGateway {
   readonly root: MapNode;
   readonly compiled: readonly PipelineSpec[];
+  readonly policies: readonly Policy[];
   readonly stages: StageSet;
 }
 
@@ -43,7 +46,8 @@ export async function loadInto(
   const { config, names, pipelines } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
-  return { ...gateway, root, compiled, stages };
+  const policies = loadPolicies(gateway.policy_source, config?.models, findings);
+  return { ...gateway, root, compiled, policies, stages };
 }
 
 function placeInGateway(root: MapNode | undefined, pointer: string): SourcePlace | undefined {
@@ -63,9 +67,11 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
   return Object.freeze({
     config: gateway?.config,
     pipelines: Object.freeze(gateway?.compiled ?? []),
+    policies: gateway?.policies ?? [],
     diagnostics: findings.diagnostics(),
     files: [...new Set([file, ...findings.files(), ...more_files])],
     pipelines_directory: gateway?.pipelines,
+    policies_directory: gateway?.policy_source?.directory,
     placeOf: (pointer: string) => placeInGateway(gateway?.root, pointer),
     sources: findings.sources(),
   });

@@ -2,8 +2,10 @@ import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { matchesGlob } from '../rules/glob.ts';
 import { priceToPico, usdToNano } from '../services/money.ts';
 import type { KnownNames } from './annotations.ts';
-import { keyName, quote } from './describe.ts';
+import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
+import { linkAuth } from './link-auth.ts';
+import { reportExclusive, reportTwins } from './link-keys.ts';
 import { childOf, type Entry, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
 
 /** Checks what must fit together in gateway.yaml; tolerates values that validation already refused. */
@@ -17,6 +19,7 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   linker.routing();
   linker.regions();
   linker.money();
+  linkAuth(root, findings);
 }
 
 class GatewayLinker {
@@ -38,13 +41,13 @@ class GatewayLinker {
   }
 
   names(): void {
-    this.unique('upstream', this.list('upstreams'), 'name');
-    this.unique('model', this.model_nodes, 'id');
-    this.unique('token group', this.list('token_groups'), 'name');
-    this.unique('team', this.list('auth', 'teams'), 'name');
-    this.unique('spend rule', this.list('spend_limits', 'rules'), 'name');
+    const unique = (what: string, items: readonly Node[], key: string) => reportTwins(what, items, key, this.findings);
+    unique('upstream', this.list('upstreams'), 'name');
+    unique('model', this.model_nodes, 'id');
+    unique('token group', this.list('token_groups'), 'name');
+    unique('spend rule', this.list('spend_limits', 'rules'), 'name');
     const rules = this.list('routing', 'rules');
-    this.unique('routing rule', rules, 'name');
+    unique('routing rule', rules, 'name');
     for (const name of rules.map((rule) => childOf(rule, 'name'))) {
       if (name === undefined || textOf(name) !== 'default') continue;
       this.findings.report('C4005', name.mark, 'the name "default" belongs to the default route', {
@@ -53,41 +56,13 @@ class GatewayLinker {
     }
   }
 
-  private unique(what: string, items: readonly Node[], key: string): void {
-    const first = new Map<string, Node>();
-    for (const item of items) {
-      const node = childOf(item, key);
-      const name = textOf(node);
-      if (node === undefined || name === undefined) continue;
-      const earlier = first.get(name);
-      if (earlier === undefined) {
-        first.set(name, node);
-      } else {
-        const message = `there are two ${what}s named ${quote(name)}`;
-        this.findings.report('C4005', node.mark, message, { help: `the first one is in line ${earlier.mark.line}` });
-      }
-    }
-  }
-
-  private exclusive(owner: Node | undefined, keys: readonly [string, string]): void {
-    const entries = keys.flatMap((key) => entryOf(owner, key) ?? []);
-    const later = entries.toSorted(
-      (a, b) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column,
-    )[1];
-    if (later === undefined) return;
-    const other = keys.find((key) => key !== later.key) ?? '';
-    this.findings.report('C4009', later.key_mark, `${keyName(later.key)} and ${keyName(other)} exclude each other`, {
-      help: 'keep one of them',
-    });
-  }
-
   database(): void {
-    this.exclusive(childOf(this.root, 'database'), ['postgres', 'embedded']);
+    reportExclusive(childOf(this.root, 'database'), ['postgres', 'embedded'], this.findings);
   }
 
   upstreams(): void {
     for (const upstream of this.list('upstreams')) {
-      this.exclusive(upstream, ['api_key_env', 'auth_token_env']);
+      reportExclusive(upstream, ['api_key_env', 'auth_token_env'], this.findings);
       const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
       this.apiPath(childOf(upstream, 'base_url'));
       const name = childOf(upstream, 'name');
@@ -160,7 +135,7 @@ class GatewayLinker {
 
   routing(): void {
     for (const rule of this.list('routing', 'rules')) {
-      this.exclusive(rule, ['upstream', 'upstreams']);
+      reportExclusive(rule, ['upstream', 'upstreams'], this.findings);
       const upstreams = itemsOf(childOf(rule, 'upstreams')).flatMap((item) => textOf(item) ?? []);
       for (const weight of entriesOf(childOf(rule, 'weights'))) this.weight(weight, upstreams);
       for (const glob of itemsOf(childOf(rule, 'models'))) this.matches(glob, 'C4019');

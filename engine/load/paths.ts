@@ -10,6 +10,7 @@ import { createFindings, type Findings } from './findings.ts';
 import { readFragment } from './fragments.ts';
 import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
 import { compilePipeline, SHIPPED_PIPELINES } from './pipelines.ts';
+import { readPolicy } from './policies.ts';
 import { readSource } from './source.ts';
 import type { PipelineSpec } from './spec.ts';
 
@@ -21,6 +22,7 @@ export interface CheckedPaths {
   /** Names of the pipelines that compiled. */
   readonly pipelines: readonly string[];
   readonly fragments: number;
+  readonly policies: number;
   /** Test files without mistakes. */
   readonly tests: number;
   readonly diagnostics: readonly Diagnostic[];
@@ -28,13 +30,14 @@ export interface CheckedPaths {
   readonly sources: ReadonlyMap<string, string>;
 }
 
-type Kind = 'gateway' | 'pipeline' | 'fragment' | 'test';
+type Kind = 'gateway' | 'pipeline' | 'fragment' | 'policy' | 'test';
 
 /** Keys at the top of a file that say of which kind it is. */
 const TELLING: readonly (readonly [Kind, RegExp])[] = [
   ['gateway', topKey('server|upstreams|routing|token_groups|spend_limits')],
   ['pipeline', topKey('pipeline|match|on_error|finally')],
   ['fragment', topKey('fragment|parameters')],
+  ['policy', topKey('policy')],
 ];
 const CASES = topKey('cases');
 
@@ -72,8 +75,8 @@ export interface PathOptions extends LoadOptions {
 }
 
 /**
- * Checks files and directories: every gateway.yaml with what it brings along, then pipelines and fragments that none of
- * them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
+ * Checks files and directories: every gateway.yaml with what it brings along, then pipelines, fragments and policies that
+ * none of them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
  * without any configuration is a finding.
  */
 export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
@@ -97,14 +100,16 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   }
   for (const file of ofKind('pipeline')) if (!findings.files().includes(file)) await checker.pipeline(file);
   for (const file of ofKind('fragment')) if (!findings.files().includes(file)) checker.fragment(file);
+  for (const file of ofKind('policy')) if (!findings.files().includes(file)) checker.policy(file);
   const is_sound = findings.errors() === 0;
   for (const file of ofKind('test')) await checker.test(file, is_sound);
-  const { configs, pipelines, fragments, tests } = checker;
+  const { configs, pipelines, fragments, policies, tests } = checker;
   return {
     configs,
     gateways: checker.sound(),
     pipelines,
     fragments,
+    policies,
     tests,
     diagnostics: findings.diagnostics(),
     sources: findings.sources(),
@@ -115,7 +120,7 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
 function reportNothing(path: string, is_file: boolean, findings: Findings): void {
   if (!is_file) {
     findings.report('C1018', { file: path }, 'there is nothing to check here', {
-      expected: 'a gateway.yaml, pipelines, fragments or pipeline tests, in files that end in .yaml or .yml',
+      expected: 'a gateway.yaml, pipelines, fragments, policies or pipeline tests, in files that end in .yaml or .yml',
     });
     return;
   }
@@ -125,7 +130,7 @@ function reportNothing(path: string, is_file: boolean, findings: Findings): void
   if (root === undefined || findings.errors() > before) return;
   findings.report('C1019', root.mark, 'nothing in this file says what it is', {
     expected:
-      'one of the keys `server` (a gateway.yaml), `pipeline` (a pipeline), `fragment` (a fragment) or `cases` (a pipeline test)',
+      'one of the keys `server` (a gateway.yaml), `pipeline` (a pipeline), `fragment` (a fragment), `policy` (a managed policy) or `cases` (a pipeline test)',
     help: 'to check it as a gateway.yaml, name it with --config',
   });
 }
@@ -155,6 +160,7 @@ class PathChecker {
   readonly configs: GatewayConfig[] = [];
   readonly pipelines: string[] = [];
   fragments = 0;
+  policies = 0;
   tests = 0;
   private readonly gateways: { readonly directory: string; readonly loaded: LoadedGateway }[] = [];
   /** Whether a gateway.yaml could not be read: it may name further stages. */
@@ -178,6 +184,7 @@ class PathChecker {
     this.gateways.push({ directory: dirname(file), loaded });
     if (loaded.config !== undefined) this.configs.push(loaded.config);
     this.pipelines.push(...loaded.compiled.map(({ name }) => name));
+    this.policies += loaded.policies.length;
   }
 
   sound(): CheckedPaths['gateways'] {
@@ -188,6 +195,10 @@ class PathChecker {
 
   fragment(file: string): void {
     if (readFragment(file, basename(file), this.findings) !== undefined) this.fragments += 1;
+  }
+
+  policy(file: string): void {
+    if (readPolicy(file, this.findings) !== undefined) this.policies += 1;
   }
 
   /** A pipeline by itself, with the stages and names of the gateway.yaml it probably belongs to. */

@@ -16,5 +16,8 @@ export const PIPELINE_SCHEMA = readSchema('pipeline');
 /** Schema of a fragment. */
 export const FRAGMENT_SCHEMA = readSchema('fragment');
 
+/** Schema of a managed policy. */
+export const POLICY_SCHEMA = readSchema('policy');
+
 /** Schema of a pipeline test. */
 export const PIPELINE_TEST_SCHEMA = readSchema('pipeline-test');

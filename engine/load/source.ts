@@ -16,7 +16,7 @@ import type { Findings } from './findings.ts';
 import { lineStarts, positionAt } from './indentation.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
 import { codePoint, controlCharacter, readText } from './read-text.ts';
-import { ALIAS, type Span, yamlBreaks } from './yaml-errors.ts';
+import { ALIAS, type Span, type YamlProblem, yamlBreaks } from './yaml-errors.ts';
 
 /** Turns nodes of the YAML library into nodes of ours. */
 class Builder {
@@ -163,6 +163,23 @@ function spansOf(document: Document.Parsed): Span[] {
   return spans;
 }
 
+/** Keys that stood in their mapping before, as the library would report them. */
+function duplicateKeys(document: Document.Parsed): YamlProblem[] {
+  const problems: YamlProblem[] = [];
+  visit(document, {
+    Map(_key, { items }) {
+      const seen = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        const [start, end] = rangeOf(key) ?? [0, 0];
+        if (seen.has(key.value)) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
+        seen.add(key.value);
+      }
+    },
+  });
+  return problems;
+}
+
 /**
  * Declares secret what may be a secret in a file that is not valid YAML: nothing later will look at its keys, and a
  * value that spans lines is not seen by those who look at one line.
@@ -213,7 +230,8 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     return undefined;
   }
   findings.read(file, text);
-  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: true, strict: true });
+  // The library compares every key of a mapping with all others, which takes seconds for thousands.
+  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, strict: true });
   const builder = new Builder(file, text, findings);
   const control = controlCharacter(text);
   if (control !== undefined) {
@@ -221,7 +239,8 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     const help = 'delete it';
     findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
   }
-  const problems = control === undefined ? [...document.errors, ...document.warnings] : [];
+  const found = [...document.errors, ...document.warnings, ...duplicateKeys(document)];
+  const problems = control === undefined ? found : [];
   const spans = problems.length === 0 ? [] : spansOf(document);
   for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
     findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });

@@ -2,6 +2,7 @@ import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import type { ErrorCode } from '../errors.ts';
+import type { Policy } from '../policies/policy.ts';
 
 /** Where a node of a configuration file stands; line and column count from 1. */
 export interface SourcePlace {
@@ -73,11 +74,15 @@ export interface PipelineSpec {
 export interface Loaded {
   readonly config: GatewayConfig | undefined;
   readonly pipelines: readonly PipelineSpec[];
+  /** Managed policies, by name; none when they are not handed out. */
+  readonly policies: readonly Policy[];
   readonly diagnostics: readonly Diagnostic[];
   /** Every file it depends on, absolute, also those that are missing. */
   readonly files: readonly string[];
   /** Directory of the operator's own pipelines, absolute, also when something is wrong. */
   readonly pipelines_directory: string | undefined;
+  /** Directory of managed policies, absolute, also when something is wrong; `undefined` when they are not handed out. */
+  readonly policies_directory: string | undefined;
   /** Where something of gateway.yaml stands, by JSON pointer; `undefined` when it is not written there. */
   placeOf(pointer: string): SourcePlace | undefined;
   /** Text of each file with secrets blanked out, for snippets of diagnostics. */

@@ -13,7 +13,8 @@ export function sendAnswer(ctx: RequestContext, answer: Answer): void {
   const { req, res } = ctx.exchange;
   const headers: Record<string, string | number> = {
     ...answer.headers,
-    'content-length': Buffer.byteLength(answer.body),
+    // A 304 would state the length of what it stands for (RFC 9110 section 8.6).
+    ...(answer.status === 304 ? {} : { 'content-length': Buffer.byteLength(answer.body) }),
     [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
   };
   const unread = !req.complete && !(Number(req.headers['content-length'] ?? Infinity) <= DISCARD_BYTES_MAX);

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { AccessTokens, Clock, Log, Principal } from '../api.ts';
+import type { BearerTokens, Clock, Log, Principal } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { Database } from './database.ts';
@@ -9,9 +9,11 @@ import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts'
 import { waitAtMost } from './wait-at-most.ts';
 
 /** Verification of access tokens, with a cache that follows changes in the database. */
-export interface OpenAccessTokens extends AccessTokens {
+export interface OpenAccessTokens extends BearerTokens {
   /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
   flush(): Promise<void>;
+  /** Looks up every token anew from now on, after a change made by this process. */
+  forgetAll(): void;
   close(): Promise<void>;
 }
 
@@ -20,6 +22,7 @@ const CACHE_MS = 30_000;
 const MAX_CACHED = 10_000;
 /** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
 const MAX_CACHED_UNKNOWN = 1000;
+const DAY_MS = 86_400_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
@@ -30,6 +33,8 @@ interface Entry {
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
   readonly revoked_at: number | undefined;
+  /** When the identity provider last vouched for the owner, who made the token. Absent: an administrator made it. */
+  readonly vouched_at: number | undefined;
   /** By the monotonic clock. */
   readonly stale_at: number;
   /** When its use is to be noted again, by the monotonic clock. */
@@ -49,6 +54,9 @@ interface TokenRow {
   readonly revoked_at: Date | null;
   readonly principal_id: string;
   readonly email: string;
+  /** Groups of the owner, as the identity provider told them last. */
+  readonly groups: readonly string[];
+  readonly vouched_at: Date | null;
 }
 
 /** Opens the verification of access tokens; needs no database yet. */
@@ -57,8 +65,13 @@ export function openAccessTokens(options: {
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
+  /**
+   * How long what people made themselves goes on after the identity provider last vouched for them: nobody asks it about
+   * somebody who has no session. Absent or `undefined`: without end.
+   */
+  readonly vouched_days?: () => number | undefined;
 }): OpenAccessTokens {
-  const { database, clock, log, every = everyInBackground } = options;
+  const { database, clock, log, every = everyInBackground, vouched_days = () => undefined } = options;
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
   /** When a hash nobody has may be looked up again. */
   const unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
@@ -88,7 +101,8 @@ export function openAccessTokens(options: {
       const rows = await database.query<TokenRow>(
         'token_lookup',
         `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
-           t.revoked_at, p.id as principal_id, p.email
+           t.revoked_at, p.id as principal_id, p.email, p.groups,
+           case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as vouched_at
          from access_tokens t join principals p on p.id = t.principal_id
          where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
         [hashes],
@@ -121,7 +135,7 @@ export function openAccessTokens(options: {
 
   const admit = (entry: Entry | undefined): Principal => {
     if (entry === undefined) throw unknownToken();
-    assertInForce(entry, clock.now());
+    assertInForce(entry, clock.now(), vouched_days);
     const now = clock.monotonic();
     if (now >= entry.use_due_at) {
       entry.use_due_at = now + USE_INTERVAL_MS;
@@ -160,6 +174,7 @@ export function openAccessTokens(options: {
       });
     },
     flush,
+    forgetAll,
     async close() {
       stopFlushing();
       await waitAtMost(CLOSE_PATIENCE_MS, flush());
@@ -174,7 +189,7 @@ function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
       id: row.principal_id,
       email: row.email,
       kind: 'access_token',
-      groups: Object.freeze([group]),
+      groups: Object.freeze([...new Set([group, ...row.groups])]),
       roles: Object.freeze([]),
       team: row.team ?? undefined,
       project: row.project ?? undefined,
@@ -182,12 +197,17 @@ function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
     } as const),
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
+    vouched_at: row.vouched_at?.getTime(),
     stale_at,
     use_due_at,
   };
 }
 
-function assertInForce({ expires_at, revoked_at, principal }: Entry, now: number): void {
+function assertInForce(
+  { expires_at, revoked_at, vouched_at, principal }: Entry,
+  now: number,
+  vouched_days: () => number | undefined,
+): void {
   const { name, id } = principal.token;
   if (revoked_at !== undefined) {
     throw new StageError(
@@ -199,6 +219,13 @@ function assertInForce({ expires_at, revoked_at, principal }: Entry, now: number
     throw new StageError(
       'credential_expired',
       `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+  const days = vouched_at === undefined ? undefined : vouched_days();
+  if (days !== undefined && now >= vouched_at! + days * DAY_MS) {
+    throw new StageError(
+      'credential_expired',
+      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,
     );
   }
 }

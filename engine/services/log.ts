@@ -9,11 +9,12 @@ export interface RedactingLog extends Log {
 
 /** Field names whose value is never written, whatever it is. */
 const SECRET_FIELD =
-  /^(authorization|proxy-authorization|x-api-key|api[-_]?key|cookie|set-cookie|password|secret|token)$/i;
+  /^(authorization|proxy-authorization|x-api-key|api[-_]?key|cookie|set-cookie|password|secret|token|(?:access|refresh|id)[-_]token|client[-_]secret|(?:device|user)[-_]code|code[-_]verifier|nonce)$/i;
 
-/** Credentials that are recognisable by their shape: access tokens, bearer headers, passwords in URLs. */
+/** Credentials that are recognisable by their shape: access and refresh tokens, signed tokens, bearer headers, passwords in URLs. */
 const SECRET_SHAPES: readonly (readonly [RegExp, string])[] = [
-  [/\bgw_[A-Za-z0-9_-]{8,}/g, 'gw_[secret]'],
+  [/\b(gwr?_)[A-Za-z0-9_-]{8,}/g, '$1[secret]'],
+  [/\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){2,4}/g, '[secret]'],
   [/\bBearer +[^\s"']+/gi, 'Bearer [secret]'],
   [/(:\/\/[^\s/:@"']*:)[^\s/@"']+@/g, '$1[secret]@'],
 ];

@@ -1,4 +1,4 @@
-import type { ModelCatalog, TokenCounts } from '../api.ts';
+import type { ManagedPolicies, ModelCaller, ModelCatalog, ModelRefusal, TokenCounts } from '../api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../config.ts';
 import { matchesGlob } from '../rules/glob.ts';
 import { priceTokens, priceToPico } from './money.ts';
@@ -6,20 +6,37 @@ import { priceTokens, priceToPico } from './money.ts';
 /** What an absent `token_groups` section means. */
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
 
+/** Where there are no policies. */
+const NO_POLICIES: ManagedPolicies = { of: () => undefined };
+
 /** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that is not exact. */
-export function createModelCatalog(config: GatewayConfig): ModelCatalog {
+export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {
   const models = new Map(config.models.map((model) => [model.id, model]));
   const prices = new Map(config.models.map((model) => [model.id, picoPrices(model)]));
   const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
   const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
   const allowed = new Map(token_groups.map((group) => [group.name, idsAllowed(group, config.models)]));
+  const somebody_is_member = token_groups.some(({ members }) => members !== undefined);
+  const isAllowed = (group: string | undefined, { id }: ModelConfig) =>
+    group === undefined ? !somebody_is_member : (allowed.get(group)?.has(id) ?? false);
   return {
     all: config.models,
     find: (id) => models.get(id),
-    allows: (token_group, model) => allowed.get(token_group)?.has(model.id) ?? false,
+    refusal(caller, model): ModelRefusal | undefined {
+      const { token_group } = caller;
+      if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };
+      const policy = policies.of(caller);
+      if (policy?.models === undefined || policy.models.has(model.id)) return undefined;
+      return { by: 'policy', policy: policy.models_policy! };
+    },
     upstream: (name) => known(upstreams.get(name), 'upstream', name),
     cost: (model, tokens) => priceTokens(inPriceOrder(tokens), known(prices.get(model.id), 'model', model.id)),
   };
+}
+
+/** Somebody with an access token of a group, about whom nothing else is known. */
+export function callerWithToken(group: string): ModelCaller {
+  return { kind: 'access_token', token_group: group, groups: [group], email: '' };
 }
 
 function inPriceOrder(tokens: TokenCounts): number[] {

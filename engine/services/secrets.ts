@@ -14,9 +14,32 @@ const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_
 /** Visible ASCII characters, with spaces only between them. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
+/** Members of a JSON Web Key that are secret (RFC 7518 section 6). */
+const PRIVATE_MEMBERS: readonly string[] = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'k'];
+/** Shorter lines of a key hold too little of it, and may well occur elsewhere. */
+const SHORTEST_LINE = 16;
+
+/** The texts that would give a secret away: itself, as a form holds it, and the lines or members of a key. */
+function tellingParts(value: string): string[] {
+  const lines = value.split(/\r?\n|\\n/).filter((line) => line.length >= SHORTEST_LINE && !line.startsWith('-----'));
+  return [...new Set([value, encodeURIComponent(value.toWellFormed()), ...lines, ...privateMembers(value)])];
+}
+
+function privateMembers(value: string): string[] {
+  try {
+    const key = JSON.parse(value) as Readonly<Record<string, unknown>> | null;
+    return PRIVATE_MEMBERS.flatMap((name) => {
+      const member = key?.[name];
+      return typeof member === 'string' ? member : [];
+    });
+  } catch {
+    return [];
+  }
+}
+
 /**
  * The values of the environment variables that gateway.yaml and the options of stages name, and of no others. Each value
- * is given to `hide` first.
+ * is given to `hide` first, and so are the parts of it that would give it away.
  * Raises StartError, naming the variable and never its value, when one can't be sent in a header.
  */
 export function createSecrets(
@@ -35,7 +58,7 @@ export function createSecrets(
         { exit_code: EXIT_CONFIGURATION },
       );
     }
-    hide(value);
+    for (const part of tellingParts(value)) hide(part);
     values.set(name, value);
   }
   return (name) => {

@@ -1,3 +1,5 @@
+import { StageError } from '../errors.ts';
+import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
 import { generateToken, generateTokenId, hashToken, shownPart, TOKENS_CHANNEL } from './token-format.ts';
 
@@ -13,6 +15,17 @@ export interface NewToken {
   readonly project?: string | undefined;
   /** Absent: it does not expire. */
   readonly expires_at?: Date | undefined;
+  /** Whether its owner makes it without an administrator; it then ends with the owner's right to sign in. */
+  readonly self_service?: boolean;
+  /** How many such tokens in force its owner may have, this one included. Absent: any number. */
+  readonly max_self_service?: number;
+}
+
+/** An access token that has just been made. `token` is stored nowhere: this is the only time it is known. */
+export interface MadeToken {
+  readonly token: string;
+  readonly id: string;
+  readonly prefix: string;
 }
 
 /** A token as administrators see it; the token itself is not known any more. */
@@ -26,124 +39,224 @@ export interface TokenSummary {
   readonly team: string | null;
   readonly project: string | null;
   readonly created_at: Date;
+  /** E-mail of the person who made it, or the command line it was made at. */
+  readonly created_by: string;
+  readonly self_service: boolean;
   readonly expires_at: Date | null;
   readonly last_used_at: Date | null;
   readonly revoked_at: Date | null;
+  /** Id of the token that takes its place. */
+  readonly replaced_by: string | null;
 }
 
-/** Why a token can't be made or revoked: a sentence for the administrator that says what to do. */
+/** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */
+export type WhichToken =
+  | { readonly id: string; readonly user?: string | undefined }
+  | { readonly user: string; readonly name: string };
+
+/** `missing`: there is no such token. `conflict`: its state does not allow it. `limit`: there are too many already. */
+export type TokenProblem = 'invalid' | 'missing' | 'conflict' | 'limit';
+
+/** Why a token can't be made, replaced or revoked: a sentence for the administrator that says what to do. */
 export class TokenError extends Error {
-  constructor(message: string) {
+  readonly problem: TokenProblem;
+
+  constructor(message: string, problem: TokenProblem = 'invalid') {
     super(message);
     this.name = 'TokenError';
+    this.problem = problem;
   }
 }
+
+/** What may be done with a token. `replaced`: good until its end, which a newer one has brought near. */
+export type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
 const MAX_CHARS = 254;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for.
 const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 
-const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project,
-  t.created_at, t.expires_at, t.last_used_at, t.revoked_at`;
+const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
+  t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by`;
 
-/** Makes an access token. The returned `token` is stored nowhere. Raises TokenError, store_unavailable. */
+/** The state of a token at a moment, in milliseconds since the epoch. */
+export function tokenState(
+  token: Pick<TokenSummary, 'revoked_at' | 'expires_at' | 'replaced_by'>,
+  now: number,
+): TokenState {
+  if (token.revoked_at !== null) return 'revoked';
+  if (token.expires_at !== null && token.expires_at.getTime() <= now) return 'expired';
+  return token.replaced_by === null ? 'active' : 'replaced';
+}
+
+/** Makes an access token. Raises TokenError, credential_revoked when the session has ended, store_unavailable. */
 export async function createToken(
-  database: Pick<Database, 'query'>,
+  { database, clock, actor, session_id }: Changing,
   wanted: NewToken,
-): Promise<{ readonly token: string; readonly id: string; readonly prefix: string }> {
+): Promise<MadeToken> {
   const user = nameOf('user', wanted.user).toLowerCase();
   if (/\s/.test(user)) throw new TokenError(`the user "${user}" holds a space; expected an e-mail address`);
-  const token = generateToken();
-  const id = generateTokenId();
-  const hash = hashToken(token);
-  await database.query(
+  const now = new Date(clock.now());
+  const made = newToken();
+  const [row] = await database.query<{ alive: boolean; made: boolean }>(
     'token_create',
-    `with owner as (
+    `with alive as (
+       select id from sessions where id = $17 and revoked_at is null for share
+     ), owner as (
        insert into principals (id, email) values ($1, $2) on conflict (id) do update set email = excluded.email returning id
      ), made as (
-       insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at)
-       select $3, decode($4, 'base64'), $5, owner.id, $6, $7, $8, $9, $10 from owner
+       insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
+         created_at, created_by, self_service)
+       select $3, decode($4, 'base64'), $5, owner.id, $6, $7, $8, $9, $10, $11, $12, $13 from owner
+       where ($17::text is null or exists (select from alive)) and ($14::integer is null or $14 > (
+         select count(*) from access_tokens t where t.principal_id = $1 and t.self_service and t.revoked_at is null
+           and t.replaced_by is null and (t.expires_at is null or t.expires_at > $11)))
+       returning *
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, after)
+       select $11, $15, $16, 'token.create', id, jsonb_build_object('user', $2::text, 'group', token_group, 'name', name,
+         'team', team, 'project', project, 'expires_at', expires_at, 'self_service', self_service) from made
      )
-     select pg_notify($11, $4)`,
+     select $17 is null or exists (select from alive) as alive, exists (select from made) as made,
+       (select pg_notify('${TOKENS_CHANNEL}', $4) from made)`,
     [
       `user:${user}`,
       user,
-      id,
-      hash,
-      shownPart(token),
+      made.id,
+      made.hash,
+      made.prefix,
       nameOf('group', wanted.group),
       nameOf('name', wanted.name),
       wanted.team === undefined ? null : nameOf('team', wanted.team),
       wanted.project === undefined ? null : nameOf('project', wanted.project),
       wanted.expires_at ?? null,
-      TOKENS_CHANNEL,
+      now,
+      actorLabel(actor),
+      wanted.self_service ?? false,
+      wanted.max_self_service ?? null,
+      actor.kind,
+      actor.name,
+      session_id ?? null,
     ],
   );
-  return { token, id, prefix: shownPart(token) };
+  if (!row!.alive) throw sessionEnded();
+  if (!row!.made) {
+    const limit = `at most ${wanted.max_self_service} access tokens in force can be made by oneself, and ${user} has as many`;
+    throw new TokenError(`${limit}; revoke one that is not used any more`, 'limit');
+  }
+  return { token: made.token, id: made.id, prefix: made.prefix };
 }
 
-/** All tokens, or those of one user; the newest last. Raises store_unavailable. */
+/**
+ * Tokens, the newest last.
+ * @param only `user`: those of one; `after`: those that were made after the token with this id; `limit`: at most so many.
+ * Raises store_unavailable.
+ */
 export function listTokens(
   database: Pick<Database, 'query'>,
-  only: { readonly user?: string | undefined } = {},
+  only: { readonly user?: string | undefined; readonly after?: string | undefined; readonly limit?: number } = {},
 ): Promise<TokenSummary[]> {
   return database.query<TokenSummary>(
     'token_list',
     `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
-     where $1::text is null or p.email = $1 order by t.created_at, t.id`,
-    [only.user?.toLowerCase() ?? null],
+     where ($1::text is null or p.email = $1)
+       and ($2::text is null or (t.created_at, t.id) > (select created_at, id from access_tokens where id = $2))
+     order by t.created_at, t.id limit $3`,
+    [only.user?.toLowerCase() ?? null, only.after ?? null, only.limit ?? null],
+  );
+}
+
+/** All tokens a description fits, the newest last. Raises store_unavailable. */
+export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<TokenSummary[]> {
+  const [id, name] = 'id' in which ? [which.id, null] : [null, which.name];
+  return database.query<TokenSummary>(
+    'token_find',
+    `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
+     where ($1::text is null or t.id = $1) and ($2::text is null or p.email = $2) and ($3::text is null or t.name = $3)
+     order by t.created_at, t.id`,
+    [id, which.user?.toLowerCase() ?? null, name],
   );
 }
 
 /**
- * Revokes a token, named by its id or by its name and user; every gateway refuses it within a second.
+ * Revokes a token together with those it replaced; every gateway refuses them within a second.
  * Raises TokenError when there is no such token, when it is revoked already, or when the name fits several.
+ * @returns what is known of the token, and the ids of the others.
  */
 export async function revokeToken(
-  database: Pick<Database, 'query'>,
-  which: { readonly id: string } | { readonly user: string; readonly name: string },
-): Promise<TokenSummary> {
+  { database, clock, actor }: Changing,
+  which: WhichToken,
+): Promise<TokenSummary & { readonly also_revoked: readonly string[] }> {
+  const now = clock.now();
   const found = await findTokens(database, which);
-  const active = found.filter(({ revoked_at }) => revoked_at === null);
-  if (active.length > 1) {
-    const ids = active.map(({ id, prefix }) => `${id} (${prefix}...)`).join(', ');
-    throw new TokenError(`${describe(which)} fits ${active.length} tokens: ${ids}; revoke by id`);
-  }
-  const [token] = active;
-  if (token === undefined) throw new TokenError(explainNothingToRevoke(which, found));
-  const [row] = await database.query<{ revoked_at: Date }>(
+  const token = theOne(which, found, now);
+  if (token === undefined) throw nothingToDo(which, found, now);
+  const rows = await database.query<{ id: string }>(
     'token_revoke',
-    `with revoked as (
-       update access_tokens set revoked_at = now() where id = $1 and revoked_at is null returning hash, revoked_at
+    `with recursive line as (
+       select id from access_tokens where id = $1
+       union select t.id from access_tokens t join line on t.replaced_by = line.id
+     ), revoked as (
+       update access_tokens t set revoked_at = $2 from line
+       where t.id = line.id and t.revoked_at is null and (t.id = $1 or t.expires_at is null or t.expires_at > $2)
+       returning t.id, t.hash,
+         jsonb_build_object('name', t.name, 'group', t.token_group, 'expires_at', t.expires_at) as before
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select $2, $3, $4, 'token.revoke', id, before, jsonb_build_object('revoked_at', $2::timestamptz) from revoked
      )
-     select revoked_at, pg_notify($2, encode(hash, 'base64')) from revoked`,
-    [token.id, TOKENS_CHANNEL],
+     select id, pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from revoked`,
+    [token.id, new Date(now), actor.kind, actor.name],
   );
-  if (row === undefined) throw new TokenError(`${describe(which)} has just been revoked by somebody else`);
-  return { ...token, revoked_at: row.revoked_at };
+  const ids = rows.map(({ id }) => id);
+  if (!ids.includes(token.id)) {
+    throw new TokenError(`${describe(which)} has just been revoked by somebody else`, 'conflict');
+  }
+  return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((id) => id !== token.id) };
 }
 
-function findTokens(
-  database: Pick<Database, 'query'>,
-  which: { readonly id: string } | { readonly user: string; readonly name: string },
-): Promise<TokenSummary[]> {
-  const [id, user, name] = 'id' in which ? [which.id, null, null] : [null, which.user.toLowerCase(), which.name];
-  return database.query<TokenSummary>(
-    'token_find',
-    `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
-     where t.id = $1 or p.email = $2 and t.name = $3 order by t.created_at, t.id`,
-    [id, user, name],
-  );
+/**
+ * The one token that is meant: in force before expired, and a newest one before what it replaced.
+ * Raises TokenError when there are several; `undefined` when all are revoked.
+ */
+export function theOne(which: WhichToken, found: readonly TokenSummary[], now: number): TokenSummary | undefined {
+  const kept = found.filter(({ revoked_at }) => revoked_at === null);
+  const alive = kept.filter((token) => tokenState(token, now) !== 'expired');
+  const candidates = alive.length > 0 ? alive : kept;
+  const newest = candidates.filter(({ replaced_by }) => !candidates.some(({ id }) => id === replaced_by));
+  if (newest.length > 1) {
+    const ids = newest.map(({ id, prefix }) => `${id} (${prefix}...)`).join(', ');
+    throw new TokenError(`${describe(which)} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
+  }
+  return newest[0];
 }
 
-function describe(which: { readonly id: string } | { readonly user: string; readonly name: string }): string {
-  return 'id' in which ? `the id "${which.id}"` : `the name "${which.name}" of ${which.user}`;
-}
-
-function explainNothingToRevoke(which: Parameters<typeof describe>[0], found: readonly TokenSummary[]): string {
+/** The error for a token that is not there or not in force any more. */
+export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], now: number): TokenError {
   const last = found.at(-1);
-  if (last !== undefined) return `the token ${last.id} is revoked already, since ${last.revoked_at!.toISOString()}`;
-  return `no token has ${describe(which)}; "appscli tokens list" shows all`;
+  if (last === undefined) {
+    return new TokenError(`no token has ${describe(which)}; "appscli tokens list" shows all`, 'missing');
+  }
+  const state = tokenState(last, now);
+  if (state === 'replaced') {
+    return new TokenError(`the token ${last.id} is replaced already, by ${last.replaced_by}`, 'conflict');
+  }
+  const since = (state === 'revoked' ? last.revoked_at : last.expires_at)!.toISOString();
+  return new TokenError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
+}
+
+/** The error for somebody whose session has been ended while they act. */
+export function sessionEnded(): StageError {
+  return new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+}
+
+/** A fresh token with everything that is stored of it. */
+export function newToken(): MadeToken & { readonly hash: string } {
+  const token = generateToken();
+  return { token, id: generateTokenId(), prefix: shownPart(token), hash: hashToken(token) };
+}
+
+function describe(which: WhichToken): string {
+  return 'id' in which ? `the id "${which.id}"` : `the name "${which.name}" of ${which.user}`;
 }
 
 function nameOf(what: string, given: string): string {

@@ -2,6 +2,7 @@
 import type { AuditRecord, Services } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
+import { createManagedPolicies } from '../policies/managed-policies.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
 import type { FrozenClock } from '../services/clock.ts';
@@ -45,6 +46,7 @@ export function openMemoryServices(
     // One record may go to the table and to a file.
     if (!recorded.audit.includes(record)) recorded.audit.push(record);
   };
+  const policies = createManagedPolicies(config, loaded.policies);
   const services: Services = {
     config,
     clock,
@@ -52,7 +54,8 @@ export function openMemoryServices(
     tokens,
     ledger,
     secret: createSecrets(loaded, made_up, () => {}),
-    models: createModelCatalog(config),
+    models: createModelCatalog(config, policies),
+    policies,
     audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
     health: { check: async () => ({ database: { ok: !isAway() } }) },
     condition: compileCondition,

@@ -1,4 +1,5 @@
-import type { AccessTokens, Clock, Log } from '../api.ts';
+import { randomUUID } from 'node:crypto';
+import type { BearerTokens, Clock, Log, Principal } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { openAccessTokens } from '../services/access-tokens.ts';
 import type { Database } from '../services/database.ts';
@@ -8,6 +9,8 @@ import { generateToken, generateTokenId, hashToken } from '../services/token-for
 export interface TokenWish {
   readonly user: string;
   readonly group: string;
+  /** Groups of the identity provider. */
+  readonly groups?: readonly string[] | undefined;
   readonly team?: string | undefined;
   readonly project?: string | undefined;
   /** Milliseconds since the epoch. */
@@ -15,13 +18,21 @@ export interface TokenWish {
   readonly revoked_at?: number | undefined;
 }
 
-/** Access tokens that live as long as their process; what verifies them is the gateway's own code. */
-export interface MemoryTokens extends AccessTokens {
-  /** Makes a token and returns its text. */
-  add(wish: TokenWish): string;
+/** Who signs in. */
+export interface SessionWish extends Omit<TokenWish, 'group'> {
+  readonly group: string | undefined;
+  readonly roles: readonly string[];
 }
 
-/** Opens an empty set of access tokens. While `isAway()` says so, tokens that were not seen before can't be verified. */
+/** Credentials that live as long as their process; what verifies access tokens is the gateway's own code. */
+export interface MemoryTokens extends BearerTokens {
+  /** Makes an access token and returns its text. */
+  add(wish: TokenWish): string;
+  /** Lets somebody sign in and returns the session token, which is none that a gateway would make. */
+  signIn(wish: SessionWish): string;
+}
+
+/** Opens an empty set of credentials. While `isAway()` says so, tokens that were not seen before can't be verified. */
 export function openMemoryTokens(options: {
   readonly clock: Clock;
   readonly log: Log;
@@ -38,9 +49,22 @@ export function openMemoryTokens(options: {
     async listen() {},
   };
   const { verify } = openAccessTokens({ database: table, clock, log, every: () => () => {} });
+  const sessions = new Map<string, () => Principal>();
   return {
-    verify,
-    add({ user, group, team, project, expires_at, revoked_at }) {
+    verify: (token) => sessions.get(token)?.() ?? verify(token),
+    signIn(wish) {
+      const token = `session-${randomUUID()}`;
+      const principal = principalOf(wish);
+      sessions.set(token, () => {
+        const now = clock.now();
+        if (now >= (wish.revoked_at ?? now + 1)) throw new StageError('credential_revoked', 'This session was ended.');
+        if (now >= (wish.expires_at ?? now + 1))
+          throw new StageError('credential_expired', 'This session has expired.');
+        return principal;
+      });
+      return token;
+    },
+    add({ user, group, groups = [], team, project, expires_at, revoked_at }) {
       const token = generateToken();
       const hash = hashToken(token);
       const email = user.toLowerCase();
@@ -55,8 +79,16 @@ export function openMemoryTokens(options: {
         revoked_at: revoked_at === undefined ? null : new Date(revoked_at),
         principal_id: `user:${email}`,
         email,
+        groups,
       });
       return token;
     },
   };
+}
+
+function principalOf({ user, group, groups = [], roles, team, project }: SessionWish): Principal {
+  const email = user.toLowerCase();
+  const token = Object.freeze({ id: 'ses_test', name: 'session', group });
+  const lists = { groups: Object.freeze([...groups]), roles: Object.freeze([...roles]) };
+  return Object.freeze({ id: `user:${email}`, email, kind: 'session', ...lists, team, project, token });
 }

@@ -4,10 +4,12 @@
  * @module
  */
 import type { GatewayConfig } from '../config.ts';
+import { servePlan } from '../http/app.ts';
 import { createServer } from '../http/server.ts';
 import type { Loaded } from '../load/spec.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';
 import { type FrozenClock, frozenClock } from '../services/clock.ts';
+import { rolesOf, tokenGroupOf } from '../services/identity/standing.ts';
 import { usdToNano } from '../services/money.ts';
 import { generateToken } from '../services/token-format.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from './client.ts';
@@ -134,7 +136,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   confinement.allow(new URL(upstream.url));
   const watch = createWatch(services.facts, confinement);
   const { plan, idle } = countRequests(buildPlan(watch.watched(loaded), services, watch.observer));
-  const server = createServer({ plan, log: services.log, clock });
+  const server = createServer({ plan: servePlan(plan, services.log), log: services.log, clock });
   const { host, port } = await server.listen();
   const url = `http://${host}:${port}`;
   const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle };
@@ -192,18 +194,20 @@ export async function play(
 }
 
 function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
-  const first_group = config.token_groups[0]?.name ?? 'all';
-  const { credential, user = SOMEBODY, group = first_group, team, project } = caller;
-  const token = tokens.add({
+  const { credential, kind, user = SOMEBODY, group, groups = [], team, project } = caller;
+  // Well formed, and nobody's.
+  if (credential === 'wrong') return generateToken();
+  const wish = {
     user,
-    group,
+    groups,
     team,
     project,
     ...(credential === 'expired' && { expires_at: now - 1000 }),
     ...(credential === 'revoked' && { revoked_at: now - 1000 }),
-  });
-  // Well formed, and nobody's.
-  return credential === 'wrong' ? generateToken() : token;
+  };
+  if (kind !== 'session') return tokens.add({ ...wish, group: group ?? config.token_groups[0]?.name ?? 'all' });
+  const roles = rolesOf(config.auth ?? {}, groups);
+  return tokens.signIn({ ...wish, group: group ?? tokenGroupOf(config, groups), roles });
 }
 
 function balanceOf({ scope, key, window, usd, held_usd = 0 }: Spent, caller: Caller) {

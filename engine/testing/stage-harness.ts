@@ -5,6 +5,7 @@ import type {
   FactView,
   GatewayConfig,
   LimitStanding,
+  ManagedPolicies,
   Principal,
   RequestBody,
   ReservationRequest,
@@ -105,6 +106,8 @@ export interface ServiceWishes {
   /** What the stopped clock shows at first: milliseconds since the epoch, or a date that `Date` understands. */
   readonly now?: number | string;
   readonly secrets?: Readonly<Record<string, string>>;
+  /** Nobody has a policy unless this says so. */
+  readonly policies?: ManagedPolicies;
 }
 
 /** Services that answer as wished and record what they are told. Prices and conditions are the real ones. */
@@ -120,6 +123,7 @@ function fakeServices(
     lines: new Map(),
     log: [],
   };
+  const { policies = { of: () => undefined } } = wishes;
   const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
   return {
     recorded,
@@ -137,7 +141,8 @@ function fakeServices(
         return wishes.verify(token);
       },
     },
-    models: createModelCatalog(config),
+    models: createModelCatalog(config, policies),
+    policies,
     ledger: {
       async reserve(request, onShadow) {
         recorded.reservations.push(request);

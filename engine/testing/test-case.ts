@@ -16,8 +16,10 @@ export type HeaderWishes = Readonly<Record<string, string | null>>;
 /** Who asks. */
 export interface Caller {
   readonly credential?: 'bearer' | 'x-api-key' | 'none' | 'wrong' | 'expired' | 'revoked';
+  readonly kind?: 'access_token' | 'session';
   readonly user?: string;
   readonly group?: string;
+  readonly groups?: readonly string[];
   readonly team?: string;
   readonly project?: string;
   readonly region?: string;

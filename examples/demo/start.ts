@@ -1,5 +1,5 @@
 /**
- * `npm start`: the demo upstream, the gateway in front of it, an access token, and three commands to paste.
+ * `npm start`: the demo upstream and identity provider, the gateway between them, an access token, and commands to paste.
  * `node examples/demo/start.ts other.yaml` does the same with another configuration.
  * @module
  */
@@ -10,11 +10,16 @@ import { loadToRead } from '../../engine/cli/load-configuration.ts';
 import { type Closable, runUntilSignal } from '../../engine/cli/signals.ts';
 import { startGateway } from '../../engine/cli/start-gateway.ts';
 import { processTerminal } from '../../engine/cli/terminal.ts';
+import type { GatewayConfig } from '../../engine/config.ts';
+import { isLoopbackUrl } from '../../engine/load/addresses.ts';
+import { CALLBACK_PATH, issuerOf } from '../../engine/services/identity/issuer.ts';
 import { createLog } from '../../engine/services/log.ts';
 import { StartError } from '../../engine/services/start-error.ts';
 import { stages } from '../../stages/index.ts';
+import { type DemoIdentityProvider, startIdentityProvider } from './identity-provider.ts';
+import { obtainSigningKey } from './signing-key.ts';
 import { obtainToken } from './token.ts';
-import { type DemoUpstream, startUpstream } from './upstream.ts';
+import { startUpstream } from './upstream.ts';
 import { welcome } from './welcome.ts';
 
 const config_file = process.argv[2] ?? join(import.meta.dirname, 'gateway.yaml');
@@ -37,17 +42,32 @@ const log = {
   hide,
 };
 
-async function openUpstream(base_url: string, api_key: string): Promise<DemoUpstream> {
-  const { host, port } = new URL(base_url);
+/** Starts something at an address that gateway.yaml names, or says who else is there. */
+async function openAt<T>(url: string, what: string, key: string, start: () => Promise<T>): Promise<T> {
   try {
-    return await startUpstream({ api_key, port: Number(port) });
+    return await start();
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw cause;
-    const remedy = 'stop the other program (a demo that is still running?), or change base_url in';
-    throw new StartError(`${host}, where the demo upstream listens, is in use; ${remedy} ${shown(config_file)}`, {
+    const remedy = `stop the other program (a demo that is still running?), or change ${key} in`;
+    const { host } = new URL(url);
+    throw new StartError(`${host}, where the demo ${what} listens, is in use; ${remedy} ${shown(config_file)}`, {
       cause,
     });
   }
+}
+
+/** The demo's identity provider; `undefined` where the configuration names none on this machine. */
+async function openIdentityProvider(
+  config: GatewayConfig,
+  client_secret: string,
+  state_file: string,
+): Promise<DemoIdentityProvider | undefined> {
+  const { issuer_url, client_id } = config.auth?.oidc ?? {};
+  if (issuer_url === undefined || client_id === undefined || !isLoopbackUrl(issuer_url)) return undefined;
+  const client = { client_id, client_secret, redirect_uri: issuerOf(config) + CALLBACK_PATH };
+  return openAt(issuer_url, 'identity provider', 'issuer_url', () =>
+    startIdentityProvider(issuer_url, client, state_file),
+  );
 }
 
 /** A path as a person in the current directory would type it. */
@@ -55,23 +75,36 @@ function shown(file: string): string {
   return relative(process.cwd(), file);
 }
 
+function randomSecret(): string {
+  return randomBytes(24).toString('base64url');
+}
+
 async function startDemo(): Promise<Closable> {
   terminal.data('Starting the gateway and its PostgreSQL; the first time takes a few seconds.\n');
-  const api_key = randomBytes(24).toString('base64url');
-  const env = { ...process.env, DEMO_UPSTREAM_KEY: api_key };
-  const config = await loadToRead(config_file, { stages, env, environment: 'ignored' });
+  const [api_key, client_secret] = [randomSecret(), randomSecret()];
+  const secrets = { DEMO_UPSTREAM_KEY: api_key, DEMO_CLIENT_SECRET: client_secret };
+  const config = await loadToRead(config_file, { stages, env: process.env, environment: 'ignored' });
+  const state = (name: string) => join(dirname(config.database.embedded?.data_dir ?? config_file), name);
+  const env = { ...process.env, ...secrets, DEMO_SIGNING_KEY: await obtainSigningKey(state('demo-signing-key')) };
   const opened: Closable[] = [];
   const close = async () => {
     for (const part of opened.splice(0).reverse()) await part.close();
   };
   try {
-    const upstream = await openUpstream(config.upstreams[0]!.base_url, api_key);
+    const { base_url } = config.upstreams[0]!;
+    const upstream = await openAt(base_url, 'upstream', 'base_url', () =>
+      startUpstream({ api_key, port: Number(new URL(base_url).port) }),
+    );
     opened.push(upstream);
+    const provider = await openIdentityProvider(config, client_secret, state('demo-identity.json'));
+    if (provider !== undefined) opened.push(provider);
     const gateway = await startGateway({ config_file, stages, env, log, watch: true });
     opened.push(gateway);
-    const token_file = join(dirname(config.database.embedded?.data_dir ?? config_file), 'demo-token');
-    const token = await obtainToken(gateway, token_file);
-    terminal.data(welcome({ url: gateway.url, upstream_url: upstream.url, token, config_file: shown(config_file) }));
+    const token = await obtainToken(gateway, state('demo-token'));
+    const public_url = issuerOf(config);
+    const sign_in = provider && { public_url, provider_url: provider.url, people: provider.people };
+    const places = { url: gateway.url, upstream_url: upstream.url, config_file: shown(config_file) };
+    terminal.data(welcome({ ...places, token, ...(sign_in && { sign_in }) }));
   } catch (problem) {
     await close();
     throw problem;

@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { RunningGateway } from '../../engine/cli/start-gateway.ts';
+import { systemClock } from '../../engine/services/clock.ts';
 import { createToken } from '../../engine/services/tokens.ts';
 
 /** Whether the gateway takes a token, asked the way a client would: by listing the models. */
@@ -14,7 +15,8 @@ export async function obtainToken(gateway: RunningGateway, file: string): Promis
   const kept = await readFile(file, 'utf8').catch(() => '');
   if (kept !== '' && (await works(gateway.url, kept))) return kept;
   const wish = { user: 'you@example.com', group: 'everyone', name: 'demo', team: 'demo-team' };
-  const { token } = await createToken(gateway.database, wish);
+  const actor = { kind: 'command', name: 'demo' } as const;
+  const { token } = await createToken({ database: gateway.database, clock: systemClock, actor }, wish);
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, token, { mode: 0o600 });
   return token;

@@ -1,23 +1,32 @@
+import type { DemoPerson } from './people.ts';
+
 /** What `npm start` prints when everything runs: 80 columns, commands that work when pasted into bash. */
 export function welcome(demo: {
   readonly url: string;
   readonly upstream_url: string;
   readonly token: string;
   readonly config_file: string;
+  readonly sign_in?: {
+    readonly public_url: string;
+    readonly provider_url: string;
+    readonly people: readonly DemoPerson[];
+  };
 }): string {
+  const { sign_in } = demo;
   const ask = (flags: string, stream: string) => `curl ${flags}${demo.url}/v1/messages \\
   -H 'x-api-key: ${demo.token}' \\
   -H 'content-type: application/json' \\
   -d '{"model": "demo-large", "max_tokens": 100,${stream}
        "messages": [{"role": "user", "content": "Hello, gateway!"}]}'`;
+  const identity = sign_in && `\n  Identity   ${sign_in.provider_url}  (a stand-in for your company's)`;
   return `
 The gateway is running.
 
   Gateway    ${demo.url}
-  Upstream   ${demo.upstream_url}  (a stand-in for a model provider)
+  Upstream   ${demo.upstream_url}  (a stand-in for a model provider)${identity ?? ''}
   Token      ${demo.token}
 
-Three commands to paste into another terminal, in this directory:
+Commands to paste into another terminal, in this directory:
 
 # 1. Ask something.
 ${ask('', '')}
@@ -27,10 +36,19 @@ ${ask('-N ', ' "stream": true,')}
 
 # 3. See who spent what.
 npx appscli usage --config ${demo.config_file}
-
+${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
   ${demo.config_file}
 
 Ctrl-C here stops everything. The next start finds its data.
+`;
+}
+
+function signIn(public_url: string, people: readonly DemoPerson[]): string {
+  const names = people.map(({ name, is }) => `#    ${name.padEnd(12)}${is}`);
+  return `
+# 4. Sign in. Your browser asks who you are today:
+${names.join('\n')}
+npx appscli login --base-url ${public_url}
 `;
 }

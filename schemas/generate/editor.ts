@@ -15,6 +15,7 @@ export interface Sources {
   readonly gateway: JsonSchema;
   readonly pipeline: JsonSchema;
   readonly fragment: JsonSchema;
+  readonly policy: JsonSchema;
   readonly pipeline_test: JsonSchema;
 }
 
@@ -122,6 +123,19 @@ function warnings(): Record<string, JsonSchema> {
   );
 }
 
+/** Lets `allow` hold the codes there are, each with what it says. */
+function withWarnings({ propertyNames: _names, additionalProperties: _values, ...allow }: JsonSchema): JsonSchema {
+  return { ...allow, additionalProperties: false, properties: warnings() };
+}
+
+/** For managed policies. */
+export function policyEditorSchema({ policy }: Sources): JsonSchema {
+  const editor = new Editor(false);
+  const translated = editor.translate(policy);
+  const properties = Object.fromEntries(schemasIn(translated, 'properties'));
+  return finish(editor, { ...translated, properties: { ...properties, allow: withWarnings(properties.allow!) } });
+}
+
 /** For pipelines, as they stand in their files: with entries that use fragments. */
 export function pipelineEditorSchema({ pipeline }: Sources, stages: readonly StageDefinition[]): JsonSchema {
   const editor = new Editor(true);
@@ -132,7 +146,6 @@ export function pipelineEditorSchema({ pipeline }: Sources, stages: readonly Sta
     ...schemasIn(clause!, 'properties').find(([name]) => name === 'errors')![1],
     items: editor.errorCode(),
   };
-  const { propertyNames: _names, additionalProperties: _values, ...allow } = properties.allow!;
   return finish(
     editor,
     {
@@ -140,7 +153,7 @@ export function pipelineEditorSchema({ pipeline }: Sources, stages: readonly Sta
       properties: {
         ...properties,
         finally: { ...properties.finally, items: { $ref: '#/definitions/final_entry' } },
-        allow: { ...allow, additionalProperties: false, properties: warnings() },
+        allow: withWarnings(properties.allow!),
       },
     },
     {

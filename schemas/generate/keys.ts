@@ -70,3 +70,12 @@ export function pipelinePage({ pipeline, fragment, pipeline_test }: Sources): st
     keysTable(schemaRows(pipeline_test, resolverOf(pipeline_test))),
   ]);
 }
+
+/** The page about managed policies. */
+export function policyPage({ policy }: Sources): string {
+  return page('Managed policies', [
+    prose(String(policy.description)),
+    keysTable(schemaRows(policy, resolverOf(policy))),
+    'Of several policies that are meant for somebody, the default policy is at the bottom and the one with the highest priority on top. Mappings merge key by key; lists and everything else are replaced; deny lists are united: lists under a key whose first or last word is deny, disallow, block, disable or forbid, or denied, disallowed, and so on.',
+  ]);
+}

@@ -20,6 +20,7 @@ export function indexPage(): string {
       [
         [link('gateway.yaml', 'gateway.md'), 'every key of the configuration, with type and default'],
         [link('Pipelines', 'pipeline.md'), 'every key of pipelines, fragments and their tests'],
+        [link('Managed policies', 'policy.md'), 'every key of a policy, and how policies are laid over each other'],
         [link('Stages', 'stages.md'), 'what a pipeline is made of: options, facts, errors, examples'],
         [link('Facts', 'facts.md'), 'what a rule can see of a request'],
         [link('Operators', 'operators.md'), 'what a rule can do with it'],
@@ -173,6 +174,7 @@ const PASSES: Readonly<Record<string, string>> = {
   C5: 'C5: conditions',
   C6: 'C6: the order of stages',
   C8: 'C8: tests of pipelines',
+  C9: 'C9: managed policies',
   W7: 'W7: warnings',
 };
 

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
 import { after, before, test } from 'node:test';
 import { checkLive, type LiveCheck } from '../../engine/cli/live.ts';
+import { renderLive } from '../../engine/cli/live-report.ts';
+import type { AuthConfig, OidcConfig } from '../../engine/config.ts';
 import { openDatabase } from '../../engine/services/database.ts';
 import { stageConfig } from '../../engine/testing/stage-harness.ts';
 import { createProject } from '../load/support/project.ts';
+import { CERTIFICATES } from '../support/certificates.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { cli, collectingLog } from './support.ts';
 
@@ -112,29 +116,130 @@ test('an upstream without a list of models is fine, too', async () => {
   assert.equal((await upstream(url)).ok, true);
 });
 
-async function issuer(document: (url: string) => string): Promise<LiveCheck | undefined> {
-  let own = '';
-  own = await answering((request, response) => {
-    if (request.url !== '/.well-known/openid-configuration') response.writeHead(404).end();
-    else response.end(document(own));
-  });
-  const config = stageConfig({ auth: { oidc: { issuer_url: own } }, database: { embedded: { data_dir: 'nowhere' } } });
-  return (await checkLive(config, {}, 0.5)).find(({ name }) => name === 'identity provider');
+const OIDC: OidcConfig = {
+  issuer_url: '',
+  client_id: 'gateway',
+  client_secret_env: 'SECRET',
+  token_endpoint_auth_method: 'client_secret_basic',
+  authorization_parameters: {},
+  groups_claim: 'groups',
+  email_claim: 'email',
+  clock_skew_seconds: 30,
+  timeout_seconds: 10,
+};
+
+function authOf(oidc: OidcConfig): AuthConfig {
+  return {
+    oidc,
+    session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
+    admin_groups: ['platform'],
+    teams: [],
+    projects: [],
+    limits: { device_authorizations: 30, code_submissions: 10, window_seconds: 600 },
+  };
 }
 
-test('an identity provider must publish a discovery document that names itself', async () => {
-  const endpoints = (url: string) => ({
-    authorization_endpoint: `${url}/auth`,
-    token_endpoint: `${url}/token`,
-    jwks_uri: `${url}/jwks`,
+async function checkIssuer(oidc: OidcConfig, timeout_seconds = 0.5): Promise<LiveCheck> {
+  const config = stageConfig({ auth: authOf(oidc), database: { embedded: { data_dir: 'nowhere' } } });
+  const found = (await checkLive(config, {}, timeout_seconds)).find(({ name }) => name === 'identity provider');
+  assert.ok(found);
+  return found;
+}
+
+const discovery = (url: string): Record<string, unknown> => ({
+  issuer: url,
+  authorization_endpoint: `${url}/auth`,
+  token_endpoint: `${url}/token`,
+  userinfo_endpoint: `${url}/userinfo`,
+  jwks_uri: `${url}/jwks`,
+});
+
+/** Checks a provider with this discovery document; its list of keys is `jwks`. */
+async function issuer(
+  document: (url: string) => unknown,
+  more: Partial<OidcConfig> = {},
+  jwks: unknown = { keys: [{ kty: 'RSA' }] },
+): Promise<LiveCheck> {
+  let own = '';
+  own = await answering((request, response) => {
+    const said = request.url === '/jwks' ? jwks : document(own);
+    if (!/^\/(jwks|\.well-known\/openid-configuration)$/.test(request.url ?? '')) response.writeHead(404).end();
+    else response.end(typeof said === 'string' ? said : JSON.stringify(said));
   });
-  const right = await issuer((url) => JSON.stringify({ issuer: url, ...endpoints(url) }));
-  assert.equal(right?.ok, true);
-  const slash = await issuer((url) => JSON.stringify({ issuer: `${url}/`, ...endpoints(url) }));
-  assert.match(slash?.what ?? '', /^it calls itself http:.*\/$/);
-  assert.match((await issuer((url) => JSON.stringify({ issuer: url })))?.what ?? '', /lacks authorization_endpoint/);
-  assert.match((await issuer(() => '<html>'))?.what ?? '', /not JSON/);
-  assert.match((await issuer(() => 'null'))?.what ?? '', /calls itself nothing/);
+  return checkIssuer({ ...OIDC, issuer_url: own, ...more });
+}
+
+test('an identity provider must publish a discovery document that names itself, and keys', async () => {
+  const right = await issuer(discovery);
+  assert.equal(right.ok, true, right.what);
+  assert.deepEqual(right.warnings, []);
+  assert.deepEqual(right.notes, ['the redirect URI to register there: http://127.0.0.1/oauth/callback']);
+  const slash = await issuer((url) => ({ ...discovery(url), issuer: `${url}/` }));
+  assert.match(slash.what, /^it calls itself http:.*\/$/);
+  assert.match((await issuer((url) => ({ issuer: url }))).what, /lacks authorization_endpoint/);
+  assert.match((await issuer((url) => ({ ...discovery(url), jwks_uri: 'jwks' }))).what, /lacks jwks_uri/);
+  assert.match((await issuer(() => '<html>')).what, /discovery document is not a JSON object/);
+  assert.match((await issuer(() => 'null')).what, /discovery document is not a JSON object/);
+  assert.match((await issuer(() => ({}))).what, /calls itself nothing/);
+  assert.match((await issuer(discovery, {}, '<html>')).what, /list of keys is not a JSON object/);
+  assert.match((await issuer(discovery, {}, { keys: [] })).what, /list of keys is empty/);
+  const implicit = await issuer((url) => ({ ...discovery(url), response_types_supported: ['id_token'] }));
+  assert.match(implicit.what, /does not offer the response type code/);
+});
+
+test('what an identity provider does not say it offers is a warning, what may be well a note', async () => {
+  const offers = {
+    token_endpoint_auth_methods_supported: ['client_secret_post'],
+    code_challenge_methods_supported: ['plain'],
+    scopes_supported: ['openid', 'profile', 'email'],
+    claims_supported: ['sub', 'email'],
+    userinfo_endpoint: undefined,
+  };
+  const document = (url: string) => ({ ...discovery(url), ...offers });
+  const { ok, warnings = [], notes = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
+  assert.equal(ok, true);
+  assert.deepEqual(warnings, [
+    'it does not say that it takes client_secret_basic; it takes client_secret_post',
+    'it does not say that it takes PKCE with S256, which the gateway always uses',
+    'it does not list the scope grops',
+  ]);
+  assert.match(notes.join('\n'), /no refresh token.*\n.*the claim groups.*\n.*no userinfo endpoint/);
+
+  const fitting = { token_endpoint_auth_method: 'client_secret_post', groups_claim: '/sub/groups' } as const;
+  const fits = (url: string) => ({ ...document(url), ...{ code_challenge_methods_supported: ['S256'] } });
+  const found = await issuer(fits, { ...fitting, authorization_parameters: { access_type: 'offline' } });
+  assert.deepEqual(found.warnings, []);
+  assert.equal(found.notes?.length, 2);
+  const signed = await issuer(fits, { ...fitting, private_key_env: 'KEY' });
+  assert.match(signed.warnings?.join('') ?? '', /takes private_key_jwt/);
+});
+
+test('an identity provider is believed with the certificates that the configuration names', async () => {
+  const { cert, key } = CERTIFICATES.first;
+  const url = `https://${await listen(createTlsServer({ cert, key }, (_request, response) => response.end('{}')))}`;
+  const unknown = await checkIssuer({ ...OIDC, issuer_url: url });
+  assert.match(unknown.what, /not trusted/);
+  assert.match(unknown.help ?? '', /ca_file/);
+  const project = createProject({ 'ca.pem': cert });
+  after(() => project.remove());
+  const known = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('ca.pem') });
+  assert.equal(known.what, 'its certificate is for another host');
+  const missing = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('missing.pem') });
+  assert.equal(missing.what, 'its ca_file cannot be read');
+});
+
+test('an identity provider may take no longer than the gateway will wait', async () => {
+  const silence = await answering(() => {});
+  const { what } = await checkIssuer({ ...OIDC, issuer_url: silence, timeout_seconds: 0.05 }, 60);
+  assert.equal(what, 'no answer within 0.05 seconds');
+});
+
+test('warnings and notes are lines of their own; a workflow hears of warnings', () => {
+  const check = { name: 'p', ok: true, what: 'found', warnings: ['odd\x1b'], notes: ['by the way'], duration_ms: 3 };
+  const text = renderLive([check], { format: 'text', color: false });
+  assert.equal(text, 'ok      p  found (3 ms)\n           warning: odd\uFFFD\n           note: by the way\n');
+  const github = renderLive([check], { format: 'github', color: false });
+  assert.equal(github, '::warning title=live::p: odd\uFFFD\n');
 });
 
 let database: Awaited<ReturnType<typeof createTestDatabase>>;

@@ -27,9 +27,17 @@ test('every command explains itself with examples in 80 columns', async () => {
     'check',
     'tokens create',
     'tokens list',
+    'tokens rotate',
     'tokens revoke',
+    'sessions list',
+    'sessions end',
     'usage',
     'audit tail',
+    'audit changes',
+    'login',
+    'token',
+    'whoami',
+    'logout',
   ];
   const explained = commands.map(async (command) => {
     const { stdout, exit_code } = await cli([...command.split(' '), '--help']);

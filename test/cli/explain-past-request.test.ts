@@ -29,6 +29,14 @@ spend_limits:
   rules:
     - { name: few, scope: user, window: day, limit_usd: 3 }
 pipelines: pipelines
+policies: { managed: {} }
+`;
+
+const POLICY = `policy: guests
+version: 1
+summary: For guests.
+match: { groups: [guests] }
+settings: { availableModels: [mini-1] }
 `;
 
 const PIPELINE = `pipeline: messages
@@ -70,7 +78,11 @@ const RECORD = {
 let project: Project;
 let usable: { loaded: Loaded; config: GatewayConfig };
 before(async () => {
-  project = createProject({ 'gateway.yaml': CONFIG, 'pipelines/messages.yaml': PIPELINE });
+  project = createProject({
+    'gateway.yaml': CONFIG,
+    'pipelines/messages.yaml': PIPELINE,
+    'policies/guests.yaml': POLICY,
+  });
   const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
   assert.ok(loaded.config, JSON.stringify(loaded.diagnostics));
   usable = { loaded, config: loaded.config };
@@ -101,12 +113,21 @@ describe('a past request', () => {
   });
 
   it('gets no route for a model that its caller may not use any more', () => {
-    for (const change of [{ model: 'gone-1' }, { token_group: 'interns' }]) {
+    const not_in_policy = { groups: ['all', 'guests'] };
+    for (const change of [{ model: 'gone-1' }, { token_group: 'interns' }, not_in_policy]) {
       const { stages: steps, routing, facts } = replay(change);
       assert.equal(steps.find(({ id }) => id === 'resolve-route')?.raised?.code, 'model_not_found');
       assert.equal(steps.find(({ id }) => id === 'forward')?.fate, 'unreached');
       assert.deepEqual([routing, facts['route.upstream']], [[], undefined]);
     }
+  });
+
+  it('is told which token group or policy keeps the model from its caller', () => {
+    const reason = (change: object) => replay(change).stages.find(({ id }) => id === 'resolve-route')?.raised?.message;
+    assert.equal(reason({ token_group: 'interns' }), 'the token group interns may not use coder-1');
+    assert.equal(reason({ groups: ['guests'] }), 'the policy guests does not list coder-1');
+    assert.equal(reason({ groups: ['guests'], model: 'mini-1' }), undefined);
+    assert.equal(reason({ groups: [], token_group: undefined }), undefined);
   });
 
   it('is judged by what its route supports, and charged nothing for counting tokens', () => {

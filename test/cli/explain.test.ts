@@ -75,7 +75,14 @@ describe('explain', () => {
     const { stdout, exit_code, stderr } = await explain();
     assert.equal(exit_code, 0, stderr);
     const lines = stdout.split('\n');
-    assert.deepEqual(lines[0]!.split(/ +/).toSorted(), ['COUNT-TOKENS', 'HEALTH', 'MESSAGES', 'MODELS', 'STAGE']);
+    assert.deepEqual(lines[0]!.split(/ +/).toSorted(), [
+      'COUNT-TOKENS',
+      'HEALTH',
+      'MANAGED-SETTINGS',
+      'MESSAGES',
+      'MODELS',
+      'STAGE',
+    ]);
     assert.match(stdout, /^fail +(3\? +4\?|4\? +3\?)$/m);
     assert.match(stdout, /^audit +f +f$/m);
     for (const line of lines) assert.ok(line.length <= 80, line);

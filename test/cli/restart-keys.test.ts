@@ -25,6 +25,19 @@ test('a configuration that differs in nothing a restart is needed for is taken o
   assert.ok(Object.isFrozen(config.server.limits));
 });
 
+test('who may sign in and what they get needs no restart', () => {
+  const oidc = { issuer_url: 'https://id.example.com', client_id: 'gateway', client_secret_env: 'SECRET' };
+  const wanted = configured({ auth: { oidc }, policies: { managed: { enabled: true, directory: '/policies' } } });
+  for (const [before, after] of [
+    [configured({}), wanted],
+    [wanted, configured({})],
+  ] as const) {
+    const { config, needs_restart } = adoptConfig(before, after);
+    assert.deepEqual(config, after);
+    assert.deepEqual(needs_restart, []);
+  }
+});
+
 test('a configuration written in another order is the same', () => {
   const wanted = configured({ database: { postgres: { pool_max: 10, url_env: 'DATABASE_URL' } } });
   assert.deepEqual(adoptConfig(configured({}), wanted).needs_restart, []);

@@ -28,12 +28,25 @@ test('tokens create --json tells a program everything once', async () => {
     ...['tokens', 'create', '--user', 'Carol@Example.com', '--group', 'all', '--name', 'ci', '--json'],
     ...['--team', 'search', '--project', 'indexer', '--expires', '30d'],
   );
-  const { token, id, prefix, expires_at, ...rest } = JSON.parse(stdout);
+  const { token, id, prefix, expires_at, created_at, created_by, ...rest } = JSON.parse(stdout);
   assert.match(token, /^gw_/);
   assert.match(id, /^tok_/);
   assert.ok(token.startsWith(prefix));
   assert.ok(Math.abs(Date.parse(expires_at) - Date.now() - 30 * 86_400_000) < 60_000);
-  assert.deepEqual(rest, { user: 'carol@example.com', group: 'all', name: 'ci', team: 'search', project: 'indexer' });
+  assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);
+  assert.match(created_by, /^command .+@.+$/);
+  assert.deepEqual(rest, {
+    user: 'carol@example.com',
+    group: 'all',
+    name: 'ci',
+    team: 'search',
+    project: 'indexer',
+    self_service: false,
+    last_used_at: null,
+    revoked_at: null,
+    replaced_by: null,
+    state: 'active',
+  });
   assert.equal(stderr, '');
 });
 
@@ -72,4 +85,53 @@ test('a token can be revoked by user and name, and a half-said wish is a wrong c
   assert.equal((await bench.run('tokens', 'revoke')).exit_code, 64);
   await bench.succeed('tokens', 'revoke', '--user', 'erin@example.com', '--name', 'test');
   assert.equal((await bench.run('tokens', 'revoke', 'tok_unknown')).exit_code, 1);
+});
+
+test('a token is rotated: both work for the overlap, and revoking the new one ends the old one', async () => {
+  const old = await bench.newToken({ user: 'frank@example.com' });
+  const rotated = await bench.succeed('tokens', 'rotate', '--user', 'frank@example.com', '--name', 'test');
+  const token = rotated.stdout.trim();
+  assert.match(token, /^gw_\w{49}$/);
+  const words = rotated.stderr.replaceAll('\n', ' ');
+  assert.match(
+    words,
+    /^Access token tok_\w+ takes the place of tok_\w+, "test" of frank@example\.com, which works until 20/,
+  );
+  for (const line of rotated.stderr.split('\n')) assert.ok(line.length <= 80, line);
+  for (const each of [old, token]) assert.equal((await ask(bench.gateway.url, each)).status, 200);
+  const table = (await bench.succeed('tokens', 'list', '--user', 'frank@example.com')).stdout;
+  assert.match(table, /replaced\n.* active\n$/);
+
+  const revoked = await bench.succeed('tokens', 'revoke', '--user', 'frank@example.com', '--name', 'test');
+  assert.match(
+    revoked.stderr.replaceAll('\n', ' '),
+    /^Revoked tok_\w+: "test" of frank@example\.com, and tok_\w+, which it had replaced\./,
+  );
+  for (const each of [old, token]) {
+    await until('the gateway refuses both', async () => (await ask(bench.gateway.url, each)).status === 401);
+  }
+  assert.equal((await bench.run('tokens', 'rotate', '--user', 'frank@example.com', '--name', 'test')).exit_code, 1);
+});
+
+test('a rotation without overlap ends the old token at once', async () => {
+  const old = await bench.newToken({ user: 'gina@example.com' });
+  const given = ['--user', 'gina@example.com', '--name', 'test', '--overlap', '0', '--expires', '30d', '--json'];
+  const { replaces, expires_at } = JSON.parse((await bench.succeed('tokens', 'rotate', ...given)).stdout);
+  assert.equal(replaces.state, 'expired');
+  assert.ok(Date.parse(expires_at) > Date.now());
+  await until('the gateway refuses the old one', async () => (await ask(bench.gateway.url, old)).status === 401);
+  for (const overlap of ['31d', 'soon', '-1']) {
+    const wrong = await bench.run('tokens', 'rotate', 'tok_x', '--overlap', overlap);
+    assert.equal(wrong.exit_code, 64);
+    assert.match(wrong.stderr, /Write 24h/);
+  }
+});
+
+test('a token made at the command line says who made it, and whose and which it must be', async () => {
+  const nobody = await bench.run('tokens', 'create', '--name', 'x');
+  assert.equal(nobody.exit_code, 64);
+  assert.match(nobody.stderr, /whose token.* Give --user and --group, or --base-url/);
+  const both = await bench.run('tokens', 'list', '--base-url', 'https://gateway.example.com');
+  assert.equal(both.exit_code, 64);
+  assert.match(both.stderr, /'--base-url <url>' cannot be used with option '--config <file>'/);
 });

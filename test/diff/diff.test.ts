@@ -34,13 +34,13 @@ spend_limits:
 
 async function loadText(files: Record<string, string>): Promise<Usable & { remove(): void }> {
   const project = createProject(files);
-  const { config, pipelines, diagnostics } = await load(project.path('gateway.yaml'), {
+  const { config, pipelines, policies, diagnostics } = await load(project.path('gateway.yaml'), {
     stages,
     env: {},
     environment: 'ignored',
   });
   assert.ok(config, JSON.stringify(diagnostics));
-  return { config, pipelines, directory: project.directory, remove: project.remove };
+  return { config, pipelines, policies, directory: project.directory, remove: project.remove };
 }
 
 /** The lines `appscli diff` prints for a change of the base configuration. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
+import { systemClock } from '../../engine/services/clock.ts';
 import { revokeToken } from '../../engine/services/tokens.ts';
 import { makeToken, type TestGateway } from '../support/gateway.ts';
 import type { ScriptedUpstream } from '../support/scripted-upstream.ts';
@@ -142,7 +143,8 @@ describe('a credential', () => {
   test('that was revoked is refused within a second', async () => {
     const token = await gateway.newToken({ name: 'to-revoke' });
     assert.equal((await ask(gateway.url, token)).status, 200);
-    await revokeToken(gateway.database, { user: 'dev@example.com', name: 'to-revoke' });
+    const by = { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
+    await revokeToken(by, { user: 'dev@example.com', name: 'to-revoke' });
     const refused = await until(
       'the revoked token is refused',
       async () => {

@@ -1,11 +1,14 @@
 /** The newcomer's two minutes: `npm start`, three commands to paste, Ctrl-C, and once more. */
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { chmod, cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type RunningCommand, start } from '../cli/support.ts';
+import { createBrowser } from '../support/browser-by-fetch.ts';
 import { until } from '../support/until.ts';
 import { freePort } from './gateway-process.ts';
 
@@ -32,17 +35,21 @@ before(async () => {
   await chmod(directory, 0o755);
   config_file = join(directory, 'gateway.yaml');
   const shipped = await readFile(join(REPOSITORY, 'examples/demo/gateway.yaml'), 'utf8');
+  const port = await freePort();
   const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
+    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${port}`],
+    ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${port}`],
+    ['issuer_url: http://127.0.0.1:18081', `issuer_url: http://127.0.0.1:${await freePort()}`],
     ['base_url: http://127.0.0.1:18080', `base_url: http://127.0.0.1:${await freePort()}`],
     ['data_dir: ../../.appscli/postgres', 'data_dir: state/postgres'],
   ];
   for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
   const moved = moves.reduce((text, [from, to]) => text.replace(from, to), shipped);
   await writeFile(config_file, moved);
+  await cp(join(REPOSITORY, 'examples/demo/policies'), join(directory, 'policies'), { recursive: true });
   await writeFile(join(directory, 'curl'), CURL, { mode: 0o755 });
   await writeFile(join(directory, 'package.json'), '{ "type": "module" }');
-  env = { ...process.env, PATH: `${directory}${delimiter}${process.env.PATH}` };
+  env = { ...process.env, PATH: `${directory}${delimiter}${process.env.PATH}`, XDG_CONFIG_HOME: directory };
 });
 after(() => rm(directory, { recursive: true, force: true }));
 
@@ -59,9 +66,9 @@ async function startDemo(): Promise<RunningCommand> {
   return demo;
 }
 
-/** The commands under "# 1.", "# 2." and "# 3.", as a person would copy them. */
+/** The commands under "# 1." to "# 4.", as a person would copy them. */
 function commandsIn(output: string): string[] {
-  const commands = output.split(/^# \d\. .*\n/m).slice(1);
+  const commands = output.split(/^# \d\. .*\n(?:#.*\n)*/m).slice(1);
   return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
 }
 
@@ -80,9 +87,9 @@ async function stop(demo: RunningCommand): Promise<void> {
   assert.ok(performance.now() - began < 5000, `stopping took ${performance.now() - began} ms`);
 }
 
-test('the demo starts, its three commands work when pasted, Ctrl-C ends it within 5 s, and the data is there the next time', async () => {
+test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s, and the data is there the next time', async () => {
   const first = await startDemo();
-  const [plain, streamed, usage] = commandsIn(first.stdout()) as [string, string, string];
+  const [plain, streamed, usage] = commandsIn(first.stdout()) as [string, string, string, string];
   const token = /gw_\w+/.exec(first.stdout())![0];
 
   const message = JSON.parse(await paste(plain));
@@ -100,8 +107,10 @@ test('the demo starts, its three commands work when pasted, Ctrl-C ends it withi
   const wide = as_shipped.split('\n').filter((line) => line.length > 80);
   assert.deepEqual(wide, [], 'everything printed fits 80 columns');
 
-  const kept = await stat(join(directory, 'state', 'demo-token'));
-  assert.equal(kept.mode & 0o777, 0o600);
+  for (const name of ['demo-token', 'demo-signing-key']) {
+    const kept = await stat(join(directory, 'state', name));
+    assert.equal(kept.mode & 0o777, 0o600);
+  }
   await stop(first);
 
   const second = await startDemo();
@@ -110,10 +119,86 @@ test('the demo starts, its three commands work when pasted, Ctrl-C ends it withi
   await stop(second);
 });
 
+/** What a person does in the browser: confirms the code and says who they are. Returns the page at the end. */
+async function signInAt(url: string, person: string): Promise<{ status: number; text: string }> {
+  const browser = createBrowser();
+  const { origin, searchParams } = new URL(url);
+  await browser.request(url);
+  const confirmed = { user_code: searchParams.get('user_code') ?? '', action: 'approve' };
+  let at = new URL('/device', origin);
+  let response = await browser.submit(at, confirmed);
+  for (let hops = 0; hops < 10; hops++) {
+    const location = response.headers.get('location');
+    if (location === null && at.origin === origin) return { status: response.status, text: await response.text() };
+    if (location === null) {
+      response = await browser.submit(at, { person });
+    } else {
+      at = new URL(location, at);
+      response = await browser.request(at);
+    }
+  }
+  throw new Error('the sign-in never ended');
+}
+
+/** Runs the fourth command of the demo, and does what it asks for in a browser. */
+async function signIn(demo: RunningCommand, person: string) {
+  const command = commandsIn(demo.stdout())[3]!;
+  const login = start('sh', ['-c', command], { cwd: REPOSITORY, env });
+  const url = await until('the address for the browser is printed', () => {
+    if (login.process.exitCode !== null) throw new Error(`it ended: ${login.stdout()}${login.stderr()}`);
+    return /http:\S+\/device\?user_code=[A-Z-]+/.exec(login.stdout() + login.stderr())?.[0];
+  });
+  const page = await signInAt(url, person);
+  return { page, ...(await login.ended) };
+}
+
+async function appscli(...args: string[]): Promise<string> {
+  const { exit_code, stdout, stderr } = await start(
+    process.execPath,
+    [join(REPOSITORY, 'engine/bin/appscli.js'), ...args],
+    { cwd: REPOSITORY, env },
+  ).ended;
+  assert.equal(exit_code, 0, stderr);
+  return stdout;
+}
+
+test('people of the demo sign in by the fourth command, each to what their groups allow, and stay so after a restart', async () => {
+  const demo = await startDemo();
+  const gateway = /Gateway {4}(\S+)/.exec(demo.stdout())![1]!;
+  const models = async () => {
+    const headers = { authorization: `Bearer ${(await appscli('token')).trim()}` };
+    const { data } = (await (await fetch(`${gateway}/v1/models`, { headers })).json()) as { data: { id: string }[] };
+    return data.map(({ id }) => id);
+  };
+  const [carol, bob] = await Promise.all([signIn(demo, 'carol'), signIn(demo, 'bob')]);
+  assert.equal(carol.page.status, 403);
+  assert.notEqual(carol.exit_code, 0);
+  assert.equal(bob.exit_code, 0, bob.stderr);
+  assert.match(bob.stdout + bob.stderr, /bob@example\.com/);
+  assert.deepEqual(await models(), ['demo-small']);
+  await stop(demo);
+
+  const again = await startDemo();
+  assert.deepEqual(await models(), ['demo-small']);
+  assert.match(await appscli('whoami'), /bob@example\.com/);
+  await stop(again);
+});
+
 test('a port in use is one line with the remedy', async () => {
   const demo = await startDemo();
   const again = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env }).ended;
   assert.equal(again.exit_code, 69);
   assert.match(again.stderr, /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
   await stop(demo);
+});
+
+test('so is a port in use where the identity provider would listen', async () => {
+  const [, port] = /issuer_url: http:\/\/127\.0\.0\.1:(\d+)/.exec(await readFile(config_file, 'utf8'))!;
+  const other = createServer().listen(Number(port), '127.0.0.1');
+  await once(other, 'listening');
+  const demo = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env }).ended;
+  other.close();
+  assert.equal(demo.exit_code, 69);
+  const told = `^appscli: 127\\.0\\.0\\.1:${port}, where the demo identity provider listens, is in use; stop [^\\n]+ issuer_url in`;
+  assert.match(demo.stderr, new RegExp(told));
 });

@@ -45,6 +45,7 @@ function defaultGateway(names: readonly string[]): string {
   const own = names.filter((name) => name.startsWith('stages/'));
   const lines = [
     names.some((name) => name.startsWith('pipelines/')) && 'pipelines: pipelines',
+    names.some((name) => name.startsWith('policies/')) && 'policies: { managed: {} }',
     own.length > 0 && `stages: [${own.join(', ')}]`,
   ];
   return GATEWAY + lines.flatMap((line) => (line === false ? [] : [`${line}\n`])).join('');

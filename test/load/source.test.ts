@@ -125,3 +125,25 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
     { numRuns: 3000 },
   );
 });
+
+describe('a large file', () => {
+  const keysOf = (count: number) => Array.from({ length: count }, (_, index) => `key_${index}: ${index}\n`).join('');
+
+  test('takes time in proportion to its size, whatever it consists of', () => {
+    const time = (count: number) => {
+      const text = keysOf(count);
+      const start = performance.now();
+      assert.equal(parse(text).findings.errors(), 0);
+      return performance.now() - start;
+    };
+    time(1000);
+    // In proportion to the square of the keys it would be 64 times as long.
+    assert.ok(time(40_000) < 24 * Math.max(time(5000), 20));
+  });
+
+  test('is told about a key that stands there twice', () => {
+    const { findings } = parse(`${keysOf(5000)}key_17: again\nkey_17: and again\n`);
+    const places = findings.diagnostics().map(({ code, line }) => [code, line]);
+    assert.deepEqual(places, [['C1009', 5001]]);
+  });
+});

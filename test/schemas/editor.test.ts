@@ -14,7 +14,7 @@ import { stages } from '../../stages/index.ts';
 import { conditions } from '../rules/support/conditions.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const KINDS = ['gateway', 'pipeline', 'fragment', 'pipeline-test'] as const;
+const KINDS = ['gateway', 'pipeline', 'fragment', 'policy', 'pipeline-test'] as const;
 type Kind = (typeof KINDS)[number];
 
 const ajv = new Ajv({ strict: false, allErrors: true });
@@ -41,6 +41,7 @@ function problemsOf(kind: Kind, value: unknown): string[] {
 function kindOf(name: string, text: string): Kind {
   if (name.endsWith('.test.yaml')) return 'pipeline-test';
   if (/^fragment:/m.test(text)) return 'fragment';
+  if (/^policy:/m.test(text)) return 'policy';
   return /^pipeline:/m.test(text) ? 'pipeline' : 'gateway';
 }
 

@@ -38,7 +38,11 @@ test('fields that are named like a secret are not written, at any depth', () => 
     { headers: { authorization: 'Basic planted-1', 'x-api-key': 'planted-2' }, list: [{ password: 'planted-3' }] },
     'm',
   );
+  const fields = ['access_token', 'refresh_token', 'id-token', 'client_secret', 'device_code', 'user_code', 'nonce'];
+  for (const field of fields) log.info({ body: { [field]: 'planted-6' } }, 'm');
+  log.info({ code: 'W7001', access_tokens: 3 }, 'm');
   assert.doesNotMatch(lines.join(), /planted/);
+  assert.match(lines.join(), /"code":"W7001","access_tokens":3/);
 });
 
 test('credentials are recognised by their shape in messages and stack traces', () => {
@@ -46,6 +50,9 @@ test('credentials are recognised by their shape in messages and stack traces', (
   const token = `gw_${'a1B2'.repeat(12)}`;
   const err = new Error(`connect postgres://app:planted-4@db:5432/x with Bearer planted-5 and ${token}`);
   log.error({ err }, `refused ${token}`);
+  const refresh_token = `gwr_${'a1B2'.repeat(11)}`;
+  const [signed, sealed] = ['eyJhbGciOi_-1.eyJzdWIiOi_-1.planted-7', 'eyJhbGciOiJkaXIi..planted-8.planted-9.planted'];
+  log.error({ err: new Error(`of ${signed}`), sealed }, `refused ${refresh_token} and ${signed}`);
   assert.doesNotMatch(lines.join(), /planted|a1B2a1B2/);
   assert.match(lines.join(), /postgres:\/\/app:\[secret\]@db:5432/);
 });

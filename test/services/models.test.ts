@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { TokenCounts } from '../../engine/api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/config.ts';
-import { createModelCatalog } from '../../engine/services/models.ts';
+import { callerWithToken, createModelCatalog } from '../../engine/services/models.ts';
 
 function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
   return {
@@ -43,7 +43,8 @@ describe('the model catalogue', () => {
         { name: 'both', models: ['plain'], families: ['coder'] },
       ],
     );
-    const ids = (group: string) => models.all.filter((each) => models.allows(group, each)).map(({ id }) => id);
+    const ids = (group: string) =>
+      models.all.filter((each) => models.refusal(callerWithToken(group), each) === undefined).map(({ id }) => id);
     assert.deepEqual(ids('coders'), ['coder-1']);
     assert.deepEqual(ids('writers'), ['writer-1']);
     assert.deepEqual(ids('both'), ['coder-1', 'plain']);
@@ -53,8 +54,8 @@ describe('the model catalogue', () => {
 
   it('has one group "all" with every model when gateway.yaml names no token groups', () => {
     const models = catalog([model('coder-1')]);
-    assert.equal(models.allows('all', models.all[0]!), true);
-    assert.equal(models.allows('coders', models.all[0]!), false);
+    assert.equal(models.refusal(callerWithToken('all'), models.all[0]!), undefined);
+    assert.notEqual(models.refusal(callerWithToken('coders'), models.all[0]!), undefined);
   });
 
   it('prices the five kinds of token apart', () => {

@@ -73,3 +73,42 @@ test('a secret that is not sent in a header may hold any character', () => {
   const url = 'postgres://app:pässwörd@db/app';
   assert.equal(createSecrets(loaded, { DATABASE_URL: url }, () => {})('DATABASE_URL'), url);
 });
+
+test('the keys of sign-in are secrets, those that were used before included, and may hold any character', () => {
+  const session = { signing_key_env: 'SIGNING_KEY', previous_signing_keys: [{ key_env: 'OLD_KEY' }] };
+  const oidc = { client_secret_env: 'CLIENT_SECRET', private_key_env: 'PRIVATE_KEY' };
+  const with_auth = { auth: { oidc, session } } as unknown as GatewayConfig;
+  const env = {
+    SIGNING_KEY: 'sign ',
+    OLD_KEY: 'öld\tkey',
+    CLIENT_SECRET: 'client&secret',
+    PRIVATE_KEY: 'private\nkey',
+  };
+  const hidden: string[] = [];
+  const secret = createSecrets({ config: with_auth, pipelines: [] }, env, (value) => hidden.push(value));
+  for (const [name, value] of Object.entries(env)) {
+    assert.equal(secret(name), value);
+    assert.ok(hidden.includes(value), name);
+  }
+  assert.ok(hidden.includes('client%26secret'), 'as a form holds it');
+});
+
+test('every line of a private key is hidden, and every private member of a JSON Web Key', () => {
+  const lines = ['MIGHAgEAMBMGByqGSM49AgEG', 'CCqGSM49AwEHBG0wawIBAQQg', 'short'];
+  const pem = ['-----BEGIN PRIVATE KEY-----', ...lines, '-----END PRIVATE KEY-----', ''];
+  const config = { auth: { oidc: { private_key_env: 'KEY' } } } as unknown as GatewayConfig;
+  const hiddenOf = (KEY: string) => {
+    const hidden: string[] = [];
+    createSecrets({ config, pipelines: [] }, { KEY }, (value) => hidden.push(value));
+    return hidden;
+  };
+  for (const line_break of ['\n', '\r\n', '\\n']) {
+    const [whole, , ...parts] = hiddenOf(pem.join(line_break));
+    assert.equal(whole, pem.join(line_break));
+    assert.deepEqual(parts, lines.slice(0, 2));
+  }
+  const jwk = { kty: 'EC', crv: 'P-256', x: 'the-public-part', y: 'the-other-public-part', d: 'the-private-part' };
+  assert.ok(hiddenOf(JSON.stringify(jwk)).includes('the-private-part'));
+  assert.ok(!hiddenOf(JSON.stringify(jwk)).includes('the-public-part'));
+  for (const odd of ['null', '[1]', '{"d":1}', '"text"', '\ud800']) assert.ok(hiddenOf(odd).includes(odd));
+});

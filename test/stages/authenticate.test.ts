@@ -72,7 +72,12 @@ describe('authenticate', () => {
   it('says what is missing or malformed, and that trying again will not help', async () => {
     const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
     for (const sent of [{}, { authorization: '' }, { authorization: 'Bearer' }, { 'x-api-key': ' ' }]) {
-      const expected = { code: 'credential_missing', status: 401, headers, message: /send an access token as/ };
+      const expected = {
+        code: 'credential_missing',
+        status: 401,
+        headers,
+        message: /send an access token or session token as/,
+      };
       await assert.rejects(authenticateWith(sent), expected);
     }
     for (const authorization of ['Basic YTpi', 'gw_token', 'Bearer two words']) {

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Answer, ModelConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
 
 interface Page {
@@ -14,6 +14,12 @@ interface Page {
   readonly last_id: string | null;
 }
 
+const CALLER: Facts = {
+  'principal.kind': 'access_token',
+  'principal.email': 'alice@example.com',
+  'principal.groups': ['all'],
+};
+
 function manyModels(count: number): readonly ModelConfig[] {
   const [template] = stageConfig().models;
   return Array.from({ length: count }, (_, i) => ({ ...template!, id: `model-${i}`, upstream_ids: {} }));
@@ -21,7 +27,7 @@ function manyModels(count: number): readonly ModelConfig[] {
 
 function list(query = '', { group = 'all', models = stageConfig().models } = {}): Page {
   const stage = openStage(listModels, { config: stageConfig({ models }) });
-  const ctx = stage.request({ url: `/v1/models${query}`, facts: { 'principal.token.group': group } });
+  const ctx = stage.request({ url: `/v1/models${query}`, facts: { ...CALLER, 'principal.token.group': group } });
   const answer = stage.hooks.request!(ctx) as Answer;
   assert.equal(answer.status, 200);
   assert.equal(answer.headers['content-type'], 'application/json');

@@ -2,8 +2,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Clock } from '../../engine/api.ts';
 import { ConfigurationError } from '../../engine/cli/configuration-error.ts';
 import { startGateway } from '../../engine/cli/start-gateway.ts';
+import { systemClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { createToken } from '../../engine/services/tokens.ts';
 import { stages } from '../../stages/index.ts';
@@ -94,7 +96,8 @@ function collectingLog(logs: string[]) {
 
 /** Makes an access token and returns its text. */
 export async function makeToken(database: Database, wish: TokenWish = {}): Promise<string> {
-  const { token } = await createToken(database, { user: 'dev@example.com', group: 'all', name: 'test', ...wish });
+  const by = { database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
+  const { token } = await createToken(by, { user: 'dev@example.com', group: 'all', name: 'test', ...wish });
   return token;
 }
 
@@ -112,6 +115,7 @@ export async function bootGateway(options: {
   config?: ConfigSections;
   database_url?: string;
   env?: NodeJS.ProcessEnv;
+  clock?: Clock;
 }): Promise<TestGateway> {
   const own = options.database_url === undefined ? await createTestDatabase() : undefined;
   const { directory, config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
@@ -122,7 +126,9 @@ export async function bootGateway(options: {
     ...options.env,
   };
   const logs: string[] = [];
-  const gateway = await startGateway({ config_file, stages, env, log: collectingLog(logs) }).catch(async (error) => {
+  const { clock = systemClock } = options;
+  const log = collectingLog(logs);
+  const gateway = await startGateway({ config_file, stages, env, log, clock }).catch(async (error) => {
     await own?.drop();
     await rm(directory, { recursive: true, force: true });
     if (error instanceof ConfigurationError) {

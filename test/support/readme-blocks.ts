@@ -35,7 +35,15 @@ export function blocksOf(document: string, language: string): readonly Block[] {
 }
 
 /** What a YAML block is: a whole file, sections of one, or entries of a list of stages. */
-export type Kind = 'gateway' | 'gateway sections' | 'pipeline' | 'pipeline sections' | 'stages' | 'fragment' | 'test';
+export type Kind =
+  | 'gateway'
+  | 'gateway sections'
+  | 'pipeline'
+  | 'pipeline sections'
+  | 'stages'
+  | 'fragment'
+  | 'policy'
+  | 'test';
 
 function keysOf(schema: object): readonly string[] {
   return Object.keys((schema as { properties: object }).properties);
@@ -54,6 +62,7 @@ export function kindOf({ document, line, text }: Block): Kind {
   if (/^(#.*\n)*- /.test(text)) return 'stages';
   if (has('cases')) return 'test';
   if (has('fragment')) return 'fragment';
+  if (has('policy')) return 'policy';
   if (has('pipeline')) return 'pipeline';
   if (has('server') && has('upstreams')) return 'gateway';
   const names_stages = /^\s*- .*\b(stage|use):|\{ *(stage|use):/m.test(text);
@@ -129,6 +138,11 @@ export function filesAround(block: Block, kind: Kind, stages: readonly StageDefi
       return { 'gateway.yaml': gateway, 'pipelines/own.yaml': completePipeline(block.text, stages) };
     case 'fragment':
       return { 'gateway.yaml': gateway, [`pipelines/fragments/${named('fragment')}.yaml`]: block.text };
+    case 'policy':
+      return {
+        'gateway.yaml': `${gateway}policies: { managed: {} }\n`,
+        [`policies/${named('policy')}.yaml`]: block.text,
+      };
     case 'test':
       return { 'gateway.yaml': gateway, [`pipelines/${named('pipeline')}.test.yaml`]: block.text };
   }

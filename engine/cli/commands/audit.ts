@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../program.ts';
-import { config, count, examples, json } from './options.ts';
+import { config, count, examples, json, moment } from './options.ts';
+import { atGateway } from './place.ts';
 
-/** `appscli audit tail`. */
+/** `appscli audit tail|changes`. */
 export function addAudit(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
-  const audit = program.command('audit').description('read the audit log').helpCommand(false);
+  const audit = program.command('audit').description('what was requested, and who changed what').helpCommand(false);
   audit
     .command('tail')
     .description('the latest audit records, oldest first')
@@ -14,4 +15,14 @@ export function addAudit(program: Command, context: CommandContext, finish: (exi
     .addOption(json('print each record as one line of JSON'))
     .addHelpText('after', examples('appscli audit tail -n 5', 'appscli audit tail --follow --json | jq .outcome'))
     .action(async (given) => finish(await (await import('../audit.ts')).tailAudit(context, given)));
+  audit
+    .command('changes')
+    .description('who changed which access tokens and sessions, when and how; the oldest first')
+    .addOption(config())
+    .addOption(atGateway())
+    .option('--since <when>', 'only from then on: 7d, 12h or a date', moment)
+    .option('-n, --lines <count>', 'how many of the latest', count, 100)
+    .addOption(json('print each change as one line of JSON'))
+    .addHelpText('after', examples('appscli audit changes --since 7d', 'appscli audit changes --json | jq .actor'))
+    .action(async (given) => finish(await (await import('../audit-changes.ts')).changes(context, given)));
 }

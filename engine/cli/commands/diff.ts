@@ -6,7 +6,7 @@ import { examples, json } from './options.ts';
 export function addDiff(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
   program
     .command('diff')
-    .description('what a new configuration changes for whom: models, routes, limits, prices, pipelines')
+    .description('what a new configuration changes for whom: models, policies, routes, limits, prices, pipelines')
     .argument('<old>', 'the gateway.yaml in force')
     .argument('<new>', 'the gateway.yaml to compare it with')
     .option('--ledger', 'look up who is already over a changed limit, in the database of the new one')

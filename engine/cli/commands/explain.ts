@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../program.ts';
-import { config, email, examples, json, notEmpty, time } from './options.ts';
+import { collected, config, email, examples, json, notEmpty, time } from './options.ts';
 
 /** `appscli explain`. */
 export function addExplain(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
@@ -16,6 +16,12 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
     .addOption(config())
     .option('--user <email>', 'of a request: who asks', email)
     .option('--group <name>', 'of a request: token group of the caller', notEmpty)
+    .option(
+      '--member-of <group>',
+      'of a request: group of the caller at the identity provider; may be repeated',
+      collected,
+    )
+    .option('--signed-in', 'of a request: the caller has signed in and uses no access token')
     .option('--team <name>', 'of a request: team of the caller', notEmpty)
     .option('--project <name>', 'of a request: project of the caller', notEmpty)
     .option('--address <ip>', 'of a request: where it comes from; 127.0.0.1 where absent', notEmpty)

@@ -3,6 +3,12 @@ import { parseDate, parseDuration } from '../times.ts';
 
 /** `--config`. */
 export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
+/** `--base-url`. */
+export const baseUrl = () =>
+  new Option(
+    '--base-url <url>',
+    'address of the gateway; else $APPSCLI_BASE_URL, or the only one you are signed in at',
+  );
 /** `--json`, with what it prints. */
 export const json = (what: string) => new Option('--json', what);
 
@@ -44,6 +50,11 @@ export function email(text: string): string {
 export function notEmpty(text: string): string {
   if (text.trim() === '') throw new InvalidArgumentError('It is empty.');
   return text;
+}
+
+/** Texts of an option that may be repeated. */
+export function collected(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, notEmpty(text)];
 }
 
 /** A date or time, as milliseconds since the epoch. */

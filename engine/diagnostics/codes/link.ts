@@ -24,7 +24,7 @@ export const LINK_CODES = {
   C4005: {
     title: 'A name is used twice',
     explanation:
-      'Names of upstreams, models, token groups, teams, rules and pipelines tell their owners apart in routes, audit rows and the ledger.',
+      'Names of upstreams, models, token groups, teams, projects, rules and pipelines tell their owners apart in routes, audit rows and the ledger.',
     example: 'upstreams: [{ name: main, ... }, { name: main, ... }]',
   },
   C4006: {
@@ -53,7 +53,7 @@ export const LINK_CODES = {
   C4010: {
     title: 'The URL cannot be used',
     explanation:
-      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment.',
+      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment. An identity provider is named by its issuer, with https unless it runs on this machine.',
     example: 'base_url: api.example.com',
   },
   C4011: {

@@ -93,13 +93,13 @@ export const SOURCE_CODES = {
   C1018: {
     title: 'There is nothing to check',
     explanation:
-      'The file or directory holds no configuration: no gateway.yaml, pipeline, fragment or pipeline test. A check of nothing must not pass for a check.',
+      'The file or directory holds no configuration: no gateway.yaml, pipeline, fragment, managed policy or pipeline test. A check of nothing must not pass for a check.',
     example: 'appscli check empty-directory/',
   },
   C1019: {
     title: 'Nothing says what the file is',
     explanation:
-      'A file is told by its keys at the top: `server`, `pipeline`, `fragment` or `cases`. This one has none of them.',
+      'A file is told by its keys at the top: `server`, `pipeline`, `fragment`, `policy` or `cases`. This one has none of them.',
     example: 'appscli check compose.yaml',
   },
 } as const;

@@ -1,6 +1,7 @@
 import type { SchemaMigration } from '../migrate.ts';
 import { initial } from './0001_initial.ts';
 import { shadowLimits } from './0002_shadow_limits.ts';
+import { identity } from './0003_identity.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
-export const migrations: readonly SchemaMigration[] = [initial, shadowLimits];
+export const migrations: readonly SchemaMigration[] = [initial, shadowLimits, identity];

@@ -5,6 +5,7 @@
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGateway } from '../../../engine/cli/start-gateway.ts';
+import { systemClock } from '../../../engine/services/clock.ts';
 import { createToken } from '../../../engine/services/tokens.ts';
 import { stages } from '../../../stages/index.ts';
 import { until } from '../../support/until.ts';
@@ -50,12 +51,10 @@ const gateway = await startGateway({
   log: silent,
 });
 await until('the database is ready', async () => (await gateway.database.check()).ok);
-const { token } = await createToken(gateway.database, {
-  user: 'bench@example.com',
-  group: 'engineers',
-  name: 'bench',
-  team: 'speed',
-});
+const { token } = await createToken(
+  { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'bench' } },
+  { user: 'bench@example.com', group: 'engineers', name: 'bench', team: 'speed' },
+);
 
 const MICROSECONDS_PER_TICK = 10_000;
 

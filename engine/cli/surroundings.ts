@@ -1,0 +1,14 @@
+import type { Clock } from '../api.ts';
+import type { Fetch } from '../client/http.ts';
+import type { Terminal } from './terminal.ts';
+
+/** What commands that talk to a gateway are given beyond their options; tests put theirs in its place. */
+export interface Surroundings {
+  readonly fetch?: Fetch;
+  readonly clock?: Clock;
+}
+
+/** Tells a person something on the side. */
+export function warner(terminal: Terminal): (words: string) => void {
+  return (words) => terminal.words(`appscli: ${words}\n`);
+}

@@ -1,0 +1,62 @@
+import { fieldsOf } from '../client/answers.ts';
+import { openClient } from '../client/api-client.ts';
+import { openCredentials } from '../client/credentials.ts';
+import { sentence } from '../client/errors.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import type { CommandContext } from './program.ts';
+import { type Surroundings, warner } from './surroundings.ts';
+
+const PATH = '/admin/api/me';
+const WIDTH = 80;
+const LABEL_WIDTH = 13;
+
+/** `appscli whoami`: what the gateway knows about the person who signed in. */
+export async function whoami(
+  { terminal, env }: CommandContext,
+  given: { readonly baseUrl?: string | undefined; readonly json?: true },
+  { fetch, clock }: Surroundings = {},
+): Promise<number> {
+  const client = await openClient({ base_url: given.baseUrl, env, fetch, clock, warn: warner(terminal) });
+  const { base_url } = client;
+  const { status, body } = await client.request('GET', PATH);
+  const me = fieldsOf(body);
+  if (status !== 200 || typeof me.email !== 'string') {
+    const says = sentence(fieldsOf(me.error).message) ?? 'without saying why';
+    throw new StartError(`${base_url} does not say who you are: status ${status}, ${says}`, {
+      exit_code: EXIT_UNAVAILABLE,
+    });
+  }
+  const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
+  if (given.json)
+    terminal.data(`${JSON.stringify({ base_url, ...me, token_expires_at: expires_at ?? null }, null, 2)}\n`);
+  else terminal.data(`${describe(me, base_url, expires_at).join('\n')}\n`);
+  return EXIT_OK;
+}
+
+function describe(me: Readonly<Record<string, unknown>>, base_url: string, expires_at: string | undefined): string[] {
+  const rows: [string, unknown][] = [
+    ['Name', me.name],
+    ['Groups', me.groups],
+    ['Team', me.team],
+    ['Project', me.project],
+    ['Roles', me.roles],
+    ['Token group', me.token_group],
+    ['Models', me.models],
+    ['Token until', expires_at],
+  ];
+  return [
+    `${sentence(me.email)} at ${base_url}`,
+    ...rows.flatMap(([label, value]) => {
+      const text = shown(value);
+      return text === '' ? [] : wrapText(text, WIDTH, label.padEnd(LABEL_WIDTH), ' '.repeat(LABEL_WIDTH));
+    }),
+  ];
+}
+
+/** Texts and lists of them, or of things with an id; nothing for anything else. */
+function shown(value: unknown): string {
+  const texts = (Array.isArray(value) ? value : [value]).map((one) => sentence(fieldsOf(one).id ?? one));
+  return texts.filter((text) => text !== undefined).join(', ');
+}

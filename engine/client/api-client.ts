@@ -1,0 +1,71 @@
+import type { Clock } from '../api.ts';
+import { systemClock } from '../services/clock.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { chooseBaseUrl } from './base-url.ts';
+import { openCredentials } from './credentials.ts';
+import { signInOver } from './errors.ts';
+import { freshCredentials } from './fresh-credentials.ts';
+import { createAsk, type Fetch } from './http.ts';
+
+/** A gateway's answer: HTTP status, and its JSON body; `undefined` where there is none. */
+export interface ApiAnswer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+/** The HTTP API of a gateway, as the person who signed in at it with `appscli login`. */
+export interface ApiClient {
+  /** Address of the gateway, without a trailing slash. */
+  readonly base_url: string;
+  /**
+   * Sends one request; `path` begins with a slash, `body` goes as JSON. Every JSON answer but 401 is returned, errors as
+   * well. Raises StartError: exit code 1 when the sign-in is over, 69 when there is no answer of a gateway.
+   */
+  request(method: string, path: string, body?: unknown): Promise<ApiAnswer>;
+}
+
+/**
+ * Opens the API of a gateway: the one given, else that of APPSCLI_BASE_URL, else the only one signed in at. Raises
+ * StartError with exit code 64 when that leaves a choice, 1 when nobody is signed in there.
+ */
+export async function openClient(options: {
+  readonly base_url?: string | undefined;
+  readonly env: NodeJS.ProcessEnv;
+  readonly fetch?: Fetch | undefined;
+  readonly clock?: Clock | undefined;
+  /** Told what a person should know about the credentials file. */
+  readonly warn?: ((words: string) => void) | undefined;
+}): Promise<ApiClient> {
+  const { env, clock = systemClock } = options;
+  const credentials = openCredentials(env, options.warn);
+  const base_url = chooseBaseUrl(options.base_url, env, [...credentials.read().keys()]);
+  const ask = createAsk({ fetch: options.fetch });
+  const fresh = (rejected?: string) => freshCredentials({ credentials, ask, clock, base_url, rejected });
+  await fresh();
+
+  async function send(method: string, path: string, body: unknown, token: string): Promise<ApiAnswer> {
+    const answer = await ask(method, `${base_url}${path}`, {
+      headers: { authorization: `Bearer ${token}` },
+      ...(body === undefined ? {} : { json: body }),
+    });
+    if (answer.kind !== 'other') return { status: answer.status, body: answer.body };
+    throw new StartError(
+      `${base_url} answered ${method} ${path} with status ${answer.status} and something that is not JSON; is it the address of a gateway?`,
+      { exit_code: EXIT_UNAVAILABLE },
+    );
+  }
+
+  return {
+    base_url,
+    async request(method, path, body) {
+      if (!path.startsWith('/')) throw new TypeError(`a path begins with a slash: ${path}`);
+      const { access_token } = await fresh();
+      const answer = await send(method, path, body, access_token);
+      if (answer.status !== 401) return answer;
+      const renewed = await fresh(access_token);
+      const again = await send(method, path, body, renewed.access_token);
+      if (again.status === 401) throw signInOver(base_url, 'the gateway refuses it');
+      return again;
+    },
+  };
+}

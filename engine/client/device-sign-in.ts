@@ -1,0 +1,118 @@
+import type { Clock } from '../api.ts';
+import { StartError } from '../services/start-error.ts';
+import { type DeviceCode, oauthError, readDeviceCode, readTokens, type Tokens, unexpected } from './answers.ts';
+import type { Endpoints } from './discovery.ts';
+import { EXIT_REFUSED, Unreachable } from './errors.ts';
+import type { Ask, HttpAnswer } from './http.ts';
+import { pause } from './pause.ts';
+
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+/** What slow_down adds to the interval (RFC 8628 section 3.5). */
+const SLOWER_SECONDS = 5;
+const RETRY_AFTER_SECONDS_MAX = 60;
+const SECOND_MS = 1000;
+
+/** Asks for a device code (RFC 8628 section 3.1). Raises StartError, Unreachable. */
+export async function requestDeviceCode(
+  ask: Ask,
+  endpoints: Endpoints,
+  base_url: string,
+  signal?: AbortSignal,
+): Promise<DeviceCode> {
+  const answer = await ask('POST', endpoints.device_authorization, { form: { surface: 'appscli' }, signal });
+  if (answer.status !== 200) throw unexpected('sign-in', answer);
+  return readDeviceCode(answer, base_url);
+}
+
+/** What happens while a person signs in at the browser. */
+export interface Waiting {
+  readonly ask: Ask;
+  readonly clock: Clock;
+  readonly token_endpoint: string;
+  readonly code: DeviceCode;
+  /** Ends the waiting; its reason is raised. */
+  readonly signal: AbortSignal;
+  /** Told each second how long the code is good for, and why the last question got no answer, if so. */
+  onWait(left_seconds: number, trouble: string | undefined): void;
+}
+
+/**
+ * Waits until a device code is approved (RFC 8628 section 3.4). A gateway that can't be reached is asked again until the
+ * code expires. Raises StartError: exit code 1 when the sign-in was refused or took too long, 69 for an answer that is none.
+ */
+export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
+  const { clock, code } = waiting;
+  const end_ms = clock.now() + code.lifetime_seconds * SECOND_MS;
+  let interval_seconds = code.interval_seconds;
+  let trouble: string | undefined;
+  for (let wait_seconds = interval_seconds; ; ) {
+    await waitAndTell(waiting, wait_seconds, end_ms, trouble);
+    const polled = await poll(waiting);
+    trouble = undefined;
+    wait_seconds = interval_seconds;
+    if (polled.outcome === 'approved') return polled.tokens;
+    if (polled.outcome === 'slow_down') {
+      interval_seconds += SLOWER_SECONDS;
+      wait_seconds = interval_seconds;
+    } else if (polled.outcome === 'trouble') {
+      trouble = polled.words;
+      wait_seconds = Math.max(interval_seconds, polled.retry_after_seconds);
+    }
+    if (clock.now() >= end_ms) throw expired(trouble);
+  }
+}
+
+function expired(trouble: string | undefined): StartError {
+  if (trouble !== undefined) return new Unreachable(`the sign-in could not be completed: ${trouble}`);
+  return new StartError('the code has expired before the sign-in was completed; start again', {
+    exit_code: EXIT_REFUSED,
+  });
+}
+
+async function waitAndTell(
+  { clock, signal, onWait }: Waiting,
+  seconds: number,
+  end_ms: number,
+  trouble: string | undefined,
+): Promise<void> {
+  const until_ms = Math.min(clock.now() + seconds * SECOND_MS, end_ms);
+  for (let now_ms = clock.now(); now_ms < until_ms; now_ms = clock.now()) {
+    onWait(Math.ceil((end_ms - now_ms) / SECOND_MS), trouble);
+    await pause(clock, Math.min(SECOND_MS, until_ms - now_ms), signal);
+  }
+}
+
+type Polled =
+  | { readonly outcome: 'approved'; readonly tokens: Tokens }
+  | { readonly outcome: 'pending' | 'slow_down' }
+  | { readonly outcome: 'trouble'; readonly words: string; readonly retry_after_seconds: number };
+
+async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Polled> {
+  let answer: HttpAnswer;
+  try {
+    const form = { grant_type: DEVICE_GRANT, device_code: code.device_code };
+    answer = await ask('POST', token_endpoint, { form, signal });
+  } catch (error) {
+    if (!(error instanceof Unreachable)) throw error;
+    return { outcome: 'trouble', words: error.message, retry_after_seconds: 0 };
+  }
+  if (answer.status === 200) return { outcome: 'approved', tokens: readTokens('sign-in', answer) };
+  const error = oauthError(answer);
+  if (error.code === 'authorization_pending') return { outcome: 'pending' };
+  if (error.code === 'slow_down') return { outcome: 'slow_down' };
+  if (answer.status >= 500 || answer.status === 429) {
+    const retry_after_seconds = Math.min(answer.retry_after_seconds ?? 0, RETRY_AFTER_SECONDS_MAX);
+    return { outcome: 'trouble', words: unexpected('asking for the token', answer).message, retry_after_seconds };
+  }
+  throw refusal(error, answer);
+}
+
+function refusal({ code, words }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
+  const refused = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REFUSED });
+  if (code === 'access_denied') return refused(`the sign-in was refused${words === undefined ? '' : `: ${words}`}`);
+  if (code === 'expired_token') return expired(undefined);
+  if (code === 'invalid_grant') {
+    return refused('the gateway does not know the code any more; was it used by another program? Start again');
+  }
+  return unexpected('sign-in', answer);
+}

@@ -1,0 +1,112 @@
+import { programVersion } from '../package-root.ts';
+import { describeNetworkError } from '../services/network-words.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { Unreachable } from './errors.ts';
+
+const TIMEOUT_SECONDS = 10;
+const BODY_BYTES_MAX = 1024 * 1024;
+
+/** `fetch`, or what a test puts in its place. */
+export type Fetch = typeof globalThis.fetch;
+
+/** A complete answer. */
+export interface HttpAnswer {
+  readonly status: number;
+  /** `json`: `body` is what it says. `empty`, `other`: there is no body, or one that is not JSON. */
+  readonly kind: 'json' | 'empty' | 'other';
+  readonly body: unknown;
+  /** How long the gateway asks to wait; `undefined` when it does not say, or not in whole seconds. */
+  readonly retry_after_seconds: number | undefined;
+}
+
+/**
+ * Sends one request and reads the whole answer: at most 10 seconds, at most 1 MiB, no redirect followed. Raises
+ * Unreachable without an answer, StartError for one that no gateway gives; rejects with the signal's reason when stopped.
+ */
+export type Ask = (
+  method: string,
+  url: string,
+  send?: {
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly form?: Readonly<Record<string, string>>;
+    readonly json?: unknown;
+    readonly signal?: AbortSignal | undefined;
+  },
+) => Promise<HttpAnswer>;
+
+/** Makes the function that talks to gateways. */
+export function createAsk(
+  options: { readonly fetch?: Fetch | undefined; readonly timeout_seconds?: number } = {},
+): Ask {
+  const { fetch = globalThis.fetch, timeout_seconds = TIMEOUT_SECONDS } = options;
+  const user_agent = `appscli/${programVersion()}`;
+  return async (method, url, { headers = {}, form, json, signal: stop } = {}) => {
+    const time = AbortSignal.timeout(timeout_seconds * 1000);
+    const signal = stop === undefined ? time : AbortSignal.any([time, stop]);
+    try {
+      const response = await fetch(url, {
+        method,
+        headers: {
+          ...headers,
+          'user-agent': user_agent,
+          accept: 'application/json',
+          ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        // A form sets its content type by itself.
+        body: form === undefined ? (json === undefined ? null : JSON.stringify(json)) : new URLSearchParams(form),
+        redirect: 'manual',
+        signal,
+      });
+      return await readAnswer(response, url);
+    } catch (error) {
+      stop?.throwIfAborted();
+      if (error instanceof StartError) throw error;
+      throw unreachable(url, error, timeout_seconds);
+    }
+  };
+}
+
+async function readAnswer(response: Response, url: string): Promise<HttpAnswer> {
+  const { status, headers } = response;
+  if (status >= 300 && status < 400) {
+    await response.body?.cancel();
+    throw new StartError(
+      `${url} answers with a redirect (status ${status}), and credentials are sent to no other address; give the address the gateway itself has`,
+      { exit_code: EXIT_UNAVAILABLE },
+    );
+  }
+  const text = await readText(response, url);
+  const wait = headers.get('retry-after') ?? '';
+  const retry_after_seconds = /^\d{1,6}$/.test(wait) ? Number(wait) : undefined;
+  if (text.trim() === '') return { status, kind: 'empty', body: undefined, retry_after_seconds };
+  try {
+    return { status, kind: 'json', body: JSON.parse(text), retry_after_seconds };
+  } catch {
+    return { status, kind: 'other', body: undefined, retry_after_seconds };
+  }
+}
+
+async function readText(response: Response, url: string): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > BODY_BYTES_MAX) {
+      throw new StartError(`${url} sends more than 1 MiB, which no gateway does here; is the address right?`, {
+        exit_code: EXIT_UNAVAILABLE,
+      });
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {
+  // fetch wraps what happened, unless it was stopped.
+  const cause = error instanceof TypeError ? (error.cause ?? error) : error;
+  const reason = describeNetworkError(cause, timeout_seconds);
+  const remedy = /not trusted/.test(reason)
+    ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of the authority it comes from'
+    : '';
+  return new Unreachable(`no answer from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
+}

@@ -1,0 +1,39 @@
+/** Diagnostics about sign-in: the section `auth`, and what depends on it elsewhere. */
+export const AUTH_CODES = {
+  C4030: {
+    title: 'The scope openid is missing',
+    explanation:
+      'Without the scope `openid` an identity provider hands out no ID token, so nobody can sign in. Add it, or leave `scopes` out: the scopes most providers need are then asked for.',
+    example: 'auth: { oidc: { ..., scopes: [profile, email] } }',
+  },
+  W7050: {
+    title: 'The setting has no effect',
+    explanation:
+      'Something else that is written, or missing, keeps this setting from ever being used. Most often it is about people who sign in, and no identity provider is named under `auth.oidc`.',
+    example: 'auth: { admin_groups: [platform] }   # and no oidc',
+  },
+  W7051: {
+    title: 'Clients refuse to sign in over http',
+    explanation:
+      'Credentials travel in the clear over http, so clients take an http address for a sign-in only from their own machine. Give the gateway an https address, with a certificate of its own or behind a proxy that has one.',
+    example: 'server: { public_url: http://gateway.example.com }   # with auth.oidc',
+  },
+  W7052: {
+    title: 'An unverified address is enough for a domain',
+    explanation:
+      'With `email_verification: if_stated` an address that the provider never verified passes unless it says so, and anybody could then claim one in an allowed domain. Remove the key, unless only your own administrators set addresses at the provider.',
+    example: 'allowed_email_domains: [example.com]\nemail_verification: if_stated',
+  },
+  W7053: {
+    title: 'The name of a claim looks like a path',
+    explanation:
+      'A claim inside another one is named by a JSON pointer (RFC 6901), which begins with a slash. Without it, the text is the name of one claim, dots and all.',
+    example: 'groups_claim: realm_access.roles   # instead of /realm_access/roles',
+  },
+  W7054: {
+    title: 'Anybody may sign in',
+    explanation:
+      'The identity provider knows everybody who ever made an account there, not just the people of one company, and nothing says who of them may use the gateway. List domains under `allowed_email_domains`, or groups under `allowed_groups`.',
+    example: 'oidc: { issuer_url: https://accounts.google.com, ... }   # without allowed_email_domains',
+  },
+} as const;

@@ -1,0 +1,60 @@
+/** Diagnostics of managed policies. */
+export const POLICY_CODES = {
+  C9001: {
+    title: 'The directory of policies cannot be read',
+    explanation:
+      'The directory that `policies.managed.directory` names, or `policies` beside gateway.yaml, must exist.',
+    example: 'policies: { managed: { directory: polices } }',
+  },
+  C9002: {
+    title: 'The policy does not exist',
+    explanation: 'The default policy is one of the files in the directory of policies, named without its ending.',
+    example: 'policies: { managed: { default_policy: standart } }',
+  },
+  C9003: {
+    title: 'A policy is not called like its file',
+    explanation:
+      'The name under `policy:` and the name of the file are the same, so that a policy somebody was given is found at once.',
+    example: '# policies/contractors.yaml\npolicy: contractor',
+  },
+  C9004: {
+    title: 'A setting has a reserved name',
+    explanation:
+      'Programs that copy settings into an object would change how the object works instead of setting a key of this name.',
+    example: 'settings: { __proto__: { admin: true } }',
+  },
+  C9005: {
+    title: 'A number of a setting cannot be kept exactly',
+    explanation:
+      'Settings are handed out as JSON, which knows no infinity, and whose readers keep whole numbers exactly up to 2^53 only.',
+    example: 'settings: { limit: .inf }',
+  },
+  C9006: {
+    title: 'A policy would drop a deny list of another',
+    explanation:
+      'Deny lists of several policies are united, so that no policy takes back what another one forbids. Anything but a list in its place would replace it.',
+    example: '# base\nsettings: { permissions: { deny: [Bash] } }\n# another policy\nsettings: { permissions: false }',
+  },
+  W7060: {
+    title: 'A policy is meant for nobody',
+    explanation: 'The policy has no `match`, and is not the default policy: nobody ever gets it.',
+    example: 'policy: contractors\nsettings: { ... }   # and no match',
+  },
+  W7061: {
+    title: 'A policy allows a model that does not exist',
+    explanation:
+      'An entry of `availableModels` is the family of a model in gateway.yaml, or a glob that the id of one matches.',
+    example: 'settings: { availableModels: [codr-*] }',
+  },
+  W7062: {
+    title: 'A setting looks like a secret',
+    explanation: 'Whoever a policy is meant for can read all of it, and so can everybody who can read the file.',
+    example: 'settings: { env: { SERVICE_TOKEN: ... } }',
+  },
+  W7063: {
+    title: 'A setting is almost called availableModels',
+    explanation:
+      'The list of models that may be used is called `availableModels`. Under another name it is handed out to clients, but the gateway refuses nothing because of it.',
+    example: 'settings: { available_models: [coder-1] }',
+  },
+} as const;

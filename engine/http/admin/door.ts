@@ -1,0 +1,121 @@
+import type { IncomingMessage } from 'node:http';
+import type { BearerTokens, Clock, Log, ModelCatalog } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
+import { StageError } from '../../errors.ts';
+import { BodyBudget, HeldBody, receiveBody } from '../../run/body.ts';
+import type { Changing } from '../../services/admin-changes.ts';
+import type { Sessions } from '../../services/identity/sessions.ts';
+import type { Caller } from './caller.ts';
+import { bodyFields, type Fields, queryFields } from './fields.ts';
+
+/** What the admin API works with: one configuration, and the services behind it. */
+export interface AdminOptions {
+  readonly config: GatewayConfig;
+  /** Absent where the configuration has no sign-in; then nobody gets in. */
+  readonly identity: { readonly sessions: Pick<Sessions, 'list'> } | undefined;
+  readonly database: Changing['database'];
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly verify: BearerTokens['verify'];
+  /** Resolves when this process goes by what was changed. */
+  catchUp(): Promise<void>;
+  readonly models: ModelCatalog;
+}
+
+/** One request of somebody who may ask. */
+export interface AdminCall {
+  readonly caller: Caller;
+  /** Who changes what the call changes. */
+  readonly by: Changing;
+  /** A part of the path; empty when there is none of this name. */
+  param(name: string): string;
+  /** The query, which may hold these parameters. Raises invalid_request. */
+  query(...known: string[]): Fields;
+  /** The JSON body, which may hold these fields; no body is an empty one. Raises invalid_request, invalid_json, body_too_large. */
+  body(...known: string[]): Promise<Fields>;
+}
+
+/** What a call is answered with, as JSON. */
+export interface AdminAnswer {
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body: object;
+}
+
+/** One operation of the admin API. */
+export interface AdminDoor {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
+  readonly path: string;
+  answer(call: AdminCall): Promise<AdminAnswer> | AdminAnswer;
+}
+
+const MAX_BODY_BYTES = 65_536;
+/** For all requests of one configuration at once. */
+const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
+const ID = /^[\w-]{1,64}$/;
+const isToken = (id: string) => /^(?:gwr?_|eyJ)/.test(id);
+
+/** Makes the calls of requests. */
+export function createCalls({ config, database, clock }: AdminOptions) {
+  const budget = new BodyBudget(MAX_BUFFERED_BYTES);
+  const limits = { max_bytes: MAX_BODY_BYTES, idle_seconds: config.server.timeouts.request_body_seconds };
+  return (
+    req: IncomingMessage & { originalUrl: string; params: Record<string, unknown> },
+    caller: Caller,
+  ): AdminCall => ({
+    caller,
+    by: { database, clock, actor: caller.actor, session_id: caller.principal.token.id },
+    param: (name) => String(req.params[name] ?? ''),
+    query: (...known) => queryFields(req.originalUrl, known),
+    async body(...known) {
+      const { 'content-length': length, 'transfer-encoding': coding } = req.headers;
+      if (coding === undefined && (length === undefined || length === '0')) return bodyFields({}, known);
+      demandJson(req);
+      const bytes = await receiveBody(req, limits, budget, clock);
+      try {
+        return bodyFields(new HeldBody(bytes, () => {}).json(), known);
+      } finally {
+        budget.give(bytes.length);
+      }
+    },
+  });
+}
+
+function demandJson({ headers }: IncomingMessage): void {
+  const [type = ''] = (headers['content-type'] ?? '').split(';');
+  if (type.trim().toLowerCase() === 'application/json') return;
+  throw new StageError('invalid_request', 'The body must be JSON, sent with "content-type: application/json".', {
+    status: 415,
+  });
+}
+
+/** The id in a path. Raises path_not_found for what can't be one. */
+export function idOf(call: AdminCall, what: string): string {
+  const id = call.param('id');
+  // An error never repeats a credential that somebody took for an id.
+  if (!ID.test(id) || isToken(id)) throw nothingThere(`There is no ${what} with this id.`);
+  return id;
+}
+
+/** The error for something that does not exist, or is none of the caller's business. */
+export function nothingThere(message: string): StageError {
+  return new StageError('path_not_found', message);
+}
+
+const PAGE = 100;
+const MAX_PAGE = 1000;
+
+/** How many entries of a list are asked for. */
+export function pageSize(query: Fields): number {
+  return query.integer('limit', { min: 1, max: MAX_PAGE }) ?? PAGE;
+}
+
+/** One page of a list of one entry more than it has room for, and where the next one begins. */
+export function pageOf<Entry extends { readonly id: string | number }>(
+  entries: readonly Entry[],
+  limit: number,
+): { readonly entries: readonly Entry[]; readonly next: Entry['id'] | null } {
+  const page = entries.slice(0, limit);
+  return { entries: page, next: entries.length > limit ? page.at(-1)!.id : null };
+}

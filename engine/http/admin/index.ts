@@ -1,0 +1,118 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type NextFunction, type Request, type Response, Router } from 'express';
+import { StageError } from '../../errors.ts';
+import { PACKAGE_ROOT, programVersion } from '../../package-root.ts';
+import { REQUEST_ID_HEADER } from '../../run/headers.ts';
+import { TokenError } from '../../services/tokens.ts';
+import { pathOf } from '../path.ts';
+import { sendError } from '../send-error.ts';
+import { identifyCaller } from './caller.ts';
+import { changeDoors } from './changes.ts';
+import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls, nothingThere } from './door.ts';
+import { meDoors } from './me.ts';
+import { peopleDoors } from './people.ts';
+import { sessionDoors } from './sessions.ts';
+import { tokenDoors } from './tokens.ts';
+
+export type { AdminOptions } from './door.ts';
+
+/** Where everything of the admin API is. */
+export const ADMIN_API_PATH = '/admin/api';
+/** The description of the admin API, which anybody may read. */
+export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
+
+/** Every operation of the admin API that asks for a session token. */
+export function adminOperations(options: AdminOptions): AdminDoor[] {
+  return [meDoors, tokenDoors, sessionDoors, peopleDoors, changeDoors].flatMap((doors) => doors(options));
+}
+
+/**
+ * The admin API of one configuration: JSON for people who signed in, described by `schemas/admin-api.openapi.json`.
+ * Bearer credentials alone open it, so that no other site's page can use it.
+ */
+export function adminDoors(options: AdminOptions): Router {
+  const router = Router({ caseSensitive: true, strict: true });
+  const callOf = createCalls(options);
+  const methods = new Map<string, string[]>();
+  const note = (path: string, method: string) => methods.set(path, [...(methods.get(path) ?? []), method]);
+
+  const description = describe(options.config.server.public_url);
+  note(ADMIN_API_DESCRIPTION, 'GET');
+  router.get(ADMIN_API_DESCRIPTION, (_req, res) => send(res, { body: description }));
+  for (const { method, path, answer } of adminOperations(options)) {
+    const pattern = path.replace(/\{(\w+)\}/g, ':$1');
+    note(pattern, method);
+    const verb = method.toLowerCase() as 'get' | 'post' | 'delete';
+    router[verb](pattern, async (req, res) => {
+      const call = callOf(req, await identifyCaller(req.headers, options.verify));
+      // What changes something is told how in its body.
+      if (method !== 'GET') call.query();
+      const answered = await answer(call);
+      if (method !== 'GET') await catchUp(options);
+      send(res, answered);
+    });
+  }
+  for (const [pattern, allowed] of methods) {
+    router.all(pattern, (req) => {
+      const allow = allowed.map((method) => (method === 'GET' ? 'GET, HEAD' : method)).join(', ');
+      throw new StageError('method_not_allowed', `This path takes ${allow}, not ${req.method}.`, {
+        headers: { allow },
+      });
+    });
+  }
+  router.use(ADMIN_API_PATH, () => {
+    throw nothingThere(`There is nothing at this path; GET ${ADMIN_API_DESCRIPTION} describes what there is.`);
+  });
+  router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
+    const problem = asStageError(error);
+    // Trouble of the gateway's own belongs in its log as well.
+    if (!(problem instanceof StageError) || problem.status >= 500 || res.headersSent) next(problem);
+    else sendError(res, pathOf(req.originalUrl), problem);
+  });
+  return router;
+}
+
+/** What was changed is changed, and what was made is shown this once, whatever comes of this. */
+async function catchUp({ catchUp, log }: AdminOptions): Promise<void> {
+  try {
+    await catchUp();
+  } catch (error) {
+    log.warn({ err: error }, 'a change was made, and takes a moment longer to be noticed here');
+  }
+}
+
+function describe(public_url: string): object {
+  const document = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8'));
+  const info = { ...document.info, version: programVersion() };
+  return { ...document, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
+}
+
+function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer): void {
+  const bytes = Buffer.from(JSON.stringify(body));
+  res
+    .writeHead(status, {
+      'content-type': 'application/json',
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'content-length': bytes.length,
+      [REQUEST_ID_HEADER]: randomUUID(),
+      ...headers,
+    })
+    .end(bytes);
+}
+
+const STATUS = { invalid: 400, missing: 404, conflict: 409, limit: 409 } as const;
+
+function asStageError(error: unknown): unknown {
+  if (error instanceof TokenError) {
+    const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`;
+    const code = error.problem === 'missing' ? 'path_not_found' : 'invalid_request';
+    return new StageError(code, sentence, { status: STATUS[error.problem] });
+  }
+  // Express marks a path it can't decode so.
+  const { status } = error as { status?: unknown };
+  if (error instanceof StageError || status !== 400) return error;
+  return new StageError('bad_http', 'The path cannot be read: its percent-encoding is malformed.');
+}

@@ -1,0 +1,122 @@
+import { StageError } from '../../errors.ts';
+import type { PendingGrant } from '../../services/identity/device-grants.ts';
+import { type Identified, ProviderError } from '../../services/identity/provider.ts';
+import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
+import { shownText } from './caller.ts';
+import { signInCookies } from './cookie.ts';
+import type { Answer, Door, SignIn, Visit } from './doors.ts';
+import { readQuery } from './form.ts';
+import { deniedPage, errorPage, expiredPage, successPage } from './pages.ts';
+import { CALLBACK_PATH } from './paths.ts';
+import { backTo, providerTrouble } from './provider-trouble.ts';
+
+const LOGGED_CHARS = 200;
+
+/** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
+export function callback(sign_in: SignIn): Door {
+  const { identity, clock, issuer } = sign_in;
+  const cookies = signInCookies(issuer);
+  return {
+    path: CALLBACK_PATH,
+    speaks: 'page',
+    // It ends a sign-in, which no HEAD may do.
+    head: false,
+    async get(visit) {
+      const state = readQuery(visit.req.originalUrl).get('state');
+      const sealed = state && cookies.read(visit.req.headers, state);
+      const attempt = sealed && (await openAttempt(sealed, state, identity.tokens, clock.now()));
+      if (!state || !attempt) return nothingToFinish(visit);
+      // The person loads the last page again.
+      if ('signed_in' in attempt) return { status: 200, page: successPage(attempt.signed_in) };
+      const grant = await identity.device_grants.takeState(state);
+      const answer: Ended =
+        grant === undefined || grant.id !== attempt.grant_id
+          ? { status: 400, page: expiredPage() }
+          : await comeBack(sign_in, visit, grant, attempt);
+      const { finished, ...shown } = answer;
+      const set_cookie =
+        finished === undefined
+          ? cookies.clear(state)
+          : cookies.keep(visit.req.headers, state, await identity.tokens.seal(finished, 'sign-in-attempt'));
+      return { ...shown, headers: { ...shown.headers, 'set-cookie': set_cookie } };
+    },
+  };
+}
+
+/** How a sign-in ended, and what the browser keeps of one that worked. */
+type Ended = Answer & { readonly finished?: FinishedAttempt };
+
+function nothingToFinish({ reference }: Visit): Answer {
+  const page = errorPage({
+    title: 'There is no sign-in to finish here',
+    sentence: 'The one this page belongs to is over, took longer than ten minutes, or began in another browser.',
+    advice:
+      'Look at your terminal: if it still waits, open the address it shows once more, in this browser; otherwise start signing in again there. Cookies must be allowed for this site.',
+    reference,
+  });
+  return { status: 400, page };
+}
+
+/** The end of a sign-in whose state is used up: whatever goes wrong now, the person begins again with the code. */
+async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, attempt: BrowserAttempt): Promise<Ended> {
+  try {
+    return await decide(sign_in, visit, grant, await identify(sign_in, visit, attempt), attempt);
+  } catch (error) {
+    if (error instanceof ProviderError && error.problem !== 'refused') {
+      return providerTrouble(sign_in, visit, grant, error);
+    }
+    if (error instanceof ProviderError) {
+      const { request_id } = visit.reference;
+      const fields = { reason: error.message, client: grant.client, request_id };
+      sign_in.log.info(fields, 'the identity provider refused a sign-in');
+      await sign_in.identity.device_grants.deny(grant.id);
+      const reason = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
+      return { status: 403, page: deniedPage({ reason, reference: visit.reference }) };
+    }
+    if (!(error instanceof StageError && error.code === 'store_unavailable')) throw error;
+    const page = errorPage({
+      title: 'Not available at the moment',
+      sentence: error.message,
+      advice: 'Wait a moment, then try again. The code in your terminal is still good.',
+      again: backTo(sign_in, grant),
+      reference: visit.reference,
+    });
+    return { status: 503, page, headers: { 'retry-after': '1' } };
+  }
+}
+
+/** Asks the identity provider who came back. The URL is made of the public one, whatever the request says its host is. */
+function identify({ issuer, identity }: SignIn, { req }: Visit, attempt: BrowserAttempt): Promise<Identified> {
+  const url = new URL(`${issuer}${CALLBACK_PATH}`);
+  url.search = req.originalUrl.slice(req.originalUrl.indexOf('?'));
+  return identity.provider.identify(url, attempt);
+}
+
+async function decide(
+  sign_in: SignIn,
+  { reference }: Visit,
+  grant: PendingGrant,
+  { claims, grant: provider_grant }: Identified,
+  { state, expires_at }: BrowserAttempt,
+): Promise<Ended> {
+  const { identity, log } = sign_in;
+  const { client } = grant;
+  const { request_id } = reference;
+  const admission = identity.admit(claims);
+  if ('refused' in admission) {
+    const subject = shownText(provider_grant.subject, LOGGED_CHARS);
+    const email = typeof claims.email === 'string' ? shownText(claims.email, LOGGED_CHARS) : undefined;
+    const { refused, detail, message } = admission;
+    const fields = { subject, email, client, refused, detail, request_id };
+    log.info(fields, 'somebody who may not use the gateway tried to sign in');
+    await identity.device_grants.deny(grant.id);
+    return { status: 403, page: deniedPage({ reason: message, reference }) };
+  }
+  const { person } = admission;
+  const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
+  const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
+  if (!approved) return { status: 400, page: expiredPage() };
+  log.info({ email: person.email, client, client_address: grant.client_address, request_id }, 'a sign-in was approved');
+  const signed_in = { email: person.email, client };
+  return { status: 200, page: successPage(signed_in), finished: { state, expires_at, signed_in } };
+}

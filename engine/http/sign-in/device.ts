@@ -1,0 +1,104 @@
+import type { PendingGrant } from '../../services/identity/device-grants.ts';
+import { ProviderError } from '../../services/identity/provider.ts';
+import { newAttempt } from './attempt.ts';
+import { signInCookies } from './cookie.ts';
+import type { Answer, Door, SignIn, Visit } from './doors.ts';
+import { readForm, readQuery } from './form.ts';
+import { OAuthError, tooManyRequests } from './oauth-error.ts';
+import { confirmPage, declinedPage, enterCodePage, errorPage, expiredPage } from './pages.ts';
+import { DEVICE_PATH } from './paths.ts';
+import { providerTrouble } from './provider-trouble.ts';
+import { isSameOrigin, isUnseen } from './same-origin.ts';
+
+/** Longer than any way to type a code; what is longer is not repeated on the page. */
+const TYPED_CHARS = 40;
+
+/** Whether a text could be a user code, however it is typed. What could not is no guess. */
+function isCodeLike(typed: string): boolean {
+  return typed.length <= TYPED_CHARS && /^[a-z]{8}$/i.test(typed.replace(/[\s-]/g, ''));
+}
+
+/** Where a person confirms the code of a terminal and leaves for the identity provider (RFC 8628 section 3.3). */
+export function device(sign_in: SignIn): Door {
+  const { config, identity, clock, origin, form, addressOf } = sign_in;
+  const { device_grants, attempts } = identity;
+  const login_notice = config.auth?.login_notice;
+
+  /** A code that is no good, on the page where another one can be typed. */
+  const askAgain = (status: number, typed: string | undefined, problem: string): Answer => {
+    const user_code = typed?.slice(0, TYPED_CHARS);
+    return { status, page: enterCodePage({ user_code, problem, login_notice }) };
+  };
+  const malformed = (typed: string | undefined) => askAgain(400, typed, 'A code has eight letters, such as WDJB-MJHT.');
+  const unknown = (typed: string) =>
+    askAgain(404, typed, 'This code is not known. It may be mistyped, used already, or older than ten minutes.');
+
+  /** Counts a code that somebody tries, whether it is good or not. Raises OAuthError when it is one too many. */
+  const countGuess = async (address: string) => {
+    const limit = await attempts.count('code_submission', address);
+    if (limit === undefined) return;
+    throw tooManyRequests('Too many codes were tried from your address.', limit.retry_after_seconds);
+  };
+
+  return {
+    path: DEVICE_PATH,
+    speaks: 'page',
+    async get({ req }) {
+      const typed = readQuery(req.originalUrl).get('user_code');
+      if (typed === undefined) return { status: 200, page: enterCodePage({ login_notice }) };
+      if (!isCodeLike(typed)) return malformed(typed);
+      if (isUnseen(req.headers)) {
+        throw new OAuthError('invalid_request', 'This page cannot be part of another.', { status: 403 });
+      }
+      const address = addressOf(req);
+      await countGuess(address);
+      const grant = await device_grants.find(typed);
+      if (grant === undefined) return unknown(typed);
+      // The person came by the link in the terminal: the form that follows counts, not the look at it.
+      await attempts.forgive('code_submission', address);
+      return { status: 200, page: confirmPage({ grant, now: new Date(clock.now()), login_notice }) };
+    },
+    async post(visit) {
+      const { req, reference } = visit;
+      if (!isSameOrigin(req.headers, origin)) {
+        const page = errorPage({
+          title: 'This form came from elsewhere',
+          sentence: 'The gateway takes this form only from its own page.',
+          advice: 'Open the address your terminal shows, and continue from there.',
+          reference,
+        });
+        return { status: 403, page };
+      }
+      const parameters = await readForm(req, form);
+      const action = parameters.get('action') ?? 'approve';
+      if (action !== 'approve' && action !== 'deny') {
+        throw new OAuthError('invalid_request', 'The parameter "action" must be "approve" or "deny".');
+      }
+      const typed = parameters.get('user_code');
+      await countGuess(addressOf(req));
+      if (typed === undefined || !isCodeLike(typed)) return malformed(typed);
+      const grant = await device_grants.find(typed);
+      if (grant === undefined) return unknown(typed);
+      if (action === 'approve') return leave(sign_in, visit, grant);
+      const denied = await device_grants.deny(grant.id);
+      return denied ? { status: 200, page: declinedPage() } : { status: 400, page: expiredPage() };
+    },
+  };
+}
+
+/** Sends the browser to the identity provider, with a cookie that it must bring back. */
+async function leave(sign_in: SignIn, visit: Visit, grant: PendingGrant): Promise<Answer> {
+  const { provider, device_grants, tokens } = sign_in.identity;
+  const attempt = newAttempt(grant);
+  let url: URL;
+  try {
+    url = await provider.authorizationUrl(attempt);
+  } catch (error) {
+    if (error instanceof ProviderError) return providerTrouble(sign_in, visit, grant, error);
+    throw error;
+  }
+  if (!(await device_grants.noteState(grant.id, attempt.state))) return { status: 400, page: expiredPage() };
+  const sealed = await tokens.seal(attempt, 'sign-in-attempt');
+  const headers = { 'set-cookie': signInCookies(sign_in.issuer).keep(visit.req.headers, attempt.state, sealed) };
+  return { status: 303, location: url.href, headers };
+}

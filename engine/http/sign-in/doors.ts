@@ -1,0 +1,169 @@
+import { randomUUID } from 'node:crypto';
+import { type Request, type Response, Router } from 'express';
+import type { Clock, Log } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
+import { StageError } from '../../errors.ts';
+import { REQUEST_ID_HEADER } from '../../run/headers.ts';
+import type { Database } from '../../services/database.ts';
+import type { Identity } from '../../services/identity/index.ts';
+import type { FormLimits } from './form.ts';
+import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
+import { errorPage, pageHeaders, type Reference } from './pages.ts';
+
+/** What sign-in over HTTP is made of. */
+export interface SignInOptions {
+  readonly config: GatewayConfig;
+  readonly identity: Identity;
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** What every door of sign-in works with. */
+export interface SignIn extends SignInOptions {
+  /** The public URL without a trailing slash; every absolute URL begins with it. */
+  readonly issuer: string;
+  readonly origin: string;
+  readonly form: FormLimits;
+  /** IP address of the client. */
+  addressOf(req: Request): string;
+}
+
+/** One request, and what an administrator finds it by. */
+export interface Visit {
+  readonly req: Request;
+  readonly reference: Reference;
+}
+
+/** What a door answers: an object as JSON, a page, a text in Markdown, or the way to another place. */
+export type Answer = { readonly status: number; readonly headers?: Readonly<Record<string, string | string[]>> } & (
+  | { readonly json: object }
+  | { readonly page: string }
+  | { readonly markdown: string }
+  | { readonly location: string }
+);
+
+type Handler = (visit: Visit) => Answer | Promise<Answer>;
+
+/** One path: the kind of answer whoever comes here understands, and what is done for each method. GET also answers HEAD, unless it does something. */
+export interface Door {
+  readonly path: string;
+  readonly speaks: 'json' | 'page';
+  readonly get?: Handler;
+  readonly post?: Handler;
+  readonly head?: false;
+  /** What is done whatever the method, instead of the others. */
+  readonly any?: Handler;
+}
+
+const DATA_HEADERS = {
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+  'cache-control': 'no-store',
+};
+
+/** Serves doors; whatever happens behind one, it answers in the way the door speaks. */
+export function mountDoors(
+  doors: readonly Door[],
+  { provider_url, clock, log }: Pick<SignInOptions, 'clock' | 'log'> & { readonly provider_url?: string | undefined },
+): Router {
+  const page_headers = pageHeaders(provider_url);
+  const router = Router({ caseSensitive: true, strict: true });
+  for (const door of doors) {
+    router.all(door.path, async (req, res) => {
+      const visit = { req, reference: { request_id: randomUUID(), at: new Date(clock.now()) } };
+      send(res, visit, await answerOf(door, visit, log), page_headers);
+    });
+  }
+  return router;
+}
+
+function send(res: Response, { reference }: Visit, answer: Answer, page_headers: Readonly<Record<string, string>>) {
+  const { body, headers } = written(answer, page_headers);
+  res.writeHead(answer.status, {
+    ...headers,
+    [REQUEST_ID_HEADER]: reference.request_id,
+    'content-length': Buffer.byteLength(body),
+    ...answer.headers,
+  });
+  res.end(body);
+}
+
+function written(answer: Answer, page_headers: Readonly<Record<string, string>>) {
+  if ('page' in answer) return { body: answer.page, headers: page_headers };
+  if ('location' in answer) return { body: '', headers: { ...DATA_HEADERS, location: answer.location } };
+  if ('json' in answer) {
+    return { body: JSON.stringify(answer.json), headers: { ...DATA_HEADERS, 'content-type': 'application/json' } };
+  }
+  return { body: answer.markdown, headers: { ...DATA_HEADERS, 'content-type': 'text/markdown; charset=utf-8' } };
+}
+
+async function answerOf(door: Door, visit: Visit, log: Log): Promise<Answer> {
+  try {
+    return await (handlerOf(door, visit.req.method) ?? wrongMethod(door))(visit);
+  } catch (error) {
+    return refusal(door, visit, asOAuthError(error, visit, log));
+  }
+}
+
+function handlerOf(door: Door, method: string): Handler | undefined {
+  if (door.any) return door.any;
+  if (method === 'GET' || (method === 'HEAD' && door.head !== false)) return door.get;
+  return method === 'POST' ? door.post : undefined;
+}
+
+function wrongMethod(door: Door): Handler {
+  const allowed = [
+    ...(door.get ? ['GET', ...(door.head === false ? [] : ['HEAD'])] : []),
+    ...(door.post ? ['POST'] : []),
+  ];
+  const allow = allowed.join(', ');
+  return ({ req }) => {
+    const problem = `This path takes ${allow}, not ${req.method}.`;
+    throw new OAuthError('invalid_request', problem, { status: 405, headers: { allow } });
+  };
+}
+
+function asOAuthError(error: unknown, { reference, req }: Visit, log: Log): OAuthError {
+  if (error instanceof OAuthError) return error;
+  if (error instanceof StageError && error.code === 'store_unavailable') {
+    return temporarilyUnavailable(error.message, error);
+  }
+  log.error({ err: error, request_id: reference.request_id, path: req.path }, 'a sign-in request failed');
+  return new OAuthError('server_error', 'Something went wrong inside the gateway; its log says what.', { status: 500 });
+}
+
+function refusal(door: Door, { reference }: Visit, error: OAuthError): Answer {
+  const { status, headers } = error;
+  if (door.speaks === 'json') {
+    return { status, headers, json: { error: error.error, error_description: describe(error.message) } };
+  }
+  const words = PAGE_WORDS[error.error] ?? {
+    title: 'That did not work',
+    advice: 'Start signing in again in your terminal.',
+  };
+  return { status, headers, page: errorPage({ ...words, sentence: error.message, reference }) };
+}
+
+/** RFC 6749 section 5.2 allows no other characters in a description. */
+function describe(message: string): string {
+  return message.replace(/["\\]/g, "'").replace(/[^\x20-\x7e]/g, '?');
+}
+
+const PAGE_WORDS: { readonly [error: string]: { readonly title: string; readonly advice: string } } = {
+  temporarily_unavailable: {
+    title: 'Not available at the moment',
+    advice: 'Wait a moment, then load this page again.',
+  },
+  slow_down: {
+    title: 'Too many attempts',
+    advice: 'Wait a few minutes, then open this page again. If you did not try that often, tell your administrator.',
+  },
+  server_error: {
+    title: 'Something went wrong',
+    advice: 'Try again. If it happens again, tell your administrator.',
+  },
+};

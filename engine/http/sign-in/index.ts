@@ -1,0 +1,41 @@
+import type { Router } from 'express';
+import { issuerOf } from '../../services/identity/issuer.ts';
+import { createOriginReader } from '../forwarded.ts';
+import { callback } from './callback.ts';
+import { device } from './device.ts';
+import { deviceAuthorization } from './device-authorization.ts';
+import { discovery } from './discovery.ts';
+import { mountDoors, type SignIn, type SignInOptions } from './doors.ts';
+import { revoke } from './revoke.ts';
+import { token } from './token.ts';
+
+export type { SignInOptions } from './doors.ts';
+export { signInOff } from './off.ts';
+export { type ProtocolOptions, protocolDoor } from './protocol.ts';
+
+/**
+ * The HTTP side of sign-in for one configuration: everything between "sign in" in a terminal and a session token.
+ *
+ * | path                                    | who asks     | what happens                                          |
+ * |-----------------------------------------|--------------|-------------------------------------------------------|
+ * | /.well-known/oauth-authorization-server | the program  | learns the endpoints (RFC 8414)                       |
+ * | /oauth/device_authorization             | the program  | gets a device code and a user code (RFC 8628)         |
+ * | /device                                 | the browser  | confirms the user code, goes to the identity provider |
+ * | /oauth/callback                         | the browser  | comes back; the person is admitted or not             |
+ * | /oauth/token                            | the program  | gets, and later renews, its session token             |
+ * | /oauth/revoke                           | the program  | signs out (RFC 7009)                                  |
+ */
+export function signInDoors(options: SignInOptions): Router {
+  const { config } = options;
+  const origin_reader = createOriginReader(config.server);
+  const issuer = issuerOf(config);
+  const sign_in: SignIn = {
+    ...options,
+    issuer,
+    origin: new URL(issuer).origin,
+    form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
+    addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
+  };
+  const doors = [discovery, deviceAuthorization, device, callback, token, revoke].map((door) => door(sign_in));
+  return mountDoors(doors, { ...options, provider_url: config.auth?.oidc?.issuer_url });
+}

@@ -1,0 +1,48 @@
+/** Error codes of RFC 6749 section 5.2, RFC 8628 section 3.5 and RFC 7009 section 2.2.1 that sign-in answers with. */
+export type OAuthErrorCode =
+  | 'invalid_request'
+  | 'invalid_grant'
+  | 'unsupported_grant_type'
+  | 'unsupported_token_type'
+  | 'authorization_pending'
+  | 'slow_down'
+  | 'access_denied'
+  | 'expired_token'
+  | 'temporarily_unavailable'
+  | 'not_supported'
+  | 'server_error';
+
+/** Why a sign-in request is refused; the message is for whoever reads the client's error, and holds no secret. */
+export class OAuthError extends Error {
+  readonly error: OAuthErrorCode;
+  /** HTTP status. */
+  readonly status: number;
+  /** Extra response headers, such as `retry-after`. */
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    error: OAuthErrorCode,
+    message: string,
+    more: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    super(message, { cause: more.cause });
+    this.name = 'OAuthError';
+    this.error = error;
+    this.status = more.status ?? 400;
+    this.headers = more.headers ?? {};
+  }
+}
+
+/** What is not at hand for a moment: the client is to send the same request again. */
+export function temporarilyUnavailable(message: string, cause?: unknown, retry_after_seconds = 1): OAuthError {
+  const headers = { 'retry-after': String(retry_after_seconds) };
+  return new OAuthError('temporarily_unavailable', message, { status: 503, headers, cause });
+}
+
+/** One request too many from one address. */
+export function tooManyRequests(message: string, retry_after_seconds: number): OAuthError {
+  return new OAuthError('slow_down', message, {
+    status: 429,
+    headers: { 'retry-after': String(retry_after_seconds) },
+  });
+}

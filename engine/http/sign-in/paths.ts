@@ -1,0 +1,12 @@
+/** Where sign-in is served, below the public URL; the path the identity provider sends browsers back to is among them. */
+export { CALLBACK_PATH } from '../../services/identity/issuer.ts';
+
+export const DISCOVERY_PATH = '/.well-known/oauth-authorization-server';
+export const DEVICE_AUTHORIZATION_PATH = '/oauth/device_authorization';
+export const DEVICE_PATH = '/device';
+export const TOKEN_PATH = '/oauth/token';
+export const REVOCATION_PATH = '/oauth/revoke';
+export const PROTOCOL_PATH = '/protocol';
+
+export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+export const REFRESH_GRANT = 'refresh_token';

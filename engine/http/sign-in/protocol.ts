@@ -1,0 +1,174 @@
+import type { Router } from 'express';
+import type { Clock, Log } from '../../api.ts';
+import type { AuthConfig, GatewayConfig } from '../../config.ts';
+import { ERRORS, type ErrorSpec } from '../../errors.ts';
+import type { PipelineSpec } from '../../load/spec.ts';
+import { REQUEST_ID_HEADER } from '../../run/headers.ts';
+import { issuerOf } from '../../services/identity/issuer.ts';
+import { mountDoors } from './doors.ts';
+import {
+  CALLBACK_PATH,
+  DEVICE_AUTHORIZATION_PATH,
+  DEVICE_GRANT,
+  DEVICE_PATH,
+  DISCOVERY_PATH,
+  PROTOCOL_PATH,
+  REFRESH_GRANT,
+  REVOCATION_PATH,
+  TOKEN_PATH,
+} from './paths.ts';
+
+/** What the contract is written from. */
+export interface ProtocolOptions {
+  readonly config: GatewayConfig;
+  /** Of the program. */
+  readonly version: string;
+  /** The pipelines in force. */
+  readonly pipelines: readonly Pick<PipelineSpec, 'match' | 'summary'>[];
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+const CACHE_SECONDS = 60;
+
+/** Serves `/protocol`: what this gateway speaks, for authors of clients, as the configuration in force has it. */
+export function protocolDoor(options: ProtocolOptions): Router {
+  const markdown = protocolText(options);
+  const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
+  const get = () => ({ status: 200, headers, markdown });
+  return mountDoors([{ path: PROTOCOL_PATH, speaks: 'json', get }], options);
+}
+
+/** The contract, in Markdown. Names nothing that only operators are to know: no upstream, no identity provider. */
+export function protocolText({
+  config,
+  version,
+  pipelines,
+}: Pick<ProtocolOptions, 'config' | 'version' | 'pipelines'>): string {
+  const { auth } = config;
+  const parts = [
+    `# Model gateway: protocol`,
+    `Spoken by appscli ${version} at ${issuerOf(config)}, written from its configuration in force. All paths are relative to that URL.`,
+    endpoints(pipelines, auth?.oidc !== undefined),
+    credentials(auth),
+    auth?.oidc === undefined ? undefined : signIn(auth),
+    errors(config),
+    headers(),
+    limits(config),
+  ];
+  return `${parts.filter((part) => part !== undefined).join('\n\n')}\n`;
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+const ENVELOPES: Readonly<Record<PipelineSpec['match']['surface'], string>> = {
+  messages: 'Messages',
+  count_tokens: 'Messages',
+  models: 'Messages',
+  chat: 'chat completions',
+  responses: 'Responses',
+  none: 'Messages',
+};
+
+const SIGN_IN_ENDPOINTS: readonly (readonly string[])[] = [
+  ['GET', `\`${DISCOVERY_PATH}\``, 'Says where to sign in.', 'OAuth'],
+  ['POST', `\`${DEVICE_AUTHORIZATION_PATH}\``, 'Begins a sign-in.', 'OAuth'],
+  ['GET, POST', `\`${DEVICE_PATH}\``, 'Confirms a code, in a browser.', 'a page'],
+  ['GET', `\`${CALLBACK_PATH}\``, 'Ends the way through the identity provider, in a browser.', 'a page'],
+  ['POST', `\`${TOKEN_PATH}\``, 'Gives and renews session tokens.', 'OAuth'],
+  ['POST', `\`${REVOCATION_PATH}\``, 'Signs out.', 'OAuth'],
+];
+
+function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean): string {
+  const rows = pipelines.flatMap(({ match, summary }) =>
+    match.paths.map((path) => [match.methods.join(', '), `\`${path}\``, summary, ENVELOPES[match.surface]]),
+  );
+  const fixed = [
+    ['GET', `\`${PROTOCOL_PATH}\``, 'This text.', ''],
+    ['GET', '`/admin/api/openapi.json`', 'The administration API, as OpenAPI.', 'Messages'],
+  ];
+  return `## Endpoints
+
+${table(['method', 'path', 'what it does', 'errors in the envelope of'], [...rows, ...(has_sign_in ? SIGN_IN_ENDPOINTS : []), ...fixed])}
+
+A path is matched exactly as it is sent, without its query, which is passed on. Endpoints never redirect.`;
+}
+
+function credentials(auth: AuthConfig | undefined): string {
+  const session = auth?.oidc === undefined ? '' : ', or the session token of somebody who signed in (see Sign-in)';
+  return `## Credentials
+
+Send one as \`authorization: Bearer <token>\` or as \`x-api-key: <token>\`. When both are there, the authorization header
+decides. It is an access token, which begins with \`gw_\`${session}. A credential that is missing, unknown,
+expired or revoked is answered with 401, JSON and \`x-should-retry: false\`.`;
+}
+
+function signIn({ session, limits, login_notice }: AuthConfig): string {
+  const notice = login_notice === undefined ? '' : ' `login_notice` is a text to show to the person.';
+  return `## Sign-in
+
+OAuth 2.0 device authorization (RFC 8628). There is no client identifier and no client secret; parameters that are not
+named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`), answers are JSON.
+
+1. \`GET ${DISCOVERY_PATH}\` names the endpoints (RFC 8414). All of them are on this origin.
+2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` answers \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
+   \`expires_in\` and \`interval\` (both in seconds).${notice}
+3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in with the
+   identity provider, which sends the browser back to \`${CALLBACK_PATH}\`.
+4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
+   It answers 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`; until then 400 with
+   \`authorization_pending\`, or \`slow_down\`: add five seconds to the interval. \`access_denied\`, \`expired_token\` and
+   \`invalid_grant\` end the attempt. A device code is good for one session.
+5. A session token lives for ${session.ttl_minutes} minutes. Renew it by \`POST ${TOKEN_PATH}\` with \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the answer is
+   that of step 4, with a new refresh token. The old one is used up; using it again ends the session. That can go on for
+   ${session.refresh_days} days. 401 with \`invalid_grant\`: sign in again. 503 with \`temporarily_unavailable\`: nothing is lost, try again
+   after \`retry-after\`.
+6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session token or a refresh token, ends the session (RFC 7009). Its tokens are refused
+   everywhere within a second.
+
+Errors are those of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Per address and ${limits.window_seconds} seconds,
+${limits.device_authorizations} sign-ins can be begun and ${limits.code_submissions} codes entered; beyond that the answer is 429 with \`slow_down\` and \`retry-after\`.`;
+}
+
+function errors({ spend_limits }: GatewayConfig): string {
+  const rows = Object.entries(ERRORS).map(([code, spec]: [string, ErrorSpec]) => {
+    const retry = spec.retry === undefined ? '' : String(spec.retry);
+    const status = (code === 'spend_limit_exceeded' ? spend_limits?.status : undefined) ?? spec.status;
+    return [`\`${code}\``, String(status), `\`${spec.type}\``, `\`${spec.compat.type}\``, retry, spec.meaning];
+  });
+  return `## Errors
+
+In the Messages envelope: \`{"type": "error", "error": {"type", "message", "code", ...}, "request_id"}\`. In that of chat completions and
+Responses: \`{"error": {"message", "type", "code", "param", ..., "request_id"}}\`. An error of a model's provider is passed on as it came.
+After the first byte of a stream, an error is one more event. The last but one column is what \`x-should-retry\` says.
+
+${table(['code', 'status', 'type (Messages)', 'type (chat completions, Responses)', 'retry', 'meaning'], rows)}`;
+}
+
+function headers(): string {
+  const rows = [
+    [`\`${REQUEST_ID_HEADER}\``, 'Identifier of the request; tell it to the administrator when you report a problem.'],
+    ['`x-should-retry`', '`false`: the same request would fail again. `true`: try it again.'],
+    ['`retry-after`', 'Whole seconds to wait before the next try.'],
+  ];
+  return `## Response headers
+
+${table(['header', 'meaning'], rows)}`;
+}
+
+function limits({ server }: GatewayConfig): string {
+  const { limits, timeouts } = server;
+  const rows = [
+    ['body of a request', `${limits.body_bytes} bytes`],
+    ['request line and headers', `${limits.header_bytes} bytes`],
+    ['pause while a body arrives', `${timeouts.request_body_seconds} seconds`],
+    ['wait for the first byte of a model', `${timeouts.first_byte_seconds} seconds`],
+    ['silence in a response', `${timeouts.idle_seconds} seconds`],
+  ];
+  return `## Limits
+
+${table(['what', 'at most'], rows)}`;
+}

@@ -1,0 +1,42 @@
+import type { PendingGrant } from '../../services/identity/device-grants.ts';
+import type { ProviderError } from '../../services/identity/provider.ts';
+import type { Answer, SignIn, Visit } from './doors.ts';
+import { errorPage } from './pages.ts';
+import { DEVICE_PATH } from './paths.ts';
+
+/** The link that takes a person back to a sign-in that still waits. */
+export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant) {
+  return { href: `${issuer}${DEVICE_PATH}?user_code=${encodeURIComponent(user_code)}`, label: 'Try again' };
+}
+
+/** Answers that the identity provider gave no usable answer, and logs why. The sign-in goes on waiting. */
+export function providerTrouble(
+  sign_in: Pick<SignIn, 'issuer' | 'log'>,
+  { reference }: Visit,
+  grant: PendingGrant,
+  { problem, message }: ProviderError,
+): Answer {
+  const again = backTo(sign_in, grant);
+  // Only the message: what is behind it may quote an answer of the provider.
+  const fields = { reason: message, request_id: reference.request_id };
+  if (problem === 'unavailable') {
+    sign_in.log.warn(fields, 'the identity provider is not available: a sign-in has to wait');
+    const page = errorPage({
+      title: 'The identity provider does not answer',
+      sentence: "Your company's sign-in is not available at the moment.",
+      advice: 'Wait a moment, then try again. The code in your terminal is still good.',
+      again,
+      reference,
+    });
+    return { status: 503, page, headers: { 'retry-after': '5' } };
+  }
+  sign_in.log.error(fields, 'the identity provider and the gateway do not understand each other: a sign-in failed');
+  const page = errorPage({
+    title: 'The identity provider gave no usable answer',
+    sentence: "The gateway could not make sense of what your company's sign-in answered.",
+    advice: 'Try again. If it happens again, tell your administrator; the log of the gateway says what is wrong.',
+    again,
+    reference,
+  });
+  return { status: 502, page };
+}

@@ -1,0 +1,133 @@
+import { cutOff } from '../../services/cut-off.ts';
+import type { Person } from '../../services/identity/admission.ts';
+import { type Identified, ProviderError, type ProviderGrant } from '../../services/identity/provider.ts';
+import type { OpenSession, RefreshBegun } from '../../services/identity/sessions.ts';
+import type { SignIn } from './doors.ts';
+import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
+
+type Begun = Extract<RefreshBegun, { outcome: 'ready' }>['session'];
+
+/**
+ * Wrong credentials: the program has to forget what it has and sign in anew. Without a challenge, although the status
+ * goes with one: OAuth clients take that for all there is to know, and never see that it is invalid_grant.
+ */
+function signInAgain(message: string, cause?: unknown): OAuthError {
+  return new OAuthError('invalid_grant', message, { status: 401, cause });
+}
+
+/**
+ * Renews a session after asking the identity provider whether the person is still to be let in. Raises OAuthError:
+ * invalid_grant when the session is over, temporarily_unavailable when nothing is decided and the refresh token is still
+ * good. Raises store_unavailable, likewise.
+ */
+export async function refresh(sign_in: SignIn, refresh_token: string, request_id: string): Promise<OpenSession> {
+  const { sessions } = sign_in.identity;
+  const begun = await sessions.beginRefresh(refresh_token);
+  switch (begun.outcome) {
+    case 'ready':
+      break;
+    case 'busy':
+      throw temporarilyUnavailable('This session is just being renewed by another request; use what that one gets.');
+    case 'reused':
+      sign_in.log.warn({ request_id }, 'a refresh token was used twice, so its session was ended');
+      throw signInAgain('The refresh token was used before, so the session was ended; sign in again.');
+    case 'expired':
+      throw signInAgain('The session is over; sign in again.');
+    case 'revoked':
+      throw signInAgain('The session was ended; sign in again.');
+    case 'unknown':
+      throw signInAgain('The refresh token is unknown; sign in again.');
+  }
+  const { session } = begun;
+  try {
+    return await renew(sign_in, session);
+  } catch (error) {
+    if (error instanceof OAuthError) throw error;
+    await giveBack(sign_in, session, error);
+    if (!(error instanceof ProviderError)) throw error;
+    const fields = { reason: error.message, session: session.id, request_id };
+    if (error.problem === 'unavailable') {
+      sign_in.log.warn(fields, 'the identity provider is not available: a session was not renewed');
+    } else {
+      sign_in.log.error(fields, 'the identity provider gave no usable answer: a session was not renewed');
+    }
+    throw temporarilyUnavailable('The identity provider gives no usable answer at the moment; try again.', error, 5);
+  }
+}
+
+/** Nothing was decided: the same refresh token must be good for another try, whatever became of this one. */
+async function giveBack({ identity }: SignIn, { id }: Begun, error: unknown): Promise<void> {
+  const grant = error instanceof ProviderError ? error.grant : undefined;
+  try {
+    const sealed_grant = grant && (await identity.tokens.seal(grant, 'provider-grant'));
+    await identity.sessions.abandonRefresh(id, sealed_grant);
+  } catch {
+    // The claim on it runs out by itself, and what went wrong first is what the client is told.
+  }
+}
+
+/** Raises ProviderError when the identity provider decides nothing, and OAuthError when the session is over. */
+async function renew(sign_in: SignIn, session: Begun): Promise<OpenSession> {
+  const { identity, log } = sign_in;
+  const grant = (await identity.tokens.open(session.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
+  if (grant === undefined) {
+    await identity.sessions.end(session.id, 'the key it was kept under is gone');
+    throw signInAgain('The keys of the gateway were changed; sign in again.');
+  }
+  if (!identity.isVouchedFor(session.person)) {
+    // What one provider gave is not shown to another.
+    await identity.sessions.end(session.id, 'the identity provider was changed');
+    throw signInAgain('People sign in at another identity provider now; sign in again.');
+  }
+  const identified = await recheck(sign_in, session, grant);
+  const person = await admitAgain(sign_in, session, identified);
+  const sealed_grant = await identity.tokens.seal(identified.grant, 'provider-grant');
+  const renewed = await finish(sign_in, session, { person, sealed_grant });
+  if (renewed === undefined) throw signInAgain('The session was ended; sign in again.');
+  log.debug({ email: person.email, session: session.id }, 'a session was renewed');
+  return renewed;
+}
+
+async function finish({ identity }: SignIn, { id }: Begun, refreshed: { person: Person; sealed_grant: string }) {
+  try {
+    return await identity.sessions.finishRefresh(id, refreshed);
+  } catch (error) {
+    // The provider may have replaced what was kept; its new one is tried to be kept with the claim given back.
+    await identity.sessions.abandonRefresh(id, refreshed.sealed_grant).catch(() => {});
+    throw error;
+  }
+}
+
+async function recheck({ identity, log }: SignIn, session: Begun, grant: ProviderGrant): Promise<Identified> {
+  try {
+    return await identity.provider.recheck(grant);
+  } catch (error) {
+    if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+    await identity.sessions.end(session.id, 'the identity provider refused to renew it');
+    const fields = { email: session.person.email, session: session.id, reason: error.message };
+    log.info(fields, 'the identity provider refused to renew a session, so it was ended');
+    throw signInAgain('The identity provider did not renew your sign-in; sign in again.', error);
+  }
+}
+
+/** The person as the identity provider now describes them. Who is not admitted any more loses everything at once. */
+async function admitAgain(sign_in: SignIn, session: Begun, identified: Identified): Promise<Person> {
+  const { identity, log, database, clock } = sign_in;
+  const { email, subject, issuer } = session.person;
+  const admission = identity.admit(identified.claims);
+  if ('refused' in admission) {
+    const { refused, detail, message } = admission;
+    const actor = { kind: 'gateway', name: 'sign-in' } as const;
+    const because = `no longer admitted (${refused})`;
+    const ended = await cutOff({ database, clock }, { user: email, actor, because, tokens: 'self_service' });
+    await identity.catchUp();
+    log.info({ email, session: session.id, refused, detail, ...ended }, 'somebody may not use the gateway any more');
+    throw signInAgain(message);
+  }
+  const { person } = admission;
+  if (person.subject !== subject || person.issuer !== issuer || person.email !== email) {
+    await identity.sessions.end(session.id, 'it belongs to another identity now');
+    throw signInAgain('Your identity provider describes you differently than when you signed in; sign in again.');
+  }
+  return person;
+}

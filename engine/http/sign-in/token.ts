@@ -1,0 +1,75 @@
+import type { PollResult } from '../../services/identity/device-grants.ts';
+import type { OpenSession } from '../../services/identity/sessions.ts';
+import { rolesOf } from '../../services/identity/standing.ts';
+import { endTokensOutside, tokenGroupsOpenTo } from '../../services/self-made-tokens.ts';
+import type { Answer, Door, SignIn } from './doors.ts';
+import { readForm } from './form.ts';
+import { OAuthError, type OAuthErrorCode } from './oauth-error.ts';
+import { DEVICE_GRANT, REFRESH_GRANT, TOKEN_PATH } from './paths.ts';
+import { refresh } from './refresh.ts';
+
+/** Gives session tokens to devices whose sign-in is approved, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */
+export function token(sign_in: SignIn): Door {
+  const { form } = sign_in;
+  return {
+    path: TOKEN_PATH,
+    speaks: 'json',
+    async post({ req, reference }) {
+      const parameters = await readForm(req, form);
+      const grant_type = parameters.need('grant_type');
+      if (grant_type === DEVICE_GRANT) {
+        return answer(sign_in, await redeem(sign_in, parameters.need('device_code')));
+      }
+      if (grant_type === REFRESH_GRANT) {
+        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), reference.request_id));
+      }
+      const problem = `The parameter "grant_type" must be "${DEVICE_GRANT}" or "${REFRESH_GRANT}".`;
+      throw new OAuthError('unsupported_grant_type', problem);
+    },
+  };
+}
+
+type Unfinished = Exclude<PollResult['outcome'], 'signed_in'>;
+
+const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>> = {
+  pending: ['authorization_pending', 'Nobody has confirmed the code yet; ask again after the interval.'],
+  slow_down: ['slow_down', 'You ask too often; add five seconds to the interval.'],
+  denied: ['access_denied', 'The person declined it, or may not use this gateway.'],
+  expired: ['expired_token', 'Nobody confirmed the code in time; begin the sign-in again.'],
+  unknown: ['invalid_grant', 'The device code is unknown or was used before; begin the sign-in again.'],
+};
+
+async function redeem({ identity, log }: SignIn, device_code: string): Promise<OpenSession> {
+  const result = await identity.device_grants.poll(device_code);
+  if (result.outcome !== 'signed_in') throw new OAuthError(...UNFINISHED[result.outcome]);
+  const { session } = result;
+  log.info({ email: session.person.email, session: session.id }, 'a session began');
+  return session;
+}
+
+async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {
+  const { identity } = sign_in;
+  await endWhatTheyLost(sign_in, session);
+  const { access_token, expires_in_seconds } = await identity.tokens.issue(session);
+  const json = {
+    access_token,
+    token_type: 'Bearer',
+    expires_in: expires_in_seconds,
+    refresh_token: session.refresh_token,
+    email: session.person.email,
+  };
+  return { status: 200, json };
+}
+
+/** Access tokens somebody made in a group they have left meanwhile. Whatever comes of it, the session goes on. */
+async function endWhatTheyLost({ config, database, clock, log }: SignIn, { person }: OpenSession): Promise<void> {
+  const { email, groups } = person;
+  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
+  try {
+    const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
+    const ended = await endTokensOutside({ database, clock }, { user: email, token_groups });
+    if (ended > 0) log.info({ email, ended }, 'access tokens in token groups that their owner has left were revoked');
+  } catch (error) {
+    log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
+  }
+}

@@ -1,0 +1,20 @@
+import type { BearerTokens } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { SessionTokens } from './identity/session-tokens.ts';
+
+/** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
+const SIGNED = /^ey[\w-]*\./;
+
+/** Verification of both kinds of bearer credential. `sessions` is absent where nobody signs in. */
+export function createBearerTokens(access: BearerTokens, sessions: SessionTokens | undefined): BearerTokens {
+  return {
+    verify(token) {
+      if (!SIGNED.test(token)) return access.verify(token);
+      if (sessions !== undefined) return sessions.verify(token);
+      throw new StageError(
+        'credential_invalid',
+        'This looks like a session token, but nobody signs in at this gateway: it takes access tokens, which begin with "gw_".',
+      );
+    },
+  };
+}

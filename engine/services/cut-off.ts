@@ -1,0 +1,69 @@
+import type { Actor, Changing } from './admin-changes.ts';
+import { SESSIONS_CHANNEL } from './identity/revocations.ts';
+
+/** What is lost: sessions always; of the access tokens none, those the person made, or all. */
+export interface CutOff {
+  /** E-mail address, any case. */
+  readonly user: string;
+  readonly actor: Actor;
+  /** A reason for people, such as "the identity provider refused"; never a secret. */
+  readonly because: string;
+  readonly tokens: 'none' | 'self_service' | 'all';
+}
+
+/** How much was ended, and whether the gateway knows the person at all. */
+export interface WasCutOff {
+  readonly known: boolean;
+  readonly sessions: number;
+  readonly tokens: number;
+}
+
+/**
+ * Ends a person's sessions, sign-ins under way and access tokens at once; every gateway refuses them within a second.
+ * Nothing keeps the person from signing in again: that is up to the identity provider. Raises store_unavailable.
+ */
+export async function cutOff(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  { user, actor, because, tokens }: CutOff,
+): Promise<WasCutOff> {
+  const [ended] = await database.query<WasCutOff>(
+    'cut_off',
+    'select known, sessions, tokens from cut_off($1, $2, $3, $4, $5, $6)',
+    [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
+  );
+  return ended!;
+}
+
+/**
+ * Ends one session; every gateway refuses its tokens within a second. Raises store_unavailable.
+ * @param which `user`: only when it is that person's.
+ * @returns whether there was one to end.
+ */
+export async function endSession(
+  { database, clock, actor }: Changing,
+  which: { readonly id: string; readonly user?: string | undefined; readonly because: string },
+): Promise<boolean> {
+  const rows = await database.query<object>(
+    'session_end_noted',
+    `with ended as (
+       update sessions
+       set revoked_at = $1, revoked_because = $2, sealed_grant = '', refreshing_until = null
+       where id = $3 and ($4::text is null or principal_id = $4) and revoked_at is null
+       returning id, jsonb_build_object('user', person->>'email', 'client', client, 'created_at', created_at) as before
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select $1, $5, $6, 'session.end', id, before, jsonb_build_object('revoked_at', $1::timestamptz, 'because', $2::text)
+       from ended
+     )
+     select pg_notify('${SESSIONS_CHANNEL}', id) from ended`,
+    [
+      new Date(clock.now()),
+      which.because,
+      which.id,
+      which.user === undefined ? null : `user:${which.user.toLowerCase()}`,
+      actor.kind,
+      actor.name,
+    ],
+  );
+  return rows.length > 0;
+}

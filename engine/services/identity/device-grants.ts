@@ -1,0 +1,182 @@
+import type { Clock } from '../../api.ts';
+import type { Database } from '../database.ts';
+import { storable, storableJson } from '../storable.ts';
+import type { Person } from './admission.ts';
+import {
+  hashSecret,
+  isSecret,
+  makeId,
+  makeRefreshToken,
+  makeSecret,
+  makeUserCode,
+  readUserCode,
+  shownUserCode,
+} from './opaque.ts';
+import type { OpenSession } from './sessions.ts';
+
+/** Who began a sign-in, to be shown to the person who is asked to confirm it. */
+export interface Device {
+  /** Product name and version from its user-agent header, shortened. */
+  readonly client: string;
+  readonly client_address: string;
+}
+
+/** A sign-in that waits for a person. */
+export interface PendingGrant extends Device {
+  readonly id: string;
+  /** As shown: WDJB-MJHT. */
+  readonly user_code: string;
+  readonly created_at: Date;
+  readonly expires_at: Date;
+}
+
+/** What a device hears when it asks whether its sign-in is done (RFC 8628 section 3.5). */
+export type PollResult =
+  | { readonly outcome: 'pending' | 'slow_down' | 'denied' | 'expired' | 'unknown' }
+  | { readonly outcome: 'signed_in'; readonly session: OpenSession };
+
+/** Device authorization grants (RFC 8628). Everything raises store_unavailable. */
+export interface DeviceGrants {
+  begin(device: Device): Promise<{
+    readonly device_code: string;
+    readonly user_code: string;
+    readonly expires_in_seconds: number;
+    readonly interval_seconds: number;
+  }>;
+  /** The pending grant of a code as a person types it: any case, with or without dash and spaces. */
+  find(user_code: string): Promise<PendingGrant | undefined>;
+  /** Notes that a browser went to the identity provider with this state; an earlier state of the grant is void. */
+  noteState(grant_id: string, state: string): Promise<boolean>;
+  /** The grant a browser comes back for; a state is good once. */
+  takeState(state: string): Promise<PendingGrant | undefined>;
+  /** Lets the device have its session. False when the grant is not pending any more. */
+  approve(grant_id: string, approved: { readonly person: Person; readonly sealed_grant: string }): Promise<boolean>;
+  deny(grant_id: string): Promise<boolean>;
+  /** Ends an approved grant by beginning its session, once. */
+  poll(device_code: string): Promise<PollResult>;
+}
+
+const LIFETIME_SECONDS = 600;
+const INTERVAL_SECONDS = 5;
+/** Timers may run out a little early. */
+const INTERVAL_SLACK_MS = 100;
+/** A device that asks every few seconds still gets what was approved in the last moment. */
+const COLLECT_MS = 60_000;
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** Each has less than one chance in a million as long as fewer than 25 000 sign-ins are under way. */
+const MAX_CODES_TRIED = 5;
+
+const PENDING = 'id, user_code, client, client_address, created_at, expires_at';
+
+/** Creates the device authorization grants of a database. */
+export function createDeviceGrants(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  /** How long after sign-in a session can be gone on with, in days. */
+  readonly refresh_days: number;
+  /** Absent: random. */
+  readonly makeCode?: () => string;
+}): DeviceGrants {
+  const { database, clock, refresh_days, makeCode = makeUserCode } = options;
+  const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
+  const pending = (rows: readonly PendingGrant[]): PendingGrant | undefined => {
+    const [row] = rows;
+    return row && { ...row, user_code: shownUserCode(row.user_code) };
+  };
+  const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
+    (await database.query(name, text, values)).length > 0;
+
+  /** Undefined when another sign-in has the code. */
+  const insert = async ({ client, client_address }: Device, device_code: string) => {
+    const [row] = await database.query<{ user_code: string }>(
+      'device_begin',
+      `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at)
+       values ($1, $2, $3, $4, $5, $6, $7) on conflict (user_code) do nothing returning user_code`,
+      [
+        makeId('dev'),
+        hashSecret(device_code),
+        makeCode(),
+        storable(client),
+        storable(client_address),
+        later(0),
+        later(LIFETIME_SECONDS * 1000),
+      ],
+    );
+    return row?.user_code;
+  };
+
+  return {
+    async begin(device) {
+      const device_code = makeSecret();
+      for (let tried = 0; tried < MAX_CODES_TRIED; tried++) {
+        const code = await insert(device, device_code);
+        if (code === undefined) continue;
+        return {
+          device_code,
+          user_code: shownUserCode(code),
+          expires_in_seconds: LIFETIME_SECONDS,
+          interval_seconds: INTERVAL_SECONDS,
+        };
+      }
+      throw new Error(`${MAX_CODES_TRIED} user codes in a row were taken`);
+    },
+
+    async find(user_code) {
+      const code = readUserCode(user_code);
+      if (code === undefined) return undefined;
+      const text = `select ${PENDING} from device_grants where user_code = $1 and status = 'pending' and expires_at > $2`;
+      return pending(await database.query<PendingGrant>('device_find', text, [code, later(0)]));
+    },
+
+    noteState: (grant_id, state) =>
+      changed(
+        'device_note_state',
+        `update device_grants set state_hash = $2
+         where id = $1 and status = 'pending' and expires_at > $3 returning id`,
+        [storable(grant_id), hashSecret(state), later(0)],
+      ),
+
+    async takeState(state) {
+      const text = `update device_grants set state_hash = null
+        where state_hash = $1 and status = 'pending' and expires_at > $2 returning ${PENDING}`;
+      return pending(await database.query<PendingGrant>('device_take_state', text, [hashSecret(state), later(0)]));
+    },
+
+    approve: (grant_id, { person, sealed_grant }) =>
+      changed(
+        'device_approve',
+        `update device_grants set status = 'approved', person = $2, sealed_grant = $3, state_hash = null,
+           expires_at = greatest(expires_at, $5)
+         where id = $1 and status = 'pending' and expires_at > $4 returning id`,
+        [storable(grant_id), storableJson(person), sealed_grant, later(0), later(COLLECT_MS)],
+      ),
+
+    deny: (grant_id) =>
+      changed(
+        'device_deny',
+        `update device_grants set status = 'denied', state_hash = null
+         where id = $1 and status = 'pending' and expires_at > $2 returning id`,
+        [storable(grant_id), later(0)],
+      ),
+
+    async poll(device_code) {
+      if (!isSecret(device_code)) return { outcome: 'unknown' };
+      const id = makeId('ses');
+      const refresh_token = makeRefreshToken();
+      const [row] = await database.query<{ outcome: PollResult['outcome']; person: Person }>(
+        'device_poll',
+        'select * from poll_device_grant($1, $2, $3, $4, $5, $6)',
+        [
+          hashSecret(device_code),
+          later(0),
+          later(INTERVAL_SLACK_MS - INTERVAL_SECONDS * 1000),
+          id,
+          hashSecret(refresh_token),
+          later(refresh_days * DAY_MS),
+        ],
+      );
+      const { outcome, person } = row!;
+      return outcome === 'signed_in' ? { outcome, session: { id, person, refresh_token } } : { outcome };
+    },
+  };
+}

@@ -1,0 +1,70 @@
+import type { Clock, Log } from '../../api.ts';
+import type { AuthConfig, GatewayConfig, OidcConfig } from '../../config.ts';
+import type { Database } from '../database.ts';
+import { type Admission, admit, isVouchedFor, mayStay, type Person } from './admission.ts';
+import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';
+import { createDeviceGrants, type DeviceGrants } from './device-grants.ts';
+import { CALLBACK_PATH, issuerOf } from './issuer.ts';
+import type { Claims, IdentityProvider } from './provider.ts';
+import { createProvider } from './provider-client.ts';
+import { createSessionTokens, type Revocations, type SessionTokens } from './session-tokens.ts';
+import { createSessions, type Sessions } from './sessions.ts';
+
+export { CALLBACK_PATH, issuerOf };
+
+/** Sign-in as one configuration wants it. */
+export interface Identity {
+  readonly provider: IdentityProvider;
+  readonly tokens: SessionTokens;
+  readonly sessions: Sessions;
+  readonly device_grants: DeviceGrants;
+  readonly attempts: AttemptLimits;
+  /** Whether somebody the identity provider knows may use the gateway. */
+  admit(claims: Claims): Admission;
+  /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
+  catchUp(): Promise<void>;
+  /** Whether a session comes from the identity provider of this configuration. */
+  isVouchedFor(person: Person): boolean;
+}
+
+/** `auth` of a configuration that has sign-in. */
+export type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
+
+/** What sign-in needs that outlives a configuration. */
+export interface IdentityFoundation {
+  readonly database: Pick<Database, 'query'>;
+  readonly revocations: Revocations;
+  /** Resolves when this process refuses whatever was ended by now. */
+  catchUp(): Promise<void>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Makes sign-in; `undefined` where the configuration has none. Raises StartError for a key that can't be used. */
+export function createIdentity(
+  config: GatewayConfig,
+  secret: (name: string) => string,
+  { database, revocations, catchUp, clock, log }: IdentityFoundation,
+): Identity | undefined {
+  const { auth } = config;
+  if (auth?.oidc === undefined) return undefined;
+  const sign_in: SignInConfig = { ...auth, oidc: auth.oidc };
+  const { refresh_days } = auth.session;
+  const redirect_uri = `${issuerOf(config)}${CALLBACK_PATH}`;
+  return {
+    provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
+    tokens: createSessionTokens({
+      config,
+      secret,
+      clock,
+      revocations,
+      mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
+    }),
+    sessions: createSessions({ database, clock, onEnded: catchUp }),
+    device_grants: createDeviceGrants({ database, clock, refresh_days }),
+    attempts: createAttemptLimits({ database, clock, limits: auth.limits }),
+    admit: (claims) => admit(claims, sign_in),
+    catchUp,
+    isVouchedFor: (person) => isVouchedFor(person, sign_in.oidc),
+  };
+}

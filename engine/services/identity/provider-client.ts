@@ -1,0 +1,275 @@
+import {
+  allowInsecureRequests,
+  authorizationCodeGrant,
+  buildAuthorizationUrl,
+  type ClientAuth,
+  ClientSecretBasic,
+  ClientSecretPost,
+  Configuration,
+  calculatePKCECodeChallenge,
+  clockTolerance,
+  customFetch,
+  discovery,
+  type ExportedJWKSCache,
+  enableNonRepudiationChecks,
+  fetchUserInfo,
+  getJwksCache,
+  PrivateKeyJwt,
+  refreshTokenGrant,
+  type ServerMetadata,
+  setJwksCache,
+  type TokenEndpointResponse,
+} from 'openid-client';
+import type { Clock, Log } from '../../api.ts';
+import type { OidcConfig } from '../../config.ts';
+import { isLoopbackUrl } from '../../load/addresses.ts';
+import { completeClaims, lookUpClaim } from './claims.ts';
+import { readClientKey } from './client-key.ts';
+import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant } from './provider.ts';
+import { renewHourly } from './provider-discovery.ts';
+import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
+import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
+
+const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
+/** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
+const NO_TIMEOUT_SECONDS = 3600;
+
+/** One exchange with the provider, from its first request to its last. */
+interface Exchange {
+  readonly config: Configuration;
+  readonly metadata: ServerMetadata;
+  /** The refresh token that the token endpoint gave last, also when its answer was then found wanting. */
+  refresh_token?: string | undefined;
+}
+
+/**
+ * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
+ * tokens are judged by the machine's own clock, everything else by `clock`. Raises StartError for a private key or
+ * `ca_file` that can't be used.
+ */
+export function createProvider(options: {
+  readonly oidc: OidcConfig;
+  readonly secret: (name: string) => string;
+  readonly redirect_uri: string;
+  readonly log: Log;
+  readonly clock: Clock;
+}): IdentityProvider {
+  const { oidc, secret, redirect_uri, log, clock } = options;
+  const { timeout_seconds, ca_file } = oidc;
+  const own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
+  const authentication = clientAuthentication(oidc, own_secret);
+  const fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
+  const discover = renewHourly(() => readDiscovery(oidc, authentication, fetch), { clock, log });
+  /** Signing keys of the provider; openid-client renews them after five minutes. */
+  let keys: ExportedJWKSCache | undefined;
+
+  const begin = async (): Promise<Exchange> => {
+    const metadata = await discover();
+    const config = new Configuration(
+      metadata,
+      oidc.client_id,
+      { [clockTolerance]: oidc.clock_skew_seconds },
+      authentication,
+    );
+    const exchange: Exchange = { config, metadata };
+    config.timeout = NO_TIMEOUT_SECONDS;
+    config[customFetch] = async (url, init) => {
+      const response = await fetch(url, init);
+      if (url === metadata.token_endpoint) exchange.refresh_token = await refreshTokenIn(response);
+      return response;
+    };
+    // Without it the signature of an ID token goes unchecked where TLS vouches for it (OpenID Connect Core 3.1.3.7).
+    enableNonRepudiationChecks(config);
+    if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
+    if (keys !== undefined) setJwksCache(config, keys);
+    return exchange;
+  };
+
+  const attempt = async <T>(step: Step, secrets: readonly (string | undefined)[], task: () => Promise<T>) => {
+    try {
+      return await task();
+    } catch (error) {
+      throw toProviderError(error, step, [own_secret, ...secrets]);
+    }
+  };
+
+  /** Asks the token endpoint; what it gets is checked and signed. */
+  const askForTokens = async <T>(
+    { config }: Exchange,
+    step: Step,
+    secrets: readonly (string | undefined)[],
+    task: () => Promise<T>,
+  ): Promise<T> => {
+    try {
+      const tokens = await attempt(step, secrets, task);
+      keys = getJwksCache(config);
+      return tokens;
+    } catch (error) {
+      // The provider may have new keys: the next attempt gets them.
+      if (error instanceof ProviderError && error.problem === 'invalid') keys = undefined;
+      throw error;
+    }
+  };
+
+  const wanted = wantedClaims(oidc);
+  const complete = async (exchange: Exchange, claims: Claims, sub: string, access_token: string): Promise<Claims> => {
+    const { config, metadata } = exchange;
+    const lacking = wanted.filter((claim) => !isTold(claims, claim));
+    if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
+    const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, sub));
+    return completeClaims(claims, told, lacking, oidc.email_claim);
+  };
+
+  /** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. */
+  const demandStillTold = (claims: Claims, { in_id_token = [] }: ProviderGrant): void => {
+    const missing = in_id_token.filter((claim) => !isTold(claims, claim));
+    if (missing.length === 0) return;
+    const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
+    throw new ProviderError('refused', `userinfo endpoint: ${problem}`);
+  };
+
+  const grantOf = (
+    subject: string,
+    tokens: TokenEndpointResponse,
+    in_id_token: readonly string[],
+    former?: string,
+  ): ProviderGrant => {
+    const refresh_token = tokens.refresh_token ?? former;
+    const known = in_id_token.length === 0 ? {} : { in_id_token };
+    if (refresh_token !== undefined) return { subject, refresh_token, ...known };
+    const { access_token, expires_in } = tokens;
+    const expiry = expires_in === undefined ? {} : { access_token_expires_at: clock.now() + expires_in * 1000 };
+    return { subject, access_token, ...expiry, ...known };
+  };
+
+  const refresh = async (exchange: Exchange, grant: ProviderGrant, refresh_token: string) => {
+    const { subject, in_id_token = [] } = grant;
+    const { config, metadata } = exchange;
+    const secrets = [refresh_token];
+    const tokens = await askForTokens(exchange, 'token endpoint', secrets, () =>
+      refreshTokenGrant(config, refresh_token),
+    );
+    const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
+    if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about somebody else');
+    const claims = await complete(exchange, { ...signed, iss: metadata.issuer, sub }, subject, tokens.access_token);
+    if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
+      throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
+    }
+    if (tokens.id_token === undefined) demandStillTold(claims, grant);
+    return { claims, grant: grantOf(subject, tokens, in_id_token, refresh_token) };
+  };
+
+  const askUserinfo = async ({ config, metadata }: Exchange, grant: ProviderGrant) => {
+    const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
+    if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
+      const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
+      throw new ProviderError('refused', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
+    }
+    if (clock.now() >= access_token_expires_at) {
+      const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
+      throw new ProviderError('refused', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
+    }
+    const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, subject));
+    demandStillTold(told, grant);
+    return { claims: { ...told, iss: metadata.issuer, sub: subject }, grant };
+  };
+
+  return {
+    async authorizationUrl({ state, nonce, code_verifier }) {
+      const { config, metadata } = await begin();
+      const offered: unknown = metadata.scopes_supported;
+      const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
+      const scopes = oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
+      const code_challenge = await calculatePKCECodeChallenge(code_verifier);
+      return attempt('discovery document', [state, nonce, code_challenge], async () =>
+        buildAuthorizationUrl(config, {
+          ...oidc.authorization_parameters,
+          redirect_uri,
+          scope: [...new Set(['openid', ...scopes])].join(' '),
+          state,
+          nonce,
+          code_challenge,
+          code_challenge_method: 'S256',
+        }),
+      );
+    },
+
+    async identify(callback, { state, nonce, code_verifier }) {
+      const exchange = await begin();
+      const arrived = new URL(redirect_uri);
+      arrived.search = callback.search;
+      const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
+      const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
+      const tokens = await askForTokens(exchange, 'code exchange', secrets, () =>
+        authorizationCodeGrant(exchange.config, arrived, checks),
+      );
+      const { nonce: _, ...claims } = tokens.claims()!;
+      const completed = await complete(exchange, claims, claims.sub, tokens.access_token);
+      const in_id_token = wanted.filter((claim) => isTold(claims, claim));
+      return { claims: completed, grant: grantOf(claims.sub, tokens, in_id_token) };
+    },
+
+    async recheck(grant) {
+      const exchange = await begin();
+      const { refresh_token } = grant;
+      if (refresh_token === undefined) return askUserinfo(exchange, grant);
+      try {
+        return await refresh(exchange, grant, refresh_token);
+      } catch (error) {
+        const replaced = exchange.refresh_token;
+        if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
+        throw new ProviderError(error.problem, error.message, { ...grant, refresh_token: replaced });
+      }
+    },
+  };
+}
+
+function clientAuthentication(oidc: OidcConfig, secret: string): ClientAuth {
+  if (oidc.client_secret_env === undefined) {
+    return PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
+  }
+  const method = oidc.token_endpoint_auth_method === 'client_secret_post' ? ClientSecretPost : ClientSecretBasic;
+  return method(secret);
+}
+
+/** Claims for which the userinfo endpoint is asked when the ID token lacks them. */
+function wantedClaims(oidc: OidcConfig): readonly string[] {
+  const { email_claim, groups_claim, team_claim, project_claim, email_verification, allowed_email_domains } = oidc;
+  const verified =
+    email_verification === 'required' || allowed_email_domains !== undefined ? 'email_verified' : undefined;
+  return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
+}
+
+function isTold(claims: Claims, claim: string): boolean {
+  return (lookUpClaim(claims, claim) ?? undefined) !== undefined;
+}
+
+async function refreshTokenIn(response: Response): Promise<string | undefined> {
+  const body: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined);
+  if (typeof body !== 'object' || body === null) return undefined;
+  const { refresh_token } = body as { refresh_token?: unknown };
+  return typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : undefined;
+}
+
+/** The discovery document (OpenID Connect Discovery section 4), checked to be the issuer's own. */
+async function readDiscovery(
+  { issuer_url, client_id }: OidcConfig,
+  authentication: ClientAuth,
+  fetch: ProviderFetch,
+): Promise<ServerMetadata> {
+  const insecure = isLoopbackUrl(issuer_url) ? [allowInsecureRequests] : [];
+  const config = await discovery(new URL(issuer_url), client_id, undefined, authentication, {
+    [customFetch]: fetch,
+    execute: insecure,
+    timeout: NO_TIMEOUT_SECONDS,
+  });
+  const metadata = config.serverMetadata();
+  // openid-client makes exceptions for some providers, which let in people of every tenant.
+  if (!URL.canParse(metadata.issuer) || new URL(metadata.issuer).href !== new URL(issuer_url).href) {
+    throw new ProviderError('invalid', `discovery document: ${wrongIssuer(metadata.issuer, issuer_url)}`);
+  }
+  return metadata;
+}

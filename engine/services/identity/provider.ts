@@ -1,0 +1,72 @@
+/**
+ * The identity provider, as an OpenID Connect client sees it.
+ * @module
+ */
+
+/** What a browser's sign-in must come back with: random, used once, kept in that browser alone. */
+export interface SignInAttempt {
+  readonly state: string;
+  readonly nonce: string;
+  readonly code_verifier: string;
+}
+
+/** What the identity provider says about a person: the claims of the ID token, completed from the userinfo endpoint. */
+export type Claims = Readonly<Record<string, unknown>>;
+
+/** What it takes to ask about the same person again. A secret: kept sealed, never logged. Survives JSON. */
+export interface ProviderGrant {
+  readonly subject: string;
+  readonly refresh_token?: string;
+  readonly access_token?: string;
+  /** Milliseconds since the epoch. */
+  readonly access_token_expires_at?: number;
+  /** Claims that decide about the person and were in the ID token. */
+  readonly in_id_token?: readonly string[];
+}
+
+/** A person the identity provider vouches for. */
+export interface Identified {
+  readonly claims: Claims;
+  readonly grant: ProviderGrant;
+}
+
+/** The identity provider of one configuration. Nothing is asked of it before the first call. */
+export interface IdentityProvider {
+  /** Where to send the browser. Raises ProviderError. */
+  authorizationUrl(attempt: SignInAttempt): Promise<URL>;
+  /**
+   * Takes what the browser came back with.
+   * @param callback the redirect URI with the query the browser brought. Raises ProviderError.
+   */
+  identify(callback: URL, attempt: SignInAttempt): Promise<Identified>;
+  /** Asks about a person again, without a browser. Raises ProviderError: `refused` when the person is not to be let in any more. */
+  recheck(grant: ProviderGrant): Promise<Identified>;
+}
+
+/**
+ * Why the identity provider gave no answer. `unavailable`: it is down, silent or failing; try again. `refused`: it says no
+ * to this person. `invalid`: its answer, or the gateway's registration there, is wrong; somebody must mend it.
+ */
+export type ProviderProblem = 'unavailable' | 'refused' | 'invalid';
+
+/** The identity provider gave no usable answer. The message is for the log, and holds no secret. */
+export class ProviderError extends Error {
+  readonly problem: ProviderProblem;
+  /** Private, and so in no log. */
+  readonly #grant: ProviderGrant | undefined;
+
+  constructor(problem: ProviderProblem, message: string, grant?: ProviderGrant) {
+    super(message);
+    this.name = 'ProviderError';
+    this.problem = problem;
+    this.#grant = grant;
+  }
+
+  /**
+   * What to ask with next time instead of what was asked with: the provider had already replaced that before something
+   * failed, and would take its use for theft.
+   */
+  get grant(): ProviderGrant | undefined {
+    return this.#grant;
+  }
+}

@@ -1,0 +1,223 @@
+import { createSecretKey, hash } from 'node:crypto';
+import { errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { Clock, Principal } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
+import { StageError } from '../../errors.ts';
+import type { Person } from './admission.ts';
+import { issuerOf } from './issuer.ts';
+import { makeId } from './opaque.ts';
+import { openWith, sealWith } from './sealed.ts';
+import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
+import { createSessionKeys, type SessionKeys } from './session-keys.ts';
+import { rolesOf, tokenGroupOf } from './standing.ts';
+
+/** What a secret is sealed for; one purpose can't open what was sealed for another. */
+export type SealPurpose = 'provider-grant' | 'sign-in-attempt';
+
+/** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
+export interface SessionTokens {
+  /** Signs a session token. */
+  issue(session: {
+    readonly id: string;
+    readonly person: Person;
+  }): Promise<{ readonly access_token: string; readonly expires_in_seconds: number }>;
+  /**
+   * The principal behind a session token; returned at once when the token was seen before.
+   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
+   */
+  verify(token: string): Principal | Promise<Principal>;
+  /** The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed. */
+  sessionOf(token: string): Promise<string | undefined>;
+  /** Encrypts a value that survives JSON, for storage or a cookie. */
+  seal(value: object, purpose: SealPurpose): Promise<string>;
+  /** The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose. */
+  open(sealed: string, purpose: SealPurpose): Promise<unknown>;
+}
+
+/** Sessions that were ended before their tokens expire, as every replica knows them within a second. */
+export interface Revocations {
+  /** Whether a session was ended. Raises store_unavailable while the list was never read. */
+  has(session_id: string): boolean;
+  /** Tells whenever a session is ended, and with `undefined` when any may have been. */
+  onRevoked(listener: (session_id: string | undefined) => void): () => void;
+  /** Resolves when everything that was ended by now is known here, as far as the database can be read. */
+  catchUp(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const ALGORITHM = 'HS256';
+/** Keeps a token of another purpose from passing for a session token (RFC 8725 section 3.11). */
+const TYPE = 'session+jwt';
+const MAX_TOKEN_CHARS = 32_768;
+const MAX_CACHED = 10_000;
+/** Of all tokens that are remembered: one holds the names of all its person's groups, and they are kept. */
+const MAX_CACHED_CHARS = 33_554_432;
+/** Before any token expires. */
+const NEVER_EXPIRED = new Date(0);
+
+interface Entry {
+  readonly principal: Principal;
+  /** Milliseconds since the epoch. */
+  readonly expires_at: number;
+}
+
+/**
+ * Creates the session tokens of a configuration with `auth.oidc`.
+ * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
+ * Raises StartError for a key that is too short.
+ */
+export function createSessionTokens(options: {
+  readonly config: GatewayConfig;
+  readonly secret: (name: string) => string;
+  readonly clock: Clock;
+  readonly revocations: Revocations;
+  readonly mayStay?: (person: Person) => boolean;
+}): SessionTokens {
+  const { config, secret, clock, revocations, mayStay = () => true } = options;
+  const { auth } = config;
+  if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
+  const issuer = issuerOf(config);
+  const keys = createSessionKeys({ ...auth, oidc: auth.oidc }, secret);
+  const readPayload = createPayloadReader(keys, issuer);
+  const sign = createSigner(keys, issuer);
+  const ttl_seconds = auth.session.ttl_minutes * 60;
+  // Only tokens that are good get in: made-up ones can't push them out.
+  const entries = new LRUCache<string, Entry>({ max: MAX_CACHED, maxSize: MAX_CACHED_CHARS });
+
+  const admit = ({ principal, expires_at }: Entry): Principal => {
+    if (clock.now() >= expires_at) throw expired(expires_at);
+    if (revocations.has(principal.token.id)) throw ended();
+    return principal;
+  };
+
+  const verifyAnew = async (token: string, key: string): Promise<Principal> => {
+    const claims = readClaims(await readPayload(token, new Date(clock.now())));
+    if (claims === undefined) throw notOurs();
+    if (!mayStay(claims.person)) throw notAllowed(claims.person);
+    const entry = { principal: principalOf(claims, config), expires_at: claims.expires_at };
+    const principal = admit(entry);
+    entries.set(key, entry, { size: token.length });
+    return principal;
+  };
+
+  return {
+    async issue({ id, person }) {
+      const issued_at = Math.floor(clock.now() / 1000);
+      const claims = writeClaims(id, person, rolesOf(auth, person.groups));
+      const access_token = await sign(claims, issued_at, issued_at + ttl_seconds);
+      return { access_token, expires_in_seconds: ttl_seconds };
+    },
+    verify(token) {
+      if (token.length > MAX_TOKEN_CHARS) throw notOurs();
+      // The whole token decides, signature included.
+      const key = hash('sha256', token, 'base64');
+      const entry = entries.get(key);
+      return entry === undefined ? verifyAnew(token, key) : admit(entry);
+    },
+    async sessionOf(token) {
+      if (token.length > MAX_TOKEN_CHARS) return undefined;
+      try {
+        return readClaims(await readPayload(token, NEVER_EXPIRED))?.session_id;
+      } catch (error) {
+        if (error instanceof StageError) return undefined;
+        throw error;
+      }
+    },
+    seal: (value, purpose) => sealWith(keys, value, purpose),
+    open: (sealed, purpose) => openWith(keys, sealed, purpose),
+  };
+}
+
+function createSigner(keys: SessionKeys, issuer: string) {
+  const key = createSecretKey(keys.current.derive('sign'));
+  return (claims: JWTPayload, issued_at: number, expires_at: number) =>
+    new SignJWT(claims)
+      .setProtectedHeader({ alg: ALGORITHM, typ: TYPE, kid: keys.current.id })
+      .setIssuer(issuer)
+      .setAudience(issuer)
+      .setJti(makeId('jwt'))
+      .setIssuedAt(issued_at)
+      .setExpirationTime(expires_at)
+      .sign(key);
+}
+
+/** Checks everything about a token but what its claims mean. Raises credential_invalid, credential_expired. */
+function createPayloadReader(keys: SessionKeys, issuer: string) {
+  const by_id = new Map([...keys.all].map(([id, key]) => [id, createSecretKey(key.derive('sign'))]));
+  const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
+  return async (token: string, currentDate: Date): Promise<JWTPayload> => {
+    try {
+      const { payload } = await jwtVerify(
+        token,
+        ({ kid }) => {
+          const key = by_id.get(String(kid));
+          if (key === undefined) throw new errors.JWSSignatureVerificationFailed();
+          return key;
+        },
+        { ...checks, currentDate },
+      );
+      return payload;
+    } catch (error) {
+      // By now the signature is known to be good: these two are about tokens that one of our keys signed.
+      if (error instanceof errors.JWTExpired) throw expired(Number(error.payload.exp) * 1000);
+      if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim))
+        throw elsewhere(issuer);
+      if (error instanceof errors.JOSEError) throw notOurs(error);
+      throw error;
+    }
+  };
+}
+
+function principalOf({ session_id, person }: SessionClaims, config: GatewayConfig): Principal {
+  const groups = Object.freeze([...person.groups]);
+  return Object.freeze({
+    id: principalIdOf(person),
+    email: person.email,
+    kind: 'session',
+    groups,
+    roles: Object.freeze(rolesOf(config.auth ?? {}, groups)),
+    team: person.team,
+    project: person.project,
+    token: Object.freeze({ id: session_id, name: 'sign-in', group: tokenGroupOf(config, groups) }),
+  } as const);
+}
+
+function notOurs(cause?: unknown): StageError {
+  return new StageError(
+    'credential_invalid',
+    'The session token is malformed, or was signed with a key this gateway does not use, or does not use any more. Sign in again.',
+    { cause },
+  );
+}
+
+function elsewhere(issuer: string): StageError {
+  return new StageError(
+    'credential_invalid',
+    `The session token belongs to another gateway than ${issuer}. Sign in at this one.`,
+  );
+}
+
+function expired(at: number): StageError {
+  const when = new Date(at);
+  // A number that is no date is in a token nonetheless when one of our keys leaked.
+  const since = Number.isNaN(when.getTime()) ? '' : ` on ${when.toISOString()}`;
+  return new StageError(
+    'credential_expired',
+    `The session token expired${since}. The program you use renews it by itself; if it does not, sign in again.`,
+  );
+}
+
+function ended(): StageError {
+  return new StageError(
+    'credential_revoked',
+    'This session was ended: somebody signed out, or the access was withdrawn. Sign in again.',
+  );
+}
+
+function notAllowed({ email }: Person): StageError {
+  return new StageError(
+    'credential_revoked',
+    `The gateway's configuration does not let ${email} in any more: auth.oidc allows other groups or e-mail domains. Ask your administrator.`,
+  );
+}

@@ -1,0 +1,37 @@
+import { defineStage, StageError } from '../engine/api.ts';
+
+type HeaderValue = string | readonly string[] | undefined;
+
+/** Whether an If-None-Match header names an entity tag; weak ones count (RFC 9110 section 13.1.2). */
+function isNamed(etag: string, if_none_match: HeaderValue): boolean {
+  const text = typeof if_none_match === 'object' ? if_none_match.join(',') : (if_none_match ?? '');
+  if (text.trim() === '*') return true;
+  return text.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);
+}
+
+export default defineStage({
+  name: 'managed-settings',
+  version: 1,
+  summary: 'Answers with the settings that managed policies have for the caller.',
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [{ title: 'No options', yaml: '- stage: managed-settings' }],
+  reads: ['principal.email', 'principal.groups'],
+  raises: ['policy_not_found'],
+  needs: ['respond'],
+  terminal: true,
+  create(_options, { policies }) {
+    return {
+      request(ctx) {
+        const policy = policies.of({ email: ctx.get('principal.email'), groups: ctx.get('principal.groups') });
+        if (policy === undefined) {
+          throw new StageError('policy_not_found', 'No managed policy is meant for you; clients go on without one.');
+        }
+        const { etag, body } = policy;
+        // Everybody has other settings, and they hold from the next time a client asks.
+        const headers = { etag, 'cache-control': 'private, no-cache' };
+        if (isNamed(etag, ctx.headers['if-none-match'])) return { kind: 'answer', status: 304, headers, body: '' };
+        return { kind: 'answer', status: 200, headers: { ...headers, 'content-type': 'application/json' }, body };
+      },
+    };
+  },
+});

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { describeCode } from '../../engine/cli/sign-in-words.ts';
+import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
+import { StartError } from '../../engine/services/start-error.ts';
+
+const BASE_URL = 'https://gateway.example.com';
+
+/** Values a server may send in place of the right one. */
+const odd = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 600 }),
+  fc.double(),
+  fc.constant(null),
+  fc.jsonValue(),
+  fc.webUrl(),
+  fc.string({ unit: 'binary' }).map((text) => `${BASE_URL}/${text}`),
+);
+
+const answer = (body: unknown) => ({ status: 200, kind: 'json', body, retry_after_seconds: undefined }) as const;
+
+/** What a reader makes of a body; `undefined` when it refuses it as it should. */
+function read<T>(reader: () => T): T | undefined {
+  try {
+    return reader();
+  } catch (error) {
+    assert.ok(error instanceof StartError, String(error));
+    return undefined;
+  }
+}
+
+test('whatever a gateway sends as a device code: it is refused, or safe to show and to wait for', () => {
+  const body = fc.record({
+    device_code: fc.oneof(fc.constant('code'), odd),
+    user_code: fc.oneof(fc.constant('WDJB-MJHT'), odd),
+    verification_uri: fc.oneof(fc.constant(`${BASE_URL}/device`), odd),
+    verification_uri_complete: fc.oneof(fc.constant(undefined), odd),
+    expires_in: fc.oneof(fc.constant(600), odd),
+    interval: odd,
+    login_notice: odd,
+  });
+  fc.assert(
+    fc.property(body, (sent) => {
+      const code = read(() => readDeviceCode(answer(sent), BASE_URL));
+      if (code === undefined) return;
+      assert.ok(code.interval_seconds >= 1 && code.interval_seconds <= 60);
+      assert.ok(code.lifetime_seconds >= 1 && code.lifetime_seconds <= 1800);
+      assert.equal(new URL(code.verification_uri_complete ?? code.verification_uri).origin, BASE_URL);
+      const text = describeCode(code, { base_url: BASE_URL, opens: false, bold: false });
+      assert.doesNotMatch(text, /[^\P{Cc}\n]/u);
+      assert.doesNotMatch(text, /[\u200b\u2028-\u202e\u2066-\u2069\ufeff]/);
+    }),
+  );
+});
+
+test('whatever a gateway sends as tokens: they are refused, or can be sent in a header and printed on one line', () => {
+  const body = fc.record({
+    access_token: fc.oneof(fc.constant('token'), odd),
+    token_type: fc.oneof(fc.constantFrom('Bearer', 'bearer', undefined), odd),
+    expires_in: fc.oneof(fc.constant(3600), odd),
+    refresh_token: fc.oneof(fc.constantFrom('refresh', undefined), odd),
+    email: odd,
+  });
+  fc.assert(
+    fc.property(body, (sent) => {
+      const tokens = read(() => readTokens('sign-in', answer(sent)));
+      if (tokens === undefined) return;
+      for (const token of [tokens.access_token, tokens.refresh_token ?? 'none']) assert.match(token, /^[\x21-\x7e]+$/);
+      assert.doesNotMatch(tokens.email ?? '', /\p{Cc}/u);
+      assert.ok(!Number.isNaN(new Date(tokens.lifetime_seconds * 1000).getTime()));
+    }),
+  );
+});

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import { type ApiClient, openClient } from '../../engine/client/api-client.ts';
+import { frozenClock } from '../../engine/services/clock.ts';
+import { held, keep, kept, NOW } from './keep-credentials.ts';
+import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
+
+let gateway: ScriptedGateway;
+let desk: Desk;
+const clock = frozenClock(NOW);
+
+beforeEach(async () => {
+  gateway = await startScriptedGateway();
+  desk = createDesk();
+  keep(desk, { [gateway.url]: held(3000) });
+});
+
+const open = (): Promise<ApiClient> => openClient({ env: desk.env, clock });
+
+test('a request carries the token, and JSON both ways; errors of the gateway are answers', async () => {
+  gateway.scripts.set('/admin/api/tokens', ({ text }) => ({ status: 201, body: { got: JSON.parse(text) } }));
+  const client = await open();
+  assert.equal(client.base_url, gateway.url);
+  assert.deepEqual(await client.request('POST', '/admin/api/tokens', { name: 'laptop' }), {
+    status: 201,
+    body: { got: { name: 'laptop' } },
+  });
+  const [sent] = gateway.to('/admin/api/tokens');
+  assert.equal(sent?.headers.authorization, 'Bearer access-0');
+  assert.equal(sent?.headers['content-type'], 'application/json');
+  assert.equal((await client.request('GET', '/nowhere')).status, 404);
+  gateway.scripts.set('/empty', () => ({ status: 204 }));
+  assert.deepEqual(await client.request('DELETE', '/empty'), { status: 204, body: undefined });
+});
+
+test('a token that the gateway refuses is renewed once, however long it has to live', async () => {
+  gateway.scripts.set('/admin/api/me', ({ headers }) =>
+    headers.authorization === `Bearer ${gateway.access_token}` ? { body: {} } : { status: 401, body: {} },
+  );
+  gateway.access_token = 'another';
+  const { status } = await (await open()).request('GET', '/admin/api/me');
+  assert.equal(status, 200);
+  assert.equal(gateway.to('/oauth/token').length, 1);
+  assert.equal(kept(desk)[gateway.url]?.access_token, gateway.access_token);
+});
+
+test('refused again, it is over', async () => {
+  gateway.scripts.set('/admin/api/me', () => ({ status: 401, body: {} }));
+  const client = await open();
+  await assert.rejects(client.request('GET', '/admin/api/me'), { name: 'SignInOver', exit_code: 1 });
+  assert.equal(gateway.to('/admin/api/me').length, 2);
+});
+
+test('a gateway that is away, that redirects or that is none, is exit code 69 with words', async () => {
+  const client = await open();
+  gateway.scripts.set('/moved', () => ({ status: 308, headers: { location: 'https://evil.example.com/' } }));
+  await assert.rejects(client.request('GET', '/moved'), { exit_code: 69, message: /redirect/ });
+  gateway.scripts.set('/page', () => ({ status: 502, body: '<html>' }));
+  await assert.rejects(client.request('GET', '/page'), {
+    exit_code: 69,
+    message: /status 502 and something that is not/,
+  });
+  gateway.close();
+  await assert.rejects(client.request('GET', '/admin/api/me'), { exit_code: 69, message: /^no answer from http/ });
+});
+
+test('a path can not lead to another host', async () => {
+  const client = await open();
+  await assert.rejects(client.request('GET', '@evil.example.com/'), /begins with a slash/);
+});
+
+test('who is not signed in learns so when it is opened', async () => {
+  desk = createDesk();
+  await assert.rejects(openClient({ env: desk.env, base_url: gateway.url }), {
+    exit_code: 1,
+    message: /not signed in/,
+  });
+  await assert.rejects(open(), { exit_code: 64, message: /which gateway\?/ });
+});

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { beforeEach, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { credentialsPath, openCredentials } from '../../engine/client/credentials.ts';
+import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
+import { StartError } from '../../engine/services/start-error.ts';
+import { held, keep } from './keep-credentials.ts';
+import { createDesk, type Desk } from './scripted-gateway.ts';
+
+const U = 'https://gateway.example.com';
+let desk: Desk;
+beforeEach(() => {
+  desk = createDesk();
+});
+
+const mode = (path: string) => statSync(path).mode & 0o777;
+const write = (env = desk.env) => openCredentials(env).write(U, held(60) as Credentials);
+
+describe('where the file is', () => {
+  test('APPSCLI_CREDENTIALS, else XDG_CONFIG_HOME, else ~/.config; an empty variable counts for none', () => {
+    const below = 'appscli/credentials.json';
+    assert.equal(credentialsPath({ APPSCLI_CREDENTIALS: '/a/b', XDG_CONFIG_HOME: '/x', HOME: '/h' }), '/a/b');
+    assert.equal(credentialsPath({ APPSCLI_CREDENTIALS: '', XDG_CONFIG_HOME: '/x', HOME: '/h' }), `/x/${below}`);
+    assert.equal(credentialsPath({ XDG_CONFIG_HOME: '', HOME: '/h' }), `/h/.config/${below}`);
+  });
+});
+
+describe('writing', () => {
+  test('leaves a private file and nothing else, whatever the umask', async () => {
+    const before = process.umask(0);
+    try {
+      await openCredentials(desk.env).locked(async () => write());
+    } finally {
+      process.umask(before);
+    }
+    assert.equal(mode(desk.path), 0o600);
+    assert.equal(mode(dirname(desk.path)), 0o700);
+    assert.deepEqual(readdirSync(dirname(desk.path)), ['credentials.json']);
+  });
+
+  test('replaces a link instead of following it', () => {
+    mkdirSync(dirname(desk.path), { recursive: true });
+    const target = join(desk.home, 'precious');
+    writeFileSync(target, formatCredentials(new Map()), { mode: 0o600 });
+    symlinkSync(target, desk.path);
+    write();
+    assert.equal(lstatSync(desk.path).isSymbolicLink(), false);
+    assert.equal(readFileSync(target, 'utf8'), formatCredentials(new Map()));
+  });
+
+  test('into a directory of others leaves that directory as it is', () => {
+    chmodSync(desk.home, 0o755);
+    write({ ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'mine.json') });
+    assert.equal(mode(desk.home), 0o755);
+    assert.equal(mode(join(desk.home, 'mine.json')), 0o600);
+  });
+
+  test('where it can not be says why, and leaves no draft behind', async () => {
+    writeFileSync(join(desk.home, 'file'), '');
+    const env = { ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'file', 'credentials.json') };
+    assert.throws(() => openCredentials(env).read(), { message: /cannot be read: a file stands where a directory is/ });
+    await assert.rejects(
+      openCredentials(env).locked(async () => {}),
+      { name: 'StartError', message: /cannot be written: a file stands where a directory is needed/ },
+    );
+    const taken = { ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'taken') };
+    mkdirSync(join(desk.home, 'taken'));
+    assert.throws(() => write(taken), /is no file/);
+    assert.deepEqual(readdirSync(desk.home).sort(), ['file', 'taken']);
+  });
+});
+
+describe('reading', () => {
+  test('a file that others could read becomes private, and the person is told', () => {
+    keep(desk, { [U]: held(60) }, 0o600);
+    chmodSync(desk.path, 0o644);
+    const warnings: string[] = [];
+    assert.equal(openCredentials(desk.env, (words) => warnings.push(words)).read().size, 1);
+    assert.equal(mode(desk.path), 0o600);
+    assert.match(warnings.join(), /^other users could read .*; it is private now, but sign in again/);
+  });
+
+  test('a named pipe in its place keeps nobody waiting', { skip: process.platform === 'win32' }, () => {
+    mkdirSync(dirname(desk.path), { recursive: true });
+    execFileSync('mkfifo', [desk.path]);
+    assert.throws(() => openCredentials(desk.env).read(), /is no file/);
+  });
+
+  test('a huge file is not read', () => {
+    keep(desk, {});
+    writeFileSync(desk.path, ' '.repeat(1_100_000));
+    assert.throws(() => openCredentials(desk.env).read(), /larger than 1 MiB/);
+  });
+});
+
+describe('the text', () => {
+  const token = fc.stringMatching(/^[\x21-\x7e]{1,60}$/);
+  const credentials = fc.record(
+    {
+      access_token: token,
+      expires_at: fc
+        .date({ noInvalidDate: true, min: new Date(0), max: new Date('2100-01-01') })
+        .map((date) => date.toISOString()),
+      lifetime_seconds: fc.integer({ min: 1, max: 1e6 }),
+      refresh_token: token,
+      email: fc.string(),
+    },
+    { requiredKeys: ['access_token', 'expires_at', 'lifetime_seconds'] },
+  );
+
+  test('what was written is what is read', () => {
+    const all = fc.uniqueArray(fc.tuple(fc.webUrl(), credentials), { selector: ([url]) => url });
+    fc.assert(
+      fc.property(all, (entries) => {
+        const map = new Map(entries.map(([url, one]) => [url, { ...one } as Credentials]));
+        assert.deepEqual(parseCredentials(formatCredentials(map), 'file'), map);
+      }),
+    );
+  });
+
+  test('any other text is refused in words that repeat none of it', () => {
+    const text = fc.oneof(
+      fc.string(),
+      fc.json(),
+      fc.json().map((value) => `{"version":1,"gateways":{"u":${value}}}`),
+    );
+    fc.assert(
+      fc.property(text, (given) => {
+        try {
+          parseCredentials(given, 'FILE');
+        } catch (error) {
+          assert.ok(error instanceof StartError);
+          assert.match(
+            error.message,
+            /^FILE is not a credentials file of appscli: [a-z A-Z]+; move it away and sign in again$/,
+          );
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,30 @@
+/** Puts credentials into the file of a desk. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Desk } from './scripted-gateway.ts';
+
+/** The moment tests begin at. */
+export const NOW = '2027-01-31T12:00:00Z';
+
+/** Credentials of an hour of which so much is left. */
+export function held(left_seconds: number, more: object = {}): object {
+  return {
+    access_token: 'access-0',
+    expires_at: new Date(Date.parse(NOW) + left_seconds * 1000).toISOString(),
+    lifetime_seconds: 3600,
+    refresh_token: 'refresh-0',
+    email: 'alice@example.com',
+    ...more,
+  };
+}
+
+/** Writes a credentials file. */
+export function keep(desk: Desk, gateways: Readonly<Record<string, object>>, mode = 0o600): void {
+  mkdirSync(dirname(desk.path), { recursive: true, mode: 0o700 });
+  writeFileSync(desk.path, JSON.stringify({ version: 1, gateways }), { mode });
+}
+
+/** What the file holds for each gateway. */
+export function kept(desk: Desk): Record<string, Record<string, unknown>> {
+  return JSON.parse(readFileSync(desk.path, 'utf8')).gateways;
+}

@@ -1,0 +1,202 @@
+/** A gateway as WIRE.md section 4 describes it, whose every answer a test may replace. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import type { CommandContext } from '../../engine/cli/program.ts';
+import type { FrozenClock } from '../../engine/services/clock.ts';
+
+const closing: (() => void)[] = [];
+after(() => {
+  for (const close of closing) close();
+});
+
+/** What came in. */
+export interface Received {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly text: string;
+  readonly form: Readonly<Record<string, string>>;
+}
+
+/** What goes out: an object as JSON, a text as it is. `never` leaves the caller without an answer. */
+export interface Reply {
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  readonly never?: true;
+}
+
+type Script = (received: Received) => Reply;
+
+/** A running scripted gateway. */
+export interface ScriptedGateway {
+  readonly url: string;
+  readonly requests: Received[];
+  /** What was sent to a path. */
+  to(path: string): Received[];
+  /** The discovery document; may be changed. */
+  readonly discovery: Record<string, unknown>;
+  /** The device authorization answer; may be changed. */
+  readonly device: Record<string, unknown>;
+  /** Answers to the next polls; after them the last one again. */
+  polls: Reply[];
+  /** In place of the usual answers, by path. */
+  readonly scripts: Map<string, Script>;
+  /** The refresh token that is good now. */
+  refresh_token: string;
+  /** The access token given last. */
+  access_token: string;
+  /** Ends it before the test file does. */
+  close(): void;
+}
+
+/** An OAuth error. */
+export const oauthError = (error: string, status = 400, headers = {}): Reply => ({ status, headers, body: { error } });
+
+/** The answer that holds tokens. */
+export const tokens = (more: object = {}): Reply => ({
+  body: {
+    access_token: 'access-0',
+    token_type: 'Bearer',
+    expires_in: 3600,
+    refresh_token: 'refresh-0',
+    email: 'alice@example.com',
+    ...more,
+  },
+});
+
+/** Starts a scripted gateway that ends with the test file. */
+export async function startScriptedGateway(): Promise<ScriptedGateway> {
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk) => chunks.push(chunk));
+    req.on('end', () => {
+      const text = Buffer.concat(chunks).toString();
+      const form = Object.fromEntries(new URLSearchParams(text));
+      const received = { method: req.method!, path: req.url!, headers: req.headers, text, form };
+      gateway.requests.push(received);
+      const { status = 200, headers = {}, body, never } = answer(gateway, received);
+      if (never) return;
+      const json = typeof body === 'object';
+      res.writeHead(status, { ...(json ? { 'content-type': 'application/json' } : {}), ...headers });
+      res.end(json ? JSON.stringify(body) : (body as string | undefined));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  closing.push(close);
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const gateway: ScriptedGateway = {
+    url,
+    requests: [],
+    to: (path) => gateway.requests.filter((received) => received.path === path),
+    discovery: {
+      issuer: url,
+      device_authorization_endpoint: `${url}/oauth/device_authorization`,
+      token_endpoint: `${url}/oauth/token`,
+      revocation_endpoint: `${url}/oauth/revoke`,
+      grant_types_supported: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
+    },
+    device: {
+      device_code: 'device-code-of-the-test',
+      user_code: 'WDJB-MJHT',
+      verification_uri: `${url}/device`,
+      verification_uri_complete: `${url}/device?user_code=WDJB-MJHT`,
+      expires_in: 600,
+      interval: 5,
+    },
+    polls: [tokens()],
+    scripts: new Map(),
+    refresh_token: 'refresh-0',
+    access_token: 'access-0',
+    close,
+  };
+  return gateway;
+}
+
+let refreshes = 0;
+
+function answer(gateway: ScriptedGateway, received: Received): Reply {
+  const script = gateway.scripts.get(received.path);
+  if (script !== undefined) return script(received);
+  if (received.path === '/.well-known/oauth-authorization-server') return { body: gateway.discovery };
+  if (received.path === '/oauth/device_authorization') return { body: gateway.device };
+  if (received.path === '/oauth/revoke') return {};
+  if (received.path === '/oauth/token' && received.form.grant_type === 'refresh_token')
+    return refresh(gateway, received);
+  if (received.path === '/oauth/token') return gateway.polls.length > 1 ? gateway.polls.shift()! : gateway.polls[0]!;
+  return { status: 404, body: { type: 'error', error: { type: 'not_found_error', message: 'No such path.' } } };
+}
+
+function refresh(gateway: ScriptedGateway, { form }: Received): Reply {
+  if (form.refresh_token !== gateway.refresh_token) return oauthError('invalid_grant', 401);
+  refreshes++;
+  gateway.refresh_token = `refresh-${refreshes}`;
+  gateway.access_token = `access-${refreshes}`;
+  return tokens({ access_token: gateway.access_token, refresh_token: gateway.refresh_token });
+}
+
+/** A command's surroundings: a home directory of its own, and a terminal that keeps what it is told. */
+export interface Desk {
+  readonly context: CommandContext;
+  readonly env: NodeJS.ProcessEnv;
+  readonly home: string;
+  /** Where the credentials file is. */
+  readonly path: string;
+  data(): string;
+  words(): string;
+}
+
+/** Sets up a desk that is cleared away with the test file. */
+export function createDesk(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Desk {
+  const home = mkdtempSync(join(tmpdir(), 'appscli-home-'));
+  closing.push(() => rmSync(home, { recursive: true, force: true }));
+  const said = { data: '', words: '' };
+  const env = { HOME: home, PATH: process.env.PATH };
+  return {
+    env,
+    home,
+    path: join(home, '.config', 'appscli', 'credentials.json'),
+    data: () => said.data,
+    words: () => said.words,
+    context: {
+      env,
+      stages: async () => [],
+      terminal: {
+        data(text) {
+          said.data += text;
+        },
+        words(text) {
+          said.words += text;
+        },
+        outliveReader() {},
+        columns: terminal.columns ?? 80,
+        words_watched: terminal.watched ?? false,
+        data_color: false,
+        words_color: false,
+      },
+    },
+  };
+}
+
+/** Lets a command run to its end, moving time on whenever it waits for nothing else. */
+export async function drive<T>(clock: FrozenClock, command: Promise<T>): Promise<T> {
+  let over = false;
+  const ended = command.finally(() => {
+    over = true;
+  });
+  ended.catch(() => {});
+  while (!over) {
+    await new Promise((resolve) => setImmediate(resolve));
+    const next = clock.next();
+    if (next !== undefined) clock.advance(next);
+  }
+  return ended;
+}

@@ -1,0 +1,99 @@
+/** What changes for whom when managed policies change. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { describeChanges } from '../../engine/cli/diff.ts';
+import type { Usable } from '../../engine/diff/change.ts';
+import { diffConfigurations } from '../../engine/diff/index.ts';
+import type { Policy } from '../../engine/policies/policy.ts';
+import { stageConfig } from '../../engine/testing/stage-harness.ts';
+import { policy } from '../policies/support/policies.ts';
+
+interface Side {
+  readonly default_policy?: string;
+  readonly enabled?: boolean;
+  readonly policies: readonly Policy[];
+}
+
+function usable({ policies, ...managed }: Side): Usable {
+  const config = stageConfig({ policies: { managed: { enabled: true, directory: '/policies', ...managed } } });
+  return { config, policies, pipelines: [], directory: '/' };
+}
+
+async function told(before: Side, after: Side): Promise<string[]> {
+  return describeChanges(await diffConfigurations(usable(before), usable(after)), 80);
+}
+
+const STANDARD = policy('standard', { model: 'coder-1', permissions: { deny: ['Bash'] } });
+const BASE: Side = { default_policy: 'standard', policies: [STANDARD] };
+
+describe('what two sets of policies differ in', () => {
+  it('is nothing when people get the same from other files', async () => {
+    const renamed = policy('base', { permissions: { deny: ['Bash'] }, model: 'coder-1' });
+    assert.deepEqual(await told(BASE, { default_policy: 'base', policies: [renamed] }), []);
+    const off = { enabled: false, policies: [STANDARD] };
+    assert.deepEqual(await told(off, { policies: [] }), []);
+  });
+
+  it('is told for those who get other settings', async () => {
+    const team = policy('team', { model: 'coder-2', permissions: { deny: ['WebFetch'] } }, { groups: ['team'] });
+    assert.deepEqual(await told(BASE, { ...BASE, policies: [STANDARD, team] }), [
+      'Policies',
+      '  group team: model coder-1 -> coder-2',
+      '    permissions.deny ["Bash"] -> ["Bash","WebFetch"]',
+    ]);
+  });
+
+  it('is told once for people for whom the same changes', async () => {
+    const other = policy('standard', { model: 'writer-1', permissions: { deny: ['Bash'] } });
+    const team = policy('team', { tips: false }, { groups: ['team'], email_domains: ['partner.example'] });
+    assert.deepEqual(await told({ ...BASE, policies: [STANDARD, team] }, { ...BASE, policies: [other, team] }), [
+      'Policies',
+      '  everybody: model coder-1 -> writer-1',
+    ]);
+  });
+
+  it('is not confused by settings that are called like something every object has', async () => {
+    const odd = policy('team', { toString: 'x', valueOf: { length: 1 } }, { groups: ['team'] });
+    assert.deepEqual(await told(BASE, { ...BASE, policies: [STANDARD, odd] }), [
+      'Policies',
+      '  group team: toString nothing -> x',
+      '    valueOf nothing -> {"length":1}',
+    ]);
+  });
+
+  it('names the models that a list takes away or gives back', async () => {
+    const narrow = policy('team', { availableModels: ['coder'] }, { email_domains: ['partner.example'] });
+    const wide = policy('team', { availableModels: ['*'] }, { email_domains: ['partner.example'] });
+    const [narrower, wider] = [
+      { ...BASE, policies: [STANDARD, narrow] },
+      { ...BASE, policies: [STANDARD, wide] },
+    ];
+    assert.deepEqual(await told(wider, narrower), [
+      'Policies',
+      '  people at partner.example: may no longer use writer-1',
+    ]);
+    assert.deepEqual(await told(narrower, wider), [
+      'Policies',
+      '  people at partner.example: may now use writer-1 as far as policies go',
+    ]);
+    assert.deepEqual(await told(BASE, narrower), [
+      'Policies',
+      '  people at partner.example: may no longer use writer-1',
+    ]);
+  });
+
+  it('is told for those who get a policy at all, or none any more', async () => {
+    const team = policy('team', { model: 'coder-2' }, { groups: ['team'] });
+    const [nothing, something] = [{ policies: [] }, { policies: [team] }];
+    assert.deepEqual(await told(nothing, something), [
+      'Policies',
+      '  group team: gets a policy',
+      '    model nothing -> coder-2',
+    ]);
+    assert.deepEqual(await told(something, { ...something, enabled: false }), [
+      'Policies',
+      '  group team: gets no policy any more',
+      '    model coder-2 -> nothing',
+    ]);
+  });
+});

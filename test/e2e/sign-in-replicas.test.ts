@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { createTestDatabase } from '../support/database.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import {
+  approveAt,
+  createBrowser,
+  startIdentityProvider,
+  type TestIdentityProvider,
+} from '../support/identity-provider.ts';
+import { askForToken, beginSignIn, bootSignIn, pollWith, refreshWith, signIn } from '../support/sign-in.ts';
+import { until } from '../support/until.ts';
+import { send } from './client.ts';
+
+let provider: TestIdentityProvider;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let one: TestGateway;
+let other: TestGateway;
+
+before(async () => {
+  provider = await startIdentityProvider();
+  database = await createTestDatabase();
+  one = await bootSignIn({ provider, database_url: database.url });
+  other = await bootSignIn({ provider, database_url: database.url, public_url: one.url });
+});
+after(async () => {
+  await one?.close();
+  await other?.close();
+  await database?.drop();
+  await provider?.close();
+});
+
+const use = async ({ url }: TestGateway, token: string) =>
+  (await send(url, { method: 'GET', path: '/v1/models', headers: ['authorization', `Bearer ${token}`] })).status;
+const revoke = ({ url }: TestGateway, token: string) =>
+  fetch(`${url}/oauth/revoke`, { method: 'POST', body: new URLSearchParams({ token }) });
+
+/** Milliseconds until a gateway refuses a token. */
+async function timeToRefusal(gateway: TestGateway, token: string): Promise<number> {
+  const started = performance.now();
+  await until('the token is refused', async () => (await use(gateway, token)) === 401);
+  return performance.now() - started;
+}
+
+describe('two gateways on one database', () => {
+  it('share a sign-in: begun on one, confirmed on the other, collected from the first, used on both', async () => {
+    const { device_code, user_code } = await beginSignIn(one.url);
+    const browser = createBrowser();
+    const form = { user_code, action: 'approve' };
+    const away = await browser.submit(`${other.url}/device`, form, { origin: one.url });
+    const callback = await approveAt(String(away.headers.get('location')), 'anna');
+    assert.equal(callback.origin, one.url);
+    assert.equal((await browser.request(callback)).status, 200);
+    const { status, body } = await askForToken(other.url, pollWith(device_code));
+    assert.equal(status, 200);
+    for (const gateway of [one, other]) assert.equal(await use(gateway, body.access_token), 200);
+  });
+
+  it('renew sessions of each other, and notice a used refresh token of each other', async () => {
+    const first = await signIn(one.url, 'anna');
+    const second = (await askForToken(other.url, refreshWith(first.refresh_token))).body;
+    for (const gateway of [one, other]) assert.equal(await use(gateway, second.access_token), 200);
+    assert.equal((await askForToken(one.url, refreshWith(first.refresh_token))).status, 401);
+    assert.ok((await timeToRefusal(other, second.access_token)) < 1000);
+  });
+
+  it('let one of several refreshes at once win', async () => {
+    const { refresh_token } = await signIn(one.url, 'ben');
+    const answers = await Promise.all(
+      [one, other, one, other].map(({ url }) => askForToken(url, refreshWith(refresh_token))),
+    );
+    const won = answers.filter(({ status }) => status === 200);
+    // Whoever came while it was under way was told to wait; whoever came after it, that the token was used up.
+    assert.equal(won.length, 1);
+    for (const { status, body } of answers) assert.ok([200, 401, 503].includes(status), body.error);
+  });
+
+  it('refuse within a second what was revoked on the other, also a token they had accepted before', async () => {
+    for (const kind of ['access_token', 'refresh_token'] as const) {
+      const tokens = await signIn(one.url, 'anna');
+      for (const gateway of [one, other]) assert.equal(await use(gateway, tokens.access_token), 200);
+      assert.equal((await revoke(one, tokens[kind])).status, 200);
+      const took_ms = await timeToRefusal(other, tokens.access_token);
+      assert.ok(took_ms < 1000, `${took_ms} ms`);
+      assert.equal(await use(one, tokens.access_token), 401);
+    }
+  });
+});

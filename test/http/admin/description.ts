@@ -1,0 +1,63 @@
+/** The written description of the admin API, held against what the gateway takes and answers. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { PACKAGE_ROOT } from '../../../engine/package-root.ts';
+
+interface Content {
+  readonly content?: {
+    readonly 'application/json': {
+      readonly schema: object;
+      readonly examples?: Readonly<Record<string, { readonly value: object }>>;
+      readonly example?: object;
+    };
+  };
+}
+
+/** One operation as the description tells it. */
+export interface Operation {
+  readonly operationId: string;
+  readonly requestBody?: Content;
+  readonly responses: Readonly<Record<string, Content & { readonly $ref?: string }>>;
+}
+
+/** `schemas/admin-api.openapi.json`. */
+export const description = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8')) as {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly responses: Readonly<Record<string, Content>>; readonly schemas: object };
+};
+
+const METHODS = ['get', 'post', 'delete'];
+const ajv = new Ajv2020({ strict: false, allErrors: true });
+ajv.addFormat('date-time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/);
+ajv.addSchema({ $id: 'api', components: description.components });
+
+/** Every operation, with its method in upper case and its path. */
+export const operations = Object.entries(description.paths).flatMap(([path, item]) =>
+  METHODS.filter((method) => item[method] !== undefined).map((method) => ({
+    method: method.toUpperCase(),
+    path,
+    operation: item[method]!,
+  })),
+);
+
+/** What is wrong with a value by a schema of the description; `undefined` when nothing is. */
+export function violation(schema: object, value: unknown): string | undefined {
+  const local = JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"api#/components/'));
+  return ajv.validate(local, value) ? undefined : ajv.errorsText();
+}
+
+/** Asserts that an answer is one the description has for the request. */
+export function assertDescribed(method: string, path: string, status: number, body: unknown): void {
+  const found = operations.find(
+    (each) => each.method === method && new RegExp(`^${each.path.replace(/\{\w+\}/g, '[^/]+')}$`).test(path),
+  );
+  // Paths and methods that are not described answer with errors alone.
+  if (found === undefined) return;
+  const response = found.operation.responses[status];
+  assert.ok(response !== undefined, `${method} ${found.path} answered ${status}, which is not described`);
+  const { content } =
+    response.$ref === undefined ? response : description.components.responses[response.$ref.split('/').at(-1)!]!;
+  assert.equal(violation(content!['application/json'].schema, body), undefined, `${method} ${found.path} ${status}`);
+}

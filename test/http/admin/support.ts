@@ -1,0 +1,188 @@
+/** The admin API on a server of its own, asked by people whose session tokens are their names. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before } from 'node:test';
+import type { Principal } from '../../../engine/api.ts';
+import type { GatewayConfig } from '../../../engine/config.ts';
+import { StageError } from '../../../engine/errors.ts';
+import { adminDoors } from '../../../engine/http/admin/index.ts';
+import { servePlan } from '../../../engine/http/app.ts';
+import type { Plan } from '../../../engine/run/plan.ts';
+import { openAccessTokens } from '../../../engine/services/access-tokens.ts';
+import type { Changing } from '../../../engine/services/admin-changes.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
+import type { Database } from '../../../engine/services/database.ts';
+import { createSessions } from '../../../engine/services/identity/sessions.ts';
+import { createModelCatalog } from '../../../engine/services/models.ts';
+import { openTestStore, quietLog, type TestStore } from '../../support/store.ts';
+import { assertDescribed } from './description.ts';
+
+/** When the tests happen. */
+export const NOW = '2026-03-10T12:00:00Z';
+
+/** What a test says about somebody who signed in. */
+export interface Person {
+  readonly groups?: readonly string[];
+  readonly roles?: readonly string[];
+  readonly team?: string;
+  readonly project?: string;
+  readonly token_group?: string;
+}
+
+const PEOPLE: Readonly<Record<string, Person>> = {
+  alice: { groups: ['engineering'], team: 'search', token_group: 'coders' },
+  bob: { groups: ['engineering', 'science'], token_group: 'coders' },
+  nina: { groups: ['newcomers'], token_group: 'visitors' },
+  olga: { groups: ['newcomers'], token_group: 'visitors' },
+  fay: { groups: ['engineering'], token_group: 'coders' },
+  root: { groups: ['operators'], roles: ['admin'], token_group: 'visitors' },
+};
+
+/** An answer of the admin API. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is held against that.
+  readonly body: any;
+}
+
+/** What a test file works with. */
+export interface AdminBench {
+  readonly url: string;
+  readonly database: Database;
+  readonly clock: FrozenClock;
+  readonly by: Changing;
+  readonly store: TestStore;
+  /** Everything that was logged. */
+  readonly logs: string[];
+  /** Asks as somebody of `PEOPLE`; every answer is held against the description. */
+  ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Sends a request as it is. */
+  send(method: string, path: string, init?: RequestInit): Promise<Answer>;
+  /** Runs something while the database is away. */
+  withoutStore<T>(run: () => Promise<T>): Promise<T>;
+  /** Puts a session into the database. */
+  addSession(user: string, id: string): Promise<void>;
+}
+
+const pricing = { input: 3, output: 15 };
+const model = (id: string, family: string) => ({
+  id,
+  family,
+  pricing,
+  context_window: 1,
+  max_output_tokens: 1,
+  upstream_ids: {},
+});
+
+/** The configuration under test. */
+export const config = {
+  server: { public_url: 'https://gateway.example.com/', timeouts: { request_body_seconds: 10 } },
+  models: [model('coder-1', 'coder'), model('writer-1', 'writer')],
+  upstreams: [],
+  token_groups: [
+    { name: 'coders', families: ['coder'], members: ['engineering'] },
+    { name: 'everything', models: ['*'], members: ['science', 'operators-in-chief'] },
+    { name: 'visitors', families: ['writer'] },
+  ],
+  auth: { session: { token_group: 'visitors' }, admin_groups: ['operators'] },
+} as unknown as GatewayConfig;
+
+function principalOf(name: string): Principal {
+  const { groups = [], roles = [], team, project, token_group } = PEOPLE[name]!;
+  const email = `${name}@example.com`;
+  const token = { id: `ses_${name}`, name: 'sign-in', group: token_group };
+  return { id: `user:${email}`, email, kind: 'session', groups, roles, team, project, token };
+}
+
+/** Serves the admin API for the tests of a file; `take` is given it before the first of them. */
+export function useAdminApi(take: (bench: AdminBench) => void, used_config: GatewayConfig = config): void {
+  let store: TestStore | undefined;
+  let server: Server | undefined;
+  before(async () => {
+    store = await openTestStore();
+    const { database: real } = store;
+    let is_away = false;
+    const database: Database = {
+      ...real,
+      async query(name, text, values) {
+        if (is_away) throw new StageError('store_unavailable', 'The test says that the database is away.');
+        return real.query(name, text, values);
+      },
+    };
+    const withoutStore: AdminBench['withoutStore'] = (run) => {
+      is_away = true;
+      return run().finally(() => {
+        is_away = false;
+      });
+    };
+    const clock = frozenClock(NOW);
+    const access = openAccessTokens({ database, clock, log: quietLog, every: () => () => {} });
+    const logs: string[] = [];
+    const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
+    const log = { debug: keep, info: keep, warn: keep, error: keep };
+    const doors = adminDoors({
+      config: used_config,
+      identity: { sessions: createSessions({ database, clock }) },
+      database,
+      clock,
+      log,
+      models: createModelCatalog(used_config),
+      async catchUp() {},
+      verify(token) {
+        if (token.startsWith('gw_')) return access.verify(token);
+        if (PEOPLE[token] !== undefined) return principalOf(token);
+        throw new StageError('credential_invalid', 'Nobody knows this session token.');
+      },
+    });
+    const plan = { pipelinesAt: () => undefined } as unknown as Plan;
+    server = createServer(servePlan(plan, log, [doors]).app);
+    await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
+    const addSession = sessionAdder(by);
+    for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
+    take({ url, database, clock, by, store, logs, ...asking(url), withoutStore, addSession });
+  });
+  after(async () => {
+    server?.closeAllConnections();
+    server?.close();
+    await store?.close();
+  });
+}
+
+function asking(url: string): Pick<AdminBench, 'ask' | 'send'> {
+  const send = async (method: string, path: string, init: RequestInit = {}): Promise<Answer> => {
+    const response = await fetch(url + path, { ...init, method });
+    const text = await response.text();
+    const body = text === '' ? undefined : JSON.parse(text);
+    if (method !== 'HEAD') assertDescribed(method, new URL(url + path).pathname, response.status, body);
+    return { status: response.status, headers: response.headers, body };
+  };
+  return {
+    send,
+    ask(who, method, path, body) {
+      const headers = {
+        authorization: `Bearer ${who}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      };
+      return send(method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    },
+  };
+}
+
+function sessionAdder({ database, clock }: Changing): AdminBench['addSession'] {
+  return async (user, id) => {
+    await database.query(
+      'test_add_session',
+      `with owner as (
+         insert into principals (id, email) values ('user:' || $1::text, $1)
+         on conflict (id) do update set email = excluded.email returning id
+       )
+       insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
+       select $2, id, jsonb_build_object('email', $1::text), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
+         $3::timestamptz + interval '30 days' from owner`,
+      [user, id, new Date(clock.now())],
+    );
+  };
+}

@@ -1,0 +1,142 @@
+/** Stores of sign-in in memory, for tests of what is in front of them. */
+import type { GatewayConfig } from '../../../engine/config.ts';
+import type { AttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
+import type { DeviceGrants, PendingGrant } from '../../../engine/services/identity/device-grants.ts';
+import type { Sessions } from '../../../engine/services/identity/sessions.ts';
+import type { Backstage } from './support.ts';
+
+/** Device grants with codes that a test can tell: device-code-0, WDJB-MJHB and so on. */
+export function memoryGrants(backstage: Backstage, check: () => void): DeviceGrants {
+  type Entry = {
+    grant: PendingGrant;
+    code: string;
+    state?: string;
+    status: string;
+    approved?: Parameters<DeviceGrants['approve']>[1];
+  };
+  const entries: Entry[] = [];
+  const now = () => backstage.clock.now();
+  const pending = (entry: Entry | undefined) =>
+    entry?.status === 'pending' && entry.grant.expires_at.getTime() > now() ? entry : undefined;
+  const byId = (id: string) => pending(entries.find(({ grant }) => grant.id === id));
+  const letters = 'BCDFGHJKLMNPQRSTVWXZ';
+  return {
+    async begin(device) {
+      check();
+      const n = entries.length;
+      const user_code = `WDJB-MJH${letters[n % 20]}`;
+      const code = `device-code-${n}`;
+      const created_at = new Date(now());
+      const expires_at = new Date(now() + 600_000);
+      entries.push({
+        grant: { ...device, id: `grant-${n}`, user_code, created_at, expires_at },
+        code,
+        status: 'pending',
+      });
+      return { device_code: code, user_code, expires_in_seconds: 600, interval_seconds: 5 };
+    },
+    async find(typed) {
+      check();
+      const plain = typed.replace(/[\s-]/g, '').toUpperCase();
+      return pending(entries.find(({ grant }) => grant.user_code.replace('-', '') === plain))?.grant;
+    },
+    async noteState(id, state) {
+      check();
+      const entry = byId(id);
+      if (entry) entry.state = state;
+      return entry !== undefined;
+    },
+    async takeState(state) {
+      check();
+      const entry = pending(entries.find((candidate) => candidate.state === state));
+      if (entry) delete entry.state;
+      return entry?.grant;
+    },
+    async approve(id, approved) {
+      check();
+      const entry = byId(id);
+      if (entry) Object.assign(entry, { approved, status: 'approved' });
+      return entry !== undefined;
+    },
+    async deny(id) {
+      check();
+      const entry = byId(id);
+      if (entry) entry.status = 'denied';
+      return entry !== undefined;
+    },
+    async poll(code) {
+      check();
+      const entry = entries.find((candidate) => candidate.code === code);
+      if (entry === undefined || entry.status === 'redeemed') return { outcome: 'unknown' };
+      if (entry.grant.expires_at.getTime() <= now()) return { outcome: 'expired' };
+      if (entry.status !== 'approved') return { outcome: entry.status as 'pending' | 'denied' };
+      entry.status = 'redeemed';
+      const { person, sealed_grant } = entry.approved!;
+      const n = entries.indexOf(entry);
+      const open = { id: `ses_${n}`, person, refresh_token: `gwr_refresh-${n}-first` };
+      backstage.sessions.set(open.id, { open, sealed_grant, busy: false });
+      return { outcome: 'signed_in', session: open };
+    },
+  };
+}
+
+/** Sessions that a test can look into; strictness about reuse is the database's business. */
+export function memorySessions(backstage: Backstage, check: () => void): Sessions {
+  const byToken = (token: string) => [...backstage.sessions.values()].find(({ open }) => open.refresh_token === token);
+  return {
+    async beginRefresh(token) {
+      check();
+      if (backstage.refresh_outcome !== undefined) return { outcome: backstage.refresh_outcome as 'unknown' };
+      const found = byToken(token);
+      if (found === undefined) return { outcome: 'unknown' };
+      if (found.ended !== undefined) return { outcome: 'revoked' };
+      if (found.busy) return { outcome: 'busy' };
+      found.busy = true;
+      const { id, person } = found.open;
+      return { outcome: 'ready', session: { id, person, sealed_grant: found.sealed_grant } };
+    },
+    async finishRefresh(id, { person, sealed_grant }) {
+      check();
+      const found = backstage.sessions.get(id)!;
+      if (found.ended !== undefined) return undefined;
+      found.open = { id, person, refresh_token: `${found.open.refresh_token}+` };
+      Object.assign(found, { sealed_grant, busy: false });
+      return found.open;
+    },
+    async abandonRefresh(id, sealed_grant) {
+      check();
+      Object.assign(backstage.sessions.get(id)!, { busy: false, ...(sealed_grant && { sealed_grant }) });
+    },
+    async sessionOf(token) {
+      check();
+      return byToken(token)?.open.id;
+    },
+    async end(id, because) {
+      check();
+      const found = backstage.sessions.get(id);
+      if (found === undefined || found.ended !== undefined) return false;
+      found.ended = because;
+      return true;
+    },
+    list: async () => [],
+  };
+}
+
+/** Counts attempts per address, without a window. */
+export function memoryAttempts(config: GatewayConfig, backstage: Backstage, check: () => void): AttemptLimits {
+  const { limits } = config.auth!;
+  return {
+    async count(kind, address) {
+      check();
+      const key = `${kind} ${address}`;
+      const count = (backstage.counted.get(key) ?? 0) + 1;
+      backstage.counted.set(key, count);
+      const max = kind === 'code_submission' ? limits.code_submissions : limits.device_authorizations;
+      return count > max ? { retry_after_seconds: 42 } : undefined;
+    },
+    async forgive(kind, address) {
+      const key = `${kind} ${address}`;
+      backstage.counted.set(key, backstage.counted.get(key)! - 1);
+    },
+  };
+}

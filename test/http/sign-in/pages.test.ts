@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import {
+  confirmPage,
+  deniedPage,
+  enterCodePage,
+  errorPage,
+  pageHeaders,
+  successPage,
+} from '../../../engine/http/sign-in/pages.ts';
+import { everyPage, NOW, sampleGrant } from './sample-pages.ts';
+
+/** The markup without the texts: tags with their attributes' names, in order. */
+function skeleton(page: string): string {
+  return (page.match(/<[^>]*>/g) ?? []).join('').replace(/"[^"]*"/g, '""');
+}
+
+describe('every page of sign-in', () => {
+  for (const [name, page] of Object.entries(everyPage())) {
+    it(`${name} is a whole document with language, title, one heading and one main part`, () => {
+      assert.match(page, /^<!doctype html>\n<html lang="en">/);
+      assert.match(page, /<title>[^<]+ · Model gateway<\/title>/);
+      assert.equal(page.match(/<h1>/g)?.length, 1);
+      assert.equal(page.match(/<main>/g)?.length, 1);
+    });
+
+    it(`${name} holds no script, no handler, no style attribute and nothing from elsewhere`, () => {
+      assert.doesNotMatch(page, /<script|javascript:|\son\w+=|\sstyle=|@import|url\(/i);
+      const links = [...page.matchAll(/\s(?:href|src|action)="([^"]*)"/g)].map((match) => match[1] ?? '');
+      for (const link of links) assert.match(link, /^(?:data:image\/svg|\/?device(?:\?|$))/);
+    });
+  }
+
+  it('has the same markup whatever texts stand in it', () => {
+    const plain = everyPage();
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.string({ unit: 'binary', minLength: 1 }),
+          fc.string({ unit: fc.constantFrom(...'<>"\'&/=- ax`'), minLength: 1 }),
+        ),
+        (text) => {
+          for (const [name, page] of Object.entries(everyPage(text))) {
+            assert.equal(skeleton(page), skeleton(plain[name] ?? ''), name);
+          }
+        },
+      ),
+    );
+  });
+
+  it('shows a script that came in as the text it is', () => {
+    const page = confirmPage({
+      grant: sampleGrant({ client: '<script>alert("1")</script>', user_code: '"><img src=x onerror=alert(1)>' }),
+      now: NOW,
+    });
+    assert.ok(page.includes('&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;'));
+    assert.ok(page.includes('value="&quot;&gt;&lt;img src=x onerror=alert(1)&gt;"'));
+  });
+
+  it('shows no character that hides or reorders the text around it', () => {
+    const page = confirmPage({ grant: sampleGrant({ client: 'ilc\u202esppa\u0000\u2066' }), now: NOW });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    assert.doesNotMatch(page, /[\u0000\u202e\u2066]/);
+  });
+});
+
+describe('the page that asks whether a sign-in is yours', () => {
+  it('shows code, program, address and age, and offers both answers', () => {
+    const page = confirmPage({ grant: sampleGrant(), now: NOW });
+    assert.match(page, /<code>WDJB-MJHT<\/code>/);
+    assert.match(page, /<dd>appscli\/0\.1\.0<\/dd>/);
+    assert.match(page, /<dd>2001:db8:1:2::7<\/dd>/);
+    assert.match(page, /2 minutes ago, at <time datetime="2026-11-21T14:05:00\.000Z">14:05 UTC<\/time>/);
+    assert.match(page, /name="action" value="approve"/);
+    assert.match(page, /name="action" value="deny"/);
+  });
+
+  it('says how long ago it began in words, also when the clocks of two replicas differ', () => {
+    const page = (now: string) => confirmPage({ grant: sampleGrant(), now: new Date(now) });
+    assert.match(page('2026-11-21T14:04:58Z'), /less than a minute ago/);
+    assert.match(page('2026-11-21T14:06:59Z'), /a minute ago/);
+    assert.match(page('2026-11-21T14:14:00Z'), /9 minutes ago/);
+  });
+
+  it('says so when the program did not name itself', () => {
+    assert.match(confirmPage({ grant: sampleGrant({ client: '' }), now: NOW }), /It did not say/);
+  });
+
+  it('shows the notice of the organisation when there is one', () => {
+    const noticed = confirmPage({ grant: sampleGrant(), now: NOW, login_notice: 'Use is logged.' });
+    assert.match(noticed, /<aside class="notice" aria-label="Notice">Use is logged\.<\/aside>/);
+    assert.doesNotMatch(confirmPage({ grant: sampleGrant(), now: NOW }), /<aside/);
+  });
+});
+
+describe('other pages', () => {
+  it('keep what was typed, and say next to the field what was wrong with it', () => {
+    const page = enterCodePage({ user_code: 'wdjb mjhx', problem: 'No sign-in waits for this code.' });
+    assert.match(page, /value="wdjb mjhx"/);
+    assert.match(page, /role="alert" id="problem">No sign-in waits for this code\.</);
+    assert.match(page, /aria-invalid="true" aria-describedby="problem hint"/);
+  });
+
+  it('accept a code as people type it, and only that', () => {
+    const [, pattern = ''] = / pattern="([^"]+)"/.exec(enterCodePage()) ?? [];
+    const accepted = new RegExp(`^(?:${pattern})$`, 'v');
+    for (const code of ['WDJB-MJHT', 'wdjbmjht', ' wdjb mjht ', 'W D J B - M J H T']) assert.match(code, accepted);
+    for (const code of ['', 'WDJB', 'WDJB-MJH1', 'WDJB-MJHTX']) assert.doesNotMatch(code, accepted);
+  });
+
+  it('say who is signed in', () => {
+    assert.match(successPage({ email: 'ada@example.com' }), /Your terminal now works as <strong>ada@example\.com</);
+  });
+
+  it('say what to do, and what to tell the administrator', () => {
+    const reference = { request_id: 'req_1', at: NOW };
+    assert.match(deniedPage({ reason: 'Not in a group.' }), /The sign-in in your terminal has ended too/);
+    const page = errorPage({ title: 'No answer', sentence: 'It was silent.', advice: 'Try again.', reference });
+    assert.match(page, /request req_1, <time datetime="2026-11-21T14:07:10\.000Z">2026-11-21 14:07 UTC</);
+    assert.doesNotMatch(page, /<a /);
+  });
+});
+
+describe('the headers of a page', () => {
+  const policy = pageHeaders('https://login.example.com')['content-security-policy'] ?? '';
+
+  it('allow the style that is inside every page, and no other', () => {
+    for (const page of Object.values(everyPage())) {
+      const [, style = ''] = /<style>([\s\S]*?)<\/style>/.exec(page) ?? [];
+      const hash = createHash('sha256').update(style).digest('base64');
+      assert.ok(policy.includes(`style-src 'sha256-${hash}';`));
+    }
+  });
+
+  it('allow nothing else but a form that ends at the identity provider', () => {
+    assert.match(policy, /^default-src 'none'; /);
+    assert.match(policy, /form-action 'self' https: https:\/\/login\.example\.com;/);
+    assert.match(policy, /base-uri 'none'; frame-ancestors 'none'$/);
+    assert.doesNotMatch(policy, /unsafe|script-src|\*/);
+  });
+
+  it('take the origin alone from the address of the provider', () => {
+    const other = pageHeaders('http://127.0.0.1:4000/path; script-src *')['content-security-policy'] ?? '';
+    assert.match(other, /form-action 'self' https: http:\/\/127\.0\.0\.1:4000;/);
+    assert.doesNotMatch(other, /script-src/);
+  });
+
+  it('let the browser send its origin with the form, and keep no copy', () => {
+    const headers = pageHeaders();
+    assert.equal(headers['referrer-policy'], 'same-origin');
+    assert.equal(headers['cache-control'], 'no-store');
+    assert.equal(headers['x-frame-options'], 'DENY');
+    assert.match(headers['content-security-policy'] ?? '', /form-action 'self' https:;/);
+  });
+});

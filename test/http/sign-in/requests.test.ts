@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { collect, connect, parseRaw, send } from '../../e2e/client.ts';
+import { type Ask, type Backstage, ISSUER, SAME_ORIGIN, useSignIn } from './support.ts';
+
+let ask: Ask;
+let backstage: Backstage;
+let url: string;
+useSignIn((opened) => ({ ask, backstage, url } = opened));
+
+const FORM = 'application/x-www-form-urlencoded';
+const DISCOVERY = '/.well-known/oauth-authorization-server';
+const PROGRAM_POSTS = ['/oauth/device_authorization', '/oauth/token', '/oauth/revoke'];
+
+describe('the discovery document', () => {
+  it('names endpoints at the public URL, whatever the Host header says', async () => {
+    const answer = await ask('GET', DISCOVERY, {
+      headers: { host: 'evil.example', 'x-forwarded-host': 'evil.example' },
+    });
+    assert.equal(answer.status, 200);
+    assert.deepEqual(answer.json(), {
+      issuer: ISSUER,
+      device_authorization_endpoint: `${ISSUER}/oauth/device_authorization`,
+      token_endpoint: `${ISSUER}/oauth/token`,
+      revocation_endpoint: `${ISSUER}/oauth/revoke`,
+      grant_types_supported: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
+      response_types_supported: [],
+      token_endpoint_auth_methods_supported: ['none'],
+      revocation_endpoint_auth_methods_supported: ['none'],
+      service_documentation: `${ISSUER}/protocol`,
+    });
+  });
+
+  it('asks neither the identity provider nor the database', async () => {
+    backstage.store_down = true;
+    assert.equal((await ask('GET', DISCOVERY)).status, 200);
+    assert.equal((await ask('HEAD', DISCOVERY)).text, '');
+  });
+});
+
+describe('the device authorization', () => {
+  it('answers what RFC 8628 wants, and ignores parameters it does not know', async () => {
+    const form = { surface: 'terminal', client_id: 'whoever', scope: 'openid' };
+    const answer = (
+      await ask('POST', '/oauth/device_authorization', { form, headers: { host: 'evil.example' } })
+    ).json();
+    assert.deepEqual(answer, {
+      device_code: answer.device_code,
+      user_code: 'WDJB-MJHB',
+      verification_uri: `${ISSUER}/device`,
+      verification_uri_complete: `${ISSUER}/device?user_code=WDJB-MJHB`,
+      expires_in: 600,
+      interval: 5,
+    });
+  });
+
+  it('does without a body', async () => {
+    assert.equal((await ask('POST', '/oauth/device_authorization')).status, 200);
+  });
+
+  it('is limited per address', async () => {
+    for (let n = 0; n < 30; n++) await ask('POST', '/oauth/device_authorization');
+    const answer = await ask('POST', '/oauth/device_authorization');
+    assert.equal(answer.status, 429);
+    assert.equal(answer.headers['retry-after'], '42');
+    assert.equal(answer.json().error, 'slow_down');
+  });
+});
+
+describe('the token endpoint', () => {
+  const token = (form: Record<string, string>) => ask('POST', '/oauth/token', { form });
+
+  it('says which parameter is missing or wrong', async () => {
+    const wrong: [Record<string, string>, string, RegExp][] = [
+      [{}, 'invalid_request', /'grant_type'/],
+      [{ grant_type: '' }, 'invalid_request', /'grant_type'/],
+      [{ grant_type: 'password' }, 'unsupported_grant_type', /device_code/],
+      [{ grant_type: 'refresh_token' }, 'invalid_request', /'refresh_token'/],
+      [{ grant_type: 'urn:ietf:params:oauth:grant-type:device_code' }, 'invalid_request', /'device_code'/],
+    ];
+    for (const [form, error, words] of wrong) {
+      const answer = await token(form);
+      assert.equal(answer.status, 400);
+      assert.equal(answer.json().error, error);
+      assert.match(answer.json().error_description, words);
+    }
+  });
+
+  it('describes errors with no characters but those RFC 6749 allows', async () => {
+    for (const form of [
+      {},
+      { grant_type: 'x' },
+      { grant_type: 'refresh_token' },
+      { grant_type: 'refresh_token', refresh_token: 'x' },
+    ]) {
+      assert.match((await token(form as Record<string, string>)).json().error_description, /^[ -!#-[\]-~]+$/);
+    }
+  });
+
+  it('repeats nothing of an unknown grant type', async () => {
+    const answer = await token({ grant_type: '<script>secret-of-the-client</script>' });
+    assert.ok(!answer.text.includes('script>'));
+  });
+});
+
+describe('a form', () => {
+  it('must be one: another content type is refused with the one expected', async () => {
+    for (const path of PROGRAM_POSTS) {
+      for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', '']) {
+        const answer = await send(url, { path, headers: ['content-type', type], body: '{"grant_type":"x"}' });
+        assert.equal(answer.status, 400, `${path} ${type}`);
+        assert.equal(answer.json().error, 'invalid_request');
+        assert.ok(answer.json().error_description.includes(FORM));
+      }
+    }
+  });
+
+  it('may say that it is in UTF-8, and nothing else', async () => {
+    const type = (charset: string) => ({ 'content-type': `${FORM}; charset=${charset}` });
+    const form = 'token=x';
+    assert.equal((await ask('POST', '/oauth/revoke', { form, headers: type('UTF-8') })).status, 200);
+    assert.equal((await ask('POST', '/oauth/revoke', { form, headers: type('"utf-8"') })).status, 200);
+    assert.equal((await ask('POST', '/oauth/revoke', { form, headers: type('utf-16') })).status, 400);
+    assert.equal((await ask('POST', '/oauth/revoke', { form, headers: { 'content-encoding': 'gzip' } })).status, 400);
+  });
+
+  it('has no parameter twice', async () => {
+    const answer = await ask('POST', '/oauth/token', { form: 'grant_type=refresh_token&grant_type=x' });
+    assert.equal(answer.status, 400);
+    assert.match(answer.json().error_description, /'grant_type' more than once/);
+    const hostile = await ask('POST', '/oauth/token', { form: '<b>=1&<b>=2' });
+    assert.ok(!hostile.text.includes('<b>'));
+  });
+
+  it('has at most 16 KiB, declared or not', async () => {
+    const body = `device_code=${'x'.repeat(17_000)}`;
+    const declared = await ask('POST', '/oauth/token', { form: body });
+    assert.equal(declared.status, 413);
+    assert.equal(declared.headers.connection, 'close');
+    const chunks = [Buffer.from(body.slice(0, 9000)), Buffer.from(body.slice(9000))];
+    const streamed = await send(url, { path: '/oauth/token', headers: ['content-type', FORM], body: chunks });
+    assert.equal(streamed.status, 413);
+  });
+
+  it('that never ends is given up, and its connection closed', async () => {
+    const socket = await connect(url);
+    const received = collect(socket);
+    socket.write(`POST /oauth/token HTTP/1.1\r\nhost: x\r\ncontent-type: ${FORM}\r\ncontent-length: 20\r\n\r\ngrant`);
+    while (backstage.clock.next() === undefined) await new Promise((resolve) => setImmediate(resolve));
+    backstage.clock.advance(30_000);
+    const answer = parseRaw(await received.closed);
+    assert.equal(answer.status, 408);
+    assert.equal(JSON.parse(answer.body).error, 'invalid_request');
+  });
+
+  it('of any bytes is answered in JSON, and never with 500', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.constantFrom(...PROGRAM_POSTS), async (bytes, path) => {
+        const answer = await send(url, { path, headers: ['content-type', FORM], body: Buffer.from(bytes) as never });
+        assert.ok(answer.status < 500, `${answer.status}`);
+        answer.json();
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('any query of the pages', () => {
+  it('is answered with a page without scripts, and never with 500', async () => {
+    const path = fc.constantFrom('/device?user_code=', '/oauth/callback?state=', '/oauth/callback?error=');
+    await fc.assert(
+      fc.asyncProperty(path, fc.string({ unit: 'binary', maxLength: 100 }), async (start, text) => {
+        const answer = await ask('GET', start + encodeURIComponent(text.toWellFormed()));
+        assert.ok(answer.status < 500, `${answer.status}`);
+        assert.ok(!/<script|javascript:|onerror/i.test(answer.text));
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('may be malformed', async () => {
+    for (const query of ['%', '%zz', '%00', '%ff%fe', '&&&==', 'user_code=%0d%0aset-cookie:%20a=b', 'user_code=%00']) {
+      const answer = await ask('GET', `/device?${query}`);
+      assert.ok(answer.status === 200 || answer.status === 400, query);
+      assert.equal(answer.headers['set-cookie'], undefined);
+    }
+  });
+});
+
+describe('the wrong method', () => {
+  it('is answered with the right ones: in JSON to programs, on a page to browsers', async () => {
+    const allowed = { [DISCOVERY]: 'GET, HEAD', '/device': 'GET, HEAD, POST', '/oauth/callback': 'GET' };
+    for (const path of [...Object.keys(allowed), ...PROGRAM_POSTS]) {
+      for (const method of ['DELETE', 'PUT', 'OPTIONS', 'PATCH']) {
+        const answer = await ask(method, path);
+        assert.equal(answer.status, 405, `${method} ${path}`);
+        assert.equal(answer.headers.allow, (allowed as Record<string, string>)[path] ?? 'POST');
+        const page = path === '/device' || path === '/oauth/callback';
+        assert.equal(answer.headers['content-type'], page ? 'text/html; charset=utf-8' : 'application/json');
+      }
+    }
+    assert.equal((await ask('GET', '/oauth/token')).status, 405);
+  });
+});
+
+describe('every answer', () => {
+  it('has the headers that keep it from being framed, sniffed, stored or run', async () => {
+    const answers = [
+      await ask('GET', '/device'),
+      await ask('GET', '/device?user_code=BBBBBBBB'),
+      await ask('POST', '/device', { form: {}, headers: SAME_ORIGIN }),
+      await ask('POST', '/device', { form: {} }),
+      await ask('GET', '/oauth/callback'),
+      await ask('POST', '/oauth/token', { form: {} }),
+      await ask('POST', '/oauth/device_authorization'),
+      await ask('DELETE', '/oauth/revoke'),
+    ];
+    for (const { headers, status } of answers) {
+      assert.equal(headers['x-content-type-options'], 'nosniff', `${status}`);
+      assert.equal(headers['x-frame-options'], 'DENY');
+      assert.equal(headers['referrer-policy'], 'same-origin');
+      assert.equal(headers['cross-origin-opener-policy'], 'same-origin');
+      assert.equal(headers['cache-control'], 'no-store');
+      assert.match(String(headers['content-security-policy']), /^default-src 'none'/);
+      assert.match(String(headers['content-security-policy']), /frame-ancestors 'none'/);
+      assert.ok(headers['x-gateway-request-id']);
+      assert.equal(headers['access-control-allow-origin'], undefined);
+      assert.equal(headers['x-powered-by'], undefined);
+    }
+  });
+});

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { frozenClock } from '../../../engine/services/clock.ts';
+import type { Database } from '../../../engine/services/database.ts';
+import { countedAddress, createAttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
+import { type TestStore, useTestStore } from '../../support/store.ts';
+import { START } from './people.ts';
+
+let store: TestStore;
+useTestStore((opened) => {
+  store = opened;
+});
+
+const limits = { device_authorizations: 3, code_submissions: 2, window_seconds: 600 };
+
+function open(clock = frozenClock(START), database: Database = store.database) {
+  return createAttemptLimits({ database, clock, limits });
+}
+
+describe('attempts of one address', () => {
+  it('are let through up to the limit of their kind, and then told how long to wait', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    const submit = () => attempts.count('code_submission', '192.0.2.1');
+    assert.equal(await submit(), undefined);
+    clock.advance(60_500);
+    assert.equal(await submit(), undefined);
+    assert.deepEqual(await submit(), { retry_after_seconds: 540 });
+    for (let begun = 0; begun < 3; begun++)
+      assert.equal(await attempts.count('device_authorization', '192.0.2.1'), undefined, 'another kind counts apart');
+    assert.ok(await attempts.count('device_authorization', '192.0.2.1'));
+    assert.equal(await attempts.count('code_submission', '192.0.2.2'), undefined, 'so does another address');
+  });
+
+  it('are let through again when the span is over, however many there were meanwhile', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    const submit = () => attempts.count('code_submission', '192.0.2.10');
+    for (let tried = 0; tried < 20; tried++) await submit();
+    clock.advance(599_999);
+    assert.deepEqual(await submit(), { retry_after_seconds: 1 });
+    clock.advance(1);
+    assert.equal(await submit(), undefined);
+    assert.equal(await submit(), undefined);
+    assert.ok(await submit());
+  });
+
+  it('count once where they turned out to be no guess', async () => {
+    const attempts = open();
+    const submit = () => attempts.count('code_submission', '192.0.2.20');
+    await submit();
+    for (let tried = 0; tried < 5; tried++) {
+      assert.equal(await submit(), undefined);
+      await attempts.forgive('code_submission', '192.0.2.20');
+    }
+    await submit();
+    assert.ok(await submit());
+    await attempts.forgive('code_submission', '192.0.2.99');
+  });
+
+  it('let exactly as many through when they come at one moment to several replicas', async () => {
+    const handles = [store.database, await store.another()];
+    let address = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 12 }), async (count) => {
+        const from = `198.51.100.${++address}`;
+        const clock = frozenClock(START);
+        const counted = await Promise.all(
+          Array.from({ length: count }, (_, i) => open(clock, handles[i % 2]!).count('code_submission', from)),
+        );
+        assert.equal(counted.filter((refusal) => refusal === undefined).length, Math.min(count, 2));
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  it('ask nobody to wait longer than the span, even when the clock was set back', async () => {
+    const attempts = open(frozenClock('2026-03-10T18:00:00Z'));
+    for (let tried = 0; tried < 3; tried++) await attempts.count('code_submission', '192.0.2.30');
+    assert.deepEqual(await open().count('code_submission', '192.0.2.30'), { retry_after_seconds: 600 });
+  });
+
+  it('are counted for whatever is given as an address', async () => {
+    const attempts = open();
+    for (const text of ['', 'unknown', '\0\ud800', "'; drop table attempts; --", 'x'.repeat(100_000), '__proto__'])
+      assert.equal(await attempts.count('code_submission', text), undefined);
+  });
+});
+
+describe('what an address counts under', () => {
+  it('is itself for IPv4, however it is written', () => {
+    assert.equal(countedAddress('192.0.2.1'), '192.0.2.1');
+    assert.equal(countedAddress('::ffff:192.0.2.1'), '192.0.2.1');
+    assert.equal(countedAddress('::FFFF:c000:201'), '192.0.2.1');
+    assert.equal(countedAddress('0:0:0:0:0:ffff:192.0.2.1'), '192.0.2.1');
+  });
+
+  it('is the network of 64 bits for IPv6, however it is written', () => {
+    for (const text of [
+      '2001:db8:1:2::1',
+      '2001:0DB8:1:2:ffff:ffff:ffff:ffff',
+      '2001:db8:1:2::',
+      '2001:db8:1:2:0:0:192.0.2.1',
+    ])
+      assert.equal(countedAddress(text), '2001:db8:1:2::/64');
+    assert.equal(countedAddress('2001:db8:1:3::1'), '2001:db8:1:3::/64');
+    assert.equal(countedAddress('::1'), '0:0:0:0::/64');
+    assert.equal(countedAddress('fe80::1%eth0'), 'fe80:0:0:0::/64');
+  });
+
+  it('is the same for all addresses of a network, and never the same for two networks', () => {
+    const group = fc.integer({ min: 0, max: 0xffff });
+    const network = fc.tuple(group, group, group, group).filter((groups) => groups.some((each) => each !== 0));
+    const host = fc.tuple(group, group, group, group);
+    const write = (groups: readonly number[]) => groups.map((each) => each.toString(16)).join(':');
+    fc.assert(
+      fc.property(network, network, host, host, (one, two, a, b) => {
+        assert.equal(countedAddress(write([...one, ...a])), countedAddress(write([...one, ...b])));
+        const is_same = write(one) === write(two);
+        assert.equal(countedAddress(write([...one, ...a])) === countedAddress(write([...two, ...a])), is_same);
+      }),
+    );
+  });
+
+  it('never fails', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.ipV6(), fc.ipV4()), (text) => assert.ok(countedAddress(text).length <= 64)),
+    );
+  });
+});

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { frozenClock } from '../../../engine/services/clock.ts';
+import { createAttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
+import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
+import { startHousekeeping } from '../../../engine/services/identity/housekeeping.ts';
+import { createSessions } from '../../../engine/services/identity/sessions.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { DEVICE, START, signIn, somebody } from './people.ts';
+
+let store: TestStore;
+useTestStore((opened) => {
+  store = opened;
+});
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+async function rowsIn(table: string): Promise<number> {
+  const [row] = await store.database.query<{ rows: number }>(
+    `test_rows_${table}`,
+    `select count(*) as rows from ${table}`,
+    [],
+  );
+  return row!.rows;
+}
+
+it('removes sign-ins, attempts and sessions when nobody asks for them any more, and not before', async () => {
+  const { database } = store;
+  const clock = frozenClock(START);
+  const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
+  const grants = createDeviceGrants({ database, clock, refresh_days: 1 });
+  const limits = { device_authorizations: 1, code_submissions: 1, window_seconds: 60 };
+  const { device_code } = await grants.begin(DEVICE);
+  await createAttemptLimits({ database, clock, limits }).count('code_submission', '192.0.2.1');
+  await signIn(grants, somebody());
+  const counts = async () => {
+    await housekeeping.sweep();
+    return [
+      await rowsIn('device_grants'),
+      await rowsIn('attempts'),
+      await rowsIn('sessions'),
+      await rowsIn('refresh_tokens'),
+    ];
+  };
+  assert.deepEqual(await counts(), [2, 1, 1, 1]);
+  clock.advance(HOUR_MS);
+  assert.deepEqual(await counts(), [2, 1, 1, 1]);
+  assert.equal((await grants.poll(device_code)).outcome, 'expired');
+  clock.advance(600_001);
+  assert.deepEqual(await counts(), [0, 1, 1, 1]);
+  clock.advance(DAY_MS);
+  assert.deepEqual(await counts(), [0, 0, 1, 1]);
+  assert.equal((await createSessions({ database, clock }).list({ ended: true })).length, 1);
+  clock.advance(30 * DAY_MS);
+  assert.deepEqual(await counts(), [0, 0, 0, 0]);
+  await housekeeping.close();
+});
+
+it('removes many in batches, also when two replicas do so at once', async () => {
+  const { database } = store;
+  await database.query(
+    'test_many',
+    `insert into attempts select 'code_submission', n::text, '2020-01-01', 1 from generate_series(1, 2500) n`,
+    [],
+  );
+  const clock = frozenClock(START);
+  const replicas = [database, await store.another()].map((each) =>
+    startHousekeeping({ database: each, clock, log: quietLog, every: () => () => {} }),
+  );
+  await Promise.all(replicas.map((each) => each.sweep()));
+  await replicas[0]!.sweep();
+  assert.equal(await rowsIn('attempts'), 0);
+  await Promise.all(replicas.map((each) => each.close()));
+});
+
+it('does not mind a database that is away', async () => {
+  const housekeeping = startHousekeeping({
+    clock: frozenClock(START),
+    log: quietLog,
+    every: () => () => {},
+    database: {
+      async query() {
+        throw new Error('switched off by the test');
+      },
+    },
+  });
+  await housekeeping.sweep();
+  await housekeeping.close();
+});

@@ -1,0 +1,298 @@
+/**
+ * A real OpenID Connect provider on the loopback address, for tests that sign people in.
+ *
+ * ```ts
+ * const provider = await startIdentityProvider();          // anna, ben and cleo; see PEOPLE
+ * provider.register(`${gateway.url}/oauth/callback`);      // as often as there are gateways
+ * // auth.oidc: { issuer_url: provider.issuer, client_id: provider.client_id, client_secret_env: ... = provider.client_secret }
+ * const callback = await approveAt(authorization_url, 'anna');   // with fetch; not requested yet: the gateway's turn
+ * provider.people.get('anna')!.groups = ['marketing'];     // from the next answer on
+ * provider.people.delete('anna');                          // refresh tokens: invalid_grant, userinfo: 401, no sign-in
+ * provider.setMode('hang', 'token');                       // every endpoint when none is named
+ * ```
+ * In a browser: the login page has a button "Sign in as anna" for each person and one "Deny"; consent is not asked for.
+ * Its clock is the machine's own. It remembers a browser that signed in (single sign-on), as real ones do.
+ * @module
+ */
+import { generateKeyPairSync, type JsonWebKey, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import Provider, { type ClientMetadata, type Configuration, type KoaContextWithOIDC } from 'oidc-provider';
+import { createMemoryAdapters } from './identity-provider-memory.ts';
+
+export { approveAt, type Browser, createBrowser, denyAt } from './browser-by-fetch.ts';
+
+/** What the provider says about a person, beside `sub`. */
+export interface TestPerson {
+  email?: unknown;
+  email_verified?: unknown;
+  name?: unknown;
+  groups?: unknown;
+  [claim: string]: unknown;
+}
+
+/** The people of a provider for which no others are named. */
+export const PEOPLE = {
+  anna: { email: 'Anna@example.com', email_verified: true, name: 'Anna Adler', groups: ['engineering', 'admins'] },
+  ben: { email: 'ben@example.com', email_verified: true, name: 'Ben Brook', groups: ['marketing'] },
+  cleo: { email: 'cleo@example.net', email_verified: false, name: 'Cleo Chen', groups: ['engineering'] },
+} as const satisfies Record<string, TestPerson>;
+
+export type Endpoint = 'discovery' | 'authorization' | 'token' | 'userinfo' | 'jwks';
+
+/**
+ * How an endpoint behaves: `down` cuts the connection, `hang` never answers, `slow_body` sends the beginning of a body and
+ * no more, `error500` fails, `garbage` answers 200 with an HTML page.
+ */
+export type Mode = 'up' | 'down' | 'hang' | 'slow_body' | 'error500' | 'garbage';
+
+/** A request the provider received. `body` is complete once it has been answered. */
+export interface SeenRequest {
+  readonly endpoint: Endpoint | 'other';
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+export interface IdentityProviderOptions {
+  readonly people?: Record<string, TestPerson>;
+  /** Names of claims beyond the usual ones that may be given out; those of `people` always are. */
+  readonly claims?: readonly string[];
+  readonly client_id?: string;
+  readonly token_endpoint_auth_method?: 'client_secret_basic' | 'client_secret_post' | 'private_key_jwt';
+  /** The public key of `private_key_jwt`. */
+  readonly client_key?: JsonWebKey;
+  /** Whether it gives out refresh tokens and knows the scope offline_access; it does unless told otherwise. */
+  readonly refresh_tokens?: boolean;
+  /** Whether a refresh token is good once; it is unless told otherwise. */
+  readonly rotate_refresh_tokens?: boolean;
+  /** 3600 unless told otherwise. */
+  readonly access_token_seconds?: number;
+  /** Host name of the issuer; `localhost` makes it another site than a gateway at 127.0.0.1. */
+  readonly host?: '127.0.0.1' | 'localhost';
+  readonly tls?: { readonly cert: string; readonly key: string };
+}
+
+export interface TestIdentityProvider {
+  readonly issuer: string;
+  readonly client_id: string;
+  readonly client_secret: string;
+  /** By `sub`; change them as you like while it runs. */
+  readonly people: Map<string, TestPerson>;
+  /** Claims left out of the ID token, for the userinfo endpoint alone; change it as you like. */
+  readonly only_in_userinfo: Set<string>;
+  /** Every request, in order of arrival; `clear` it by setting `length` to 0. */
+  readonly requests: SeenRequest[];
+  /** Allows a redirect URI. */
+  register(redirect_uri: string): void;
+  setMode(mode: Mode, endpoint?: Endpoint): void;
+  /** Forgets every token, code, grant and browser. */
+  forgetEverything(): void;
+  close(): Promise<void>;
+}
+
+const USUAL_CLAIMS = ['email', 'email_verified', 'name', 'groups', 'roles', 'team', 'project', 'realm_access'];
+const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
+  '/.well-known/openid-configuration': 'discovery',
+  '/auth': 'authorization',
+  '/token': 'token',
+  '/me': 'userinfo',
+  '/jwks': 'jwks',
+};
+
+/** Starts a provider on a free port. */
+export async function startIdentityProvider(options: IdentityProviderOptions = {}): Promise<TestIdentityProvider> {
+  const { client_id = 'gateway', host = '127.0.0.1', tls } = options;
+  const client_secret = `secret-${randomUUID()}`;
+  const people = new Map<string, TestPerson>(Object.entries(structuredClone(options.people ?? PEOPLE)));
+  const only_in_userinfo = new Set<string>();
+  const requests: SeenRequest[] = [];
+  const modes = new Map<Endpoint | 'all', Mode>();
+  const redirect_uris: string[] = [];
+  const client = (): ClientMetadata => ({
+    client_id,
+    ...(options.client_key === undefined ? { client_secret } : { jwks: { keys: [options.client_key as never] } }),
+    redirect_uris: [...redirect_uris],
+    grant_types: options.refresh_tokens === false ? ['authorization_code'] : ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: options.token_endpoint_auth_method ?? 'client_secret_basic',
+    id_token_signed_response_alg: 'ES256',
+  });
+  const adapters = createMemoryAdapters((id) => (id === client_id && redirect_uris.length > 0 ? client() : undefined));
+
+  let handle: (req: IncomingMessage, res: ServerResponse) => unknown = () => {};
+  const listener = (req: IncomingMessage, res: ServerResponse) => {
+    const { pathname } = new URL(req.url ?? '/', 'http://provider');
+    const endpoint = ENDPOINTS[pathname.replace(/^\/auth\/.*/, '/auth')] ?? 'other';
+    requests.push(recordingOf(req, endpoint));
+    const mode = (endpoint === 'other' ? undefined : modes.get(endpoint)) ?? modes.get('all') ?? 'up';
+    if (mode === 'up') handle(req, res);
+    else misbehave(mode, req, res);
+  };
+  const server = tls === undefined ? createServer(listener) : createTlsServer(tls, listener);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const issuer = `${tls === undefined ? 'http' : 'https'}://${host}:${(server.address() as AddressInfo).port}`;
+
+  const provider = new Provider(issuer, configurationOf(options, people, only_in_userinfo, adapters.create));
+  const answer = provider.callback();
+  handle = (req, res) =>
+    req.url?.startsWith('/interaction/') ? interact(provider, people, req, res) : answer(req, res);
+
+  return {
+    issuer,
+    client_id,
+    client_secret,
+    people,
+    only_in_userinfo,
+    requests,
+    register: (uri) => void redirect_uris.push(uri),
+    setMode(mode, endpoint) {
+      if (endpoint === undefined) modes.clear();
+      modes.set(endpoint ?? 'all', mode);
+    },
+    forgetEverything: adapters.clear,
+    async close() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function configurationOf(
+  {
+    claims = [],
+    refresh_tokens = true,
+    rotate_refresh_tokens = true,
+    access_token_seconds = 3600,
+  }: IdentityProviderOptions,
+  people: ReadonlyMap<string, TestPerson>,
+  only_in_userinfo: ReadonlySet<string>,
+  adapter: NonNullable<Configuration['adapter']>,
+): Configuration {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const extra = [...people.values()].flatMap((person) => Object.keys(person));
+  return {
+    adapter,
+    jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid: randomUUID() } as never] },
+    scopes: ['openid', 'profile', 'email', ...(refresh_tokens ? ['offline_access'] : [])],
+    claims: {
+      openid: ['sub', ...new Set([...USUAL_CLAIMS, ...claims, ...extra])],
+      profile: ['name'],
+      email: ['email'],
+    },
+    conformIdTokenClaims: false,
+    clientAuthMethods: ['client_secret_basic', 'client_secret_post', 'private_key_jwt'],
+    cookies: { keys: [randomUUID()] },
+    features: { devInteractions: { enabled: false } },
+    ttl: {
+      AccessToken: access_token_seconds,
+      IdToken: 3600,
+      Grant: 86_400,
+      Interaction: 600,
+      Session: 86_400,
+      RefreshToken: 86_400,
+    },
+    issueRefreshToken: async () => refresh_tokens,
+    rotateRefreshToken: rotate_refresh_tokens,
+    expiresWithSession: async () => false,
+    interactions: { url: (_ctx, { uid }) => `/interaction/${uid}` },
+    findAccount: (_ctx, sub) => {
+      const person = people.get(sub);
+      if (person === undefined) return undefined;
+      const told = (use: string) =>
+        Object.entries(person).filter(([claim]) => use !== 'id_token' || !only_in_userinfo.has(claim));
+      return { accountId: sub, claims: (use) => ({ sub, ...Object.fromEntries(told(use)) }) };
+    },
+    loadExistingGrant: consent,
+    renderError: (ctx, { error, error_description }) => {
+      ctx.type = 'text';
+      ctx.body = `${error}: ${error_description}`;
+    },
+  };
+}
+
+/** Everybody agrees to everything, unasked. */
+async function consent({ oidc }: KoaContextWithOIDC) {
+  const { client, session, provider, params } = oidc;
+  if (client === undefined || session?.accountId === undefined) return undefined;
+  const grant = new provider.Grant({ clientId: client.clientId, accountId: session.accountId });
+  grant.addOIDCScope(String(params?.scope ?? 'openid'));
+  await grant.save();
+  return grant;
+}
+
+/** The login page, and what its buttons do. */
+async function interact(
+  provider: Provider,
+  people: ReadonlyMap<string, TestPerson>,
+  req: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> {
+  if (req.method !== 'POST') {
+    const buttons = [...people.keys()].map((sub) => `<button name="sub" value="${sub}">Sign in as ${sub}</button>`);
+    res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
+    res.end(
+      `<!doctype html><html lang="en"><title>Test provider</title><form method="post">${buttons.join(' ')} <button name="deny" value="1">Deny</button></form></html>`,
+    );
+    return;
+  }
+  let body = '';
+  for await (const chunk of req) body += String(chunk);
+  const form = new URLSearchParams(body);
+  const sub = form.get('sub') ?? '';
+  const result = people.has(sub)
+    ? { login: { accountId: sub } }
+    : { error: 'access_denied', error_description: form.has('deny') ? 'the person said no' : 'nobody by that name' };
+  try {
+    await provider.interactionFinished(req, res, result, { mergeWithLastSubmission: false });
+  } catch (error) {
+    res.writeHead(400, { 'content-type': 'text/plain' });
+    res.end(String(error));
+  }
+}
+
+function misbehave(mode: Exclude<Mode, 'up'>, req: IncomingMessage, res: ServerResponse): void {
+  switch (mode) {
+    case 'down':
+      req.socket.destroy();
+      break;
+    case 'hang':
+      break;
+    case 'slow_body':
+      res.writeHead(200, { 'content-type': 'application/json' });
+      res.write('{"');
+      break;
+    case 'error500':
+      res.writeHead(500, { 'content-type': 'text/html' });
+      res.end('<h1>Internal Server Error</h1>');
+      break;
+    case 'garbage':
+      res.writeHead(200, { 'content-type': 'text/html' });
+      res.end('<h1>Welcome to this network</h1>');
+      break;
+  }
+}
+
+/** Notes a request without taking its body from whoever answers it. */
+function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other'): SeenRequest {
+  const chunks: Buffer[] = [];
+  const push = req.push.bind(req);
+  req.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) chunks.push(chunk);
+    return push(chunk, encoding);
+  };
+  const { method = '', url = '', headers } = req;
+  return {
+    endpoint,
+    method,
+    url,
+    headers,
+    get body() {
+      return Buffer.concat(chunks).toString();
+    },
+  };
+}
