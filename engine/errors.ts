@@ -102,6 +102,13 @@ export const ERRORS = {
     meaning: 'No managed policy is meant for the caller',
     retry: false,
   },
+  not_found: {
+    status: 404,
+    type: 'not_found_error',
+    compat: { type: 'invalid_request_error', code: 'not_found' },
+    meaning: 'What the path names does not exist for this caller',
+    retry: false,
+  },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -115,6 +122,13 @@ export const ERRORS = {
     compat: invalid,
     meaning: 'The client took too long to send the request',
     retry: true,
+  },
+  conflict: {
+    status: 409,
+    type: 'conflict_error',
+    compat: { type: 'invalid_request_error', code: 'conflict' },
+    meaning: 'The state of what is to be changed does not allow it',
+    retry: false,
   },
   body_too_large: {
     status: 413,

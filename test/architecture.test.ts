@@ -65,6 +65,13 @@ describe('dependencies point one way', () => {
     }
   });
 
+  test('the gateway imports nothing of its command line', () => {
+    for (const { path, imports } of engine.filter((file) => !/^engine\/(?:bin|cli|client)\//.test(file.path))) {
+      const found = imports.filter((name) => /^engine\/(?:cli|client)\//.test(name));
+      assert.deepEqual(found, [], path);
+    }
+  });
+
   test('nothing that ships imports tests or examples', () => {
     for (const { path, imports } of [...engine, ...stages]) {
       const found = imports.filter((name) => /^(?:test|examples)\//.test(name));

@@ -22,6 +22,7 @@ export interface AtGateway {
 const PAGE = 1000;
 /** More than anybody reads; a gateway that never comes to an end does not keep a command for ever. */
 const MAX_PAGES = 100;
+const NESTING_MAX = 20;
 
 /** Opens the admin API of a gateway. Raises StartError when nobody is signed in there. */
 export async function openAtGateway(
@@ -64,12 +65,13 @@ function exitCodeOf(status: number): number {
   return status >= 500 ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
 }
 
-/** A gateway is not believed to send nothing that moves the cursor. */
-function safeToShow(value: unknown): unknown {
+/** An answer without what moves the cursor, and without what is nested deeper than anything a gateway says. */
+export function safeToShow(value: unknown, levels = NESTING_MAX): unknown {
   if (typeof value === 'string') return printable(value);
-  if (Array.isArray(value)) return value.map(safeToShow);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [printable(key), safeToShow(part)]));
+  if (levels === 0) return null;
+  if (Array.isArray(value)) return value.map((part) => safeToShow(part, levels - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [printable(key), safeToShow(part, levels - 1)]));
 }
 
 /** A time in an answer; `null` where there is none. */

@@ -18,8 +18,8 @@ const MAX_TEXT_WIDTH = 52;
 export function describeSettings(settings: MapNode, tell: TellPlace, line_width: number): string[] {
   if (settings.entries.length === 0) return ['{}'];
   const lines = linesOf(settings, '', tell);
-  const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH).map(({ text }) => text.length);
-  const width = Math.max(0, ...fitting);
+  const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH);
+  const width = fitting.reduce((widest, { text }) => Math.max(widest, text.length), 0);
   return lines.flatMap(({ text, from }) => {
     if (from === undefined) return [text];
     const line = `${text.padEnd(width)}  # ${from}`;
@@ -55,11 +55,11 @@ function inYaml(text: string): string {
 
 /** The place of every part that is neither a mapping nor the list it stands in, by JSON pointer. */
 export function originsOf(settings: MapNode, tell: TellPlace, pointer = ''): Record<string, string> {
-  const origins = settings.entries.map(({ key, key_mark, value }): Record<string, string> => {
+  const origins = settings.entries.flatMap(({ key, key_mark, value }): [string, string][] => {
     const at = pointer + pointerToken(key);
-    if (value.kind === 'map' && value.entries.length > 0) return originsOf(value, tell, at);
-    if (value.kind !== 'list' || value.items.length === 0) return { [at]: tell(key_mark) };
-    return Object.fromEntries(value.items.map((item, index) => [at + pointerToken(index), tell(item.mark)]));
+    if (value.kind === 'map' && value.entries.length > 0) return Object.entries(originsOf(value, tell, at));
+    if (value.kind !== 'list' || value.items.length === 0) return [[at, tell(key_mark)]];
+    return value.items.map((item, index) => [at + pointerToken(index), tell(item.mark)]);
   });
-  return Object.assign({}, ...origins);
+  return Object.fromEntries(origins);
 }

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { printable } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Change, Usable } from '../diff/change.ts';
 import { diffConfigurations } from '../diff/index.ts';
@@ -76,8 +77,8 @@ export function describeChanges(changes: readonly Change[], line_width: number):
     ...(i === 0 ? [] : ['']),
     TITLES[section],
     ...own.flatMap(({ subject, change, details = [] }) => [
-      ...wrapText(`${subject}: ${change}`, line_width, '  ', '    '),
-      ...details.flatMap((detail) => wrapText(detail, line_width, '    ', '      ')),
+      ...wrapText(printable(`${subject}: ${change}`), line_width, '  ', '    '),
+      ...details.flatMap((detail) => wrapText(printable(detail), line_width, '    ', '      ')),
     ]),
   ]);
 }

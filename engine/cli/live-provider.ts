@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../config.ts';
+import { redirectUriOf } from '../services/identity/issuer.ts';
+import { secretMethod } from '../services/identity/secret-method.ts';
 import { describeNetworkError } from '../services/network-words.ts';
 import type { LiveOutcome } from './live.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
@@ -41,10 +43,7 @@ export async function checkProvider(
     ok: true,
     what: 'discovery document and keys found, issuer matches',
     warnings: warningsOf(document, oidc),
-    notes: [
-      `the redirect URI to register there: ${config.server.public_url.replace(/\/+$/, '')}/oauth/callback`,
-      ...notesOf(document, auth),
-    ],
+    notes: [`the redirect URI to register there: ${redirectUriOf(config)}`, ...notesOf(document, auth)],
   };
 }
 
@@ -103,7 +102,8 @@ function textsOf(value: unknown): readonly string[] | undefined {
 /** What will probably keep people from signing in. */
 function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   const methods = textsOf(document.token_endpoint_auth_methods_supported) ?? ASSUMED_METHODS;
-  const method = oidc.private_key_env === undefined ? oidc.token_endpoint_auth_method : 'private_key_jwt';
+  const method =
+    oidc.private_key_env === undefined ? secretMethod(oidc.token_endpoint_auth_method, methods) : 'private_key_jwt';
   const challenges = textsOf(document.code_challenge_methods_supported) ?? ['S256'];
   const scopes = textsOf(document.scopes_supported);
   const unknown = (oidc.scopes ?? []).filter((scope) => scopes !== undefined && !scopes.includes(scope));

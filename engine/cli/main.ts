@@ -23,5 +23,7 @@ export async function main(
   }
   process.exitCode = exit_code;
   // A stage of the operator's may have left a timer or a socket behind, which would keep the process alive for ever.
-  process.stdout.write('', () => process.stderr.write('', () => process.exit()));
+  const end = () => process.stderr.write('', () => process.exit());
+  // What could not be written is told to the terminal after this, which decides what becomes of the exit code.
+  process.stdout.write('', () => setImmediate(end));
 }

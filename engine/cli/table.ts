@@ -1,3 +1,5 @@
+import { printable } from '../diagnostics/printable.ts';
+
 /** One column of a table. */
 export interface Column {
   readonly title: string;
@@ -31,9 +33,11 @@ function cell(text: string, width: number, kind: Column['kind']): string {
 /** Lines of a table with a title row, as wide as `line_width` at most where texts can be shortened to make it so. */
 export function formatTable(
   columns: readonly Column[],
-  rows: readonly (readonly string[])[],
+  given: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
+  // What stands in a table was often written by somebody else.
+  const rows = given.map((cells) => cells.map((text) => printable(text).replace(/[\t\n]/g, ' ')));
   const widths = widest(columns, rows);
   shrinkToFit(columns, widths, line_width);
   const line = (cells: readonly string[]) =>

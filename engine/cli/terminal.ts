@@ -23,7 +23,10 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
   let outlive = false;
   const colorful = (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb';
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (!outlive) process.exit(error.code === 'EPIPE' ? 0 : 1);
+    if (outlive) return;
+    if (error.code === 'EPIPE') process.exit(0);
+    process.exitCode = 1;
+    process.stderr.write(`appscli: standard output cannot be written: ${error.message}\n`, () => process.exit());
   });
   process.stderr.on('error', () => {});
   return {

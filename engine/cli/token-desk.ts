@@ -3,6 +3,7 @@ import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { systemClock } from '../services/clock.ts';
 import type { Database } from '../services/database.ts';
 import { rotateToken } from '../services/rotate-token.ts';
+import { tokenGroupsOpenTo } from '../services/self-made-tokens.ts';
 import { StartError } from '../services/start-error.ts';
 import {
   createToken,
@@ -47,8 +48,6 @@ export interface TokenDesk {
   ): Promise<ShownToken & { readonly also_revoked: readonly string[] }>;
 }
 
-/** The one group there is when gateway.yaml has no `token_groups`. */
-const IMPLICIT_GROUP = 'all';
 const PATH = '/admin/api/tokens';
 
 /** Access tokens in the database of a configuration. */
@@ -146,7 +145,7 @@ function demandUser(which: WhichToken | { readonly name: string }): WhichToken {
 }
 
 function demandGroup(config: GatewayConfig, group: string): void {
-  const known = config.token_groups.length === 0 ? [IMPLICIT_GROUP] : config.token_groups.map(({ name }) => name);
+  const known = tokenGroupsOpenTo({ is_admin: true, groups: [] }, config);
   if (known.includes(group)) return;
   throw usage(`there is no token group "${group}": ${didYouMean(group, known, `gateway.yaml has ${listed(known)}`)}`);
 }

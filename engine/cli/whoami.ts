@@ -4,6 +4,7 @@ import { openCredentials } from '../client/credentials.ts';
 import { sentence } from '../client/errors.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { safeToShow } from './at-gateway.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Surroundings, warner } from './surroundings.ts';
@@ -21,7 +22,7 @@ export async function whoami(
   const client = await openClient({ base_url: given.baseUrl, env, fetch, clock, warn: warner(terminal) });
   const { base_url } = client;
   const { status, body } = await client.request('GET', PATH);
-  const me = fieldsOf(body);
+  const me = fieldsOf(safeToShow(body));
   if (status !== 200 || typeof me.email !== 'string') {
     const says = sentence(fieldsOf(me.error).message) ?? 'without saying why';
     throw new StartError(`${base_url} does not say who you are: status ${status}, ${says}`, {

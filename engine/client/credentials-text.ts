@@ -1,5 +1,6 @@
 import { StartError } from '../services/start-error.ts';
 import { fieldsOf, type Tokens } from './answers.ts';
+import { parseBaseUrl } from './base-url.ts';
 
 const VERSION = 1;
 
@@ -51,11 +52,20 @@ export function parseCredentials(text: string, path: string): Map<string, Creden
   if (typeof gateways !== 'object' || gateways === null) return wrong('it has no gateways');
   const all = new Map<string, Credentials>();
   for (const [base_url, value] of Object.entries(gateways)) {
-    const credentials = readCredentials(value);
+    const credentials = isBaseUrl(base_url) ? readCredentials(value) : undefined;
     if (credentials === undefined) return wrong('the entry of a gateway is damaged');
     all.set(base_url, credentials);
   }
   return all;
+}
+
+/** Anything else would be asked over and over, or get the refresh token in the clear. */
+function isBaseUrl(text: string): boolean {
+  try {
+    return parseBaseUrl(text) === text;
+  } catch {
+    return false;
+  }
 }
 
 function readCredentials(value: unknown): Credentials | undefined {

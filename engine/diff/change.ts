@@ -69,7 +69,7 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The innermost values that differ; lists are told as a whole. */
+/** The innermost values that differ; lists are told as a whole, long ones by what they lose and gain. */
 export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
   if (isMapping(before) && isMapping(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
@@ -79,11 +79,28 @@ export function compareValues(before: unknown, after: unknown, path = ''): Value
       compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
     );
   }
-  return isSame(before, after) ? [] : [{ path, change: `${shown(before)} -> ${shown(after)}` }];
+  if (isSame(before, after)) return [];
+  const change = Array.isArray(before) && Array.isArray(after) ? compareLists(before, after) : undefined;
+  return [{ path, change: change ?? `${shown(before)} -> ${shown(after)}` }];
+}
+
+/** So many items, before and after together, can be compared at a glance. */
+const FEW_ITEMS = 12;
+
+/** What a list of many items loses and gains; `undefined` when that would not tell all, or all can be shown. */
+function compareLists(before: readonly unknown[], after: readonly unknown[]): string | undefined {
+  const { lost, gained } = compareNames(before.map(ordered), after.map(ordered));
+  if (before.length + after.length <= FEW_ITEMS || lost.length + gained.length === 0) return undefined;
+  const parts = [
+    ...(lost.length === 0 ? [] : [`loses ${lost.join(', ')}`]),
+    ...(gained.length === 0 ? [] : [`gains ${gained.join(', ')}`]),
+  ];
+  return parts.join('; ');
 }
 
 /** A value in a sentence. */
 export function shown(value: unknown): string {
   if (value === undefined) return 'nothing';
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  // A text of several lines would read like several changes.
+  return typeof value === 'string' && !/[\n\r\t]/.test(value) ? value : JSON.stringify(value);
 }

@@ -1,5 +1,6 @@
 import type { EffectivePolicy, ManagedPolicies } from '../api.ts';
-import { createManagedPolicies, MODELS_KEY } from '../policies/managed-policies.ts';
+import { createManagedPolicies, layOver, MODELS_KEY } from '../policies/managed-policies.ts';
+import { inOrder, type Policy } from '../policies/policy.ts';
 import { type Change, compareValues, type Usable } from './change.ts';
 
 /** People whom the policies of either configuration tell apart. */
@@ -63,6 +64,33 @@ function isIn({ config }: Usable, id: string): boolean {
 
 /** Who gets other settings from managed policies, and which models these take away; people for whom the same changes are told together. */
 export function diffPolicies(before: Usable, after: Usable): Change[] {
+  return [...diffAudiences(before, after), ...diffOrder(before, after)];
+}
+
+/** Policies that overtake others: nobody who gets one of them notices, but whoever gets both. */
+function diffOrder(before: Usable, after: Usable): Change[] {
+  if (!isInForce(before) || !isInForce(after)) return [];
+  const ranks = new Map(matched(before).map(({ name }, rank) => [name, rank]));
+  const kept = matched(after).filter(({ name }) => ranks.has(name));
+  return kept.flatMap((policy, index) => {
+    const below = kept.slice(0, index).filter((other) => ranks.get(other.name)! > ranks.get(policy.name)!);
+    const overtaken = below.filter((other) => isContradicted(other, policy, after)).map(({ name }) => name);
+    if (overtaken.length === 0) return [];
+    const change = `now has the last word over ${overtaken.join(', ')}, for whoever gets both`;
+    return [{ section: 'policies' as const, subject: `policy ${policy.name}`, change }];
+  });
+}
+
+/** Policies that are meant for some people only, the one with the last word last. */
+function matched({ config, policies }: Usable): readonly Policy[] {
+  return inOrder(policies).filter(({ name }) => name !== config.policies?.managed?.default_policy);
+}
+
+function isContradicted(a: Policy, b: Policy, { config }: Usable): boolean {
+  return layOver([a, b], config).checksum !== layOver([b, a], config).checksum;
+}
+
+function diffAudiences(before: Usable, after: Usable): Change[] {
   const old_side = [before, createManagedPolicies(before.config, before.policies)] as const;
   const new_side = [after, createManagedPolicies(after.config, after.policies)] as const;
   const audiences = audiencesOf(before, after);

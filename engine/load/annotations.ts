@@ -202,7 +202,7 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
 function meantUrl(text: string): string | undefined {
   if (/^\$/.test(text)) return 'write the URL: variables are not put in';
   const scheme = /^http:/i.test(text) ? 'http' : 'https';
-  const rest = text.replace(/^(?:https?:)?\/*/i, '');
+  const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
   const meant = `${scheme}://${rest}`;
   const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
   return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;

@@ -3,7 +3,7 @@ import { isLoopbackUrl } from './addresses.ts';
 import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
-import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from './node.ts';
+import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
 
@@ -26,7 +26,9 @@ export function linkAuth(root: MapNode, findings: Findings): void {
   checkScopes(childOf(oidc, 'scopes'), findings);
   checkVerification(oidc, findings);
   for (const key of CLAIM_KEYS) checkClaim(key, childOf(oidc, key), findings);
-  checkForgotten(root, auth, oidc, findings);
+  const groups = groupsNamed(root, auth, oidc);
+  for (const node of groups) checkGroupName(node, findings);
+  reportForgotten(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
 }
 
 /** What is said about people who sign in, where nobody can. */
@@ -46,6 +48,10 @@ function checkIssuer(node: Node | undefined, findings: Findings): void {
   if (document !== null) {
     findings.report('C4010', node.mark, 'the URL cannot be used: it is that of a document of the issuer', {
       help: `write ${url.slice(0, document.index)}, or with a slash at the end if the document says so under "issuer"`,
+    });
+  } else if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url)) {
+    findings.report('C4010', node.mark, 'the URL cannot be used: it is that of an endpoint of the issuer', {
+      help: 'write the text that its discovery document (.well-known/openid-configuration) has as "issuer"',
     });
   } else if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url)) {
     findings.report('C4010', node.mark, 'the URL cannot be used: it stands for many issuers', {
@@ -108,9 +114,11 @@ function checkKeys(session: Node | undefined, findings: Findings): void {
 
 function checkScopes(node: Node | undefined, findings: Findings): void {
   const scopes = itemsOf(node).flatMap((item) => textOf(item) ?? []);
-  if (node === undefined || scopes.length === 0 || scopes.includes('openid')) return;
+  // A scope with spaces is several, and the mistake is told already.
+  if (node === undefined || scopes.length === 0 || scopes.some((scope) => /^openid$|\s/.test(scope))) return;
+  const others = scopes.flatMap((scope) => scope.split(',')).filter((scope) => !/^(?:openid)?$/i.test(scope));
   findings.report('C4030', node.mark, 'the scope openid is missing', {
-    help: `write [${['openid', ...scopes].join(', ')}]`,
+    help: `write [${['openid', ...others].join(', ')}]`,
   });
 }
 
@@ -127,36 +135,72 @@ function checkClaim(key: string, node: Node | undefined, findings: Findings): vo
   const claim = textOf(node);
   if (node === undefined || claim === undefined) return;
   if (claim.startsWith('/')) {
-    if (!/~(?![01])/.test(claim)) return;
-    findings.report('C3006', node.mark, `the value of ${keyName(key)} has the wrong form`, {
-      expected: 'a JSON pointer, in which ~ is written ~0 and a slash inside a name ~1',
-    });
-  } else if (/^[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
+    const problem = pointerProblem(claim);
+    if (problem === undefined) return;
+    const message = `the value of ${keyName(key)} has the wrong form`;
+    findings.report('C3006', node.mark, message, { expected: `a JSON pointer, ${problem}` });
+  } else if (/^(?:\$\.|#\/)?[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
     findings.report('W7053', node.mark, `${quote(claim)} is the name of one claim, not a path`, {
-      help: `if a claim inside another one is meant: /${claim.replaceAll('.', '/')}`,
+      help: `if a claim inside another one is meant: /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
     });
   }
 }
 
-/** Groups that the configuration goes by although `keep_groups` drops them at sign-in. */
-function checkForgotten(root: MapNode, auth: Node | undefined, oidc: Node, findings: Findings): void {
-  const kept = itemsOf(childOf(oidc, 'keep_groups')).flatMap((item) => textOf(item) ?? []);
-  if (kept.length === 0) return;
+function pointerProblem(pointer: string): string | undefined {
+  if (/~(?![01])/.test(pointer)) return 'in which ~ is written ~0 and a slash inside a name ~1';
+  if (/\/(?:\/|$)/.test(pointer)) return 'with a name after every slash, such as /realm_access/roles';
+  return undefined;
+}
+
+/** Where groups of the identity provider are named. */
+function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonly Node[] {
   const lists = [
     childOf(oidc, 'allowed_groups'),
     childOf(auth, 'admin_groups'),
     ...['teams', 'projects'].flatMap((key) => itemsOf(childOf(auth, key)).map((item) => childOf(item, 'groups'))),
     ...itemsOf(childOf(root, 'token_groups')).map((group) => childOf(group, 'members')),
   ];
-  for (const node of lists.flatMap(itemsOf)) {
-    const group = textOf(node);
-    if (group === undefined || kept.some((glob) => matchesGlob(glob, group))) continue;
-    reportForgotten(node.mark, group, findings);
-  }
+  return lists.flatMap(itemsOf);
 }
 
-function reportForgotten(mark: Mark, group: string, findings: Findings): void {
-  findings.report('W7050', mark, `the group ${quote(group)} has no effect: \`keep_groups\` forgets it at sign-in`, {
-    help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+/** Reports the name of a group that somebody took for a glob. */
+export function checkGroupName(node: Node, findings: Findings): void {
+  const group = textOf(node);
+  if (group === undefined || !group.includes('*')) return;
+  findings.report('W7055', node.mark, `only a group called exactly ${quote(group)} fits: here * stands for itself`, {
+    help: 'name every group that is meant',
   });
+}
+
+/** The globs of groups that are kept at sign-in; none when all are. */
+export function keptGroups(root: MapNode): readonly string[] {
+  const kept = childOf(childOf(childOf(root, 'auth'), 'oidc'), 'keep_groups');
+  return itemsOf(kept).flatMap((item) => textOf(item) ?? []);
+}
+
+/**
+ * Reports groups that the configuration goes by although `keep_groups` drops them at sign-in.
+ * @param keep_groups where that list stands: what drops several groups was itself not meant so.
+ */
+export function reportForgotten(
+  groups: readonly Node[],
+  kept: readonly string[],
+  findings: Findings,
+  keep_groups?: Node,
+): void {
+  if (kept.length === 0) return;
+  const isKept = (group: string | undefined) => group === undefined || kept.some((glob) => matchesGlob(glob, group));
+  const forgotten = groups.filter((node) => !isKept(textOf(node)));
+  const names = [...new Set(forgotten.map((node) => textOf(node) ?? ''))];
+  if (keep_groups !== undefined && names.length > 1) {
+    const message = `\`keep_groups\` forgets groups that this file goes by: ${names.join(', ')}`;
+    findings.report('W7050', keep_groups.mark, message, { help: 'add them, or globs that match them' });
+    return;
+  }
+  for (const node of forgotten) {
+    const message = `the group ${quote(textOf(node) ?? '')} has no effect: \`keep_groups\` forgets it at sign-in`;
+    findings.report('W7050', node.mark, message, {
+      help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+    });
+  }
 }

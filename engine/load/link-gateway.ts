@@ -4,7 +4,7 @@ import { priceToPico, usdToNano } from '../services/money.ts';
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { linkAuth } from './link-auth.ts';
+import { checkGroupName, linkAuth } from './link-auth.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
 import { childOf, type Entry, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
 
@@ -139,6 +139,8 @@ class GatewayLinker {
       const upstreams = itemsOf(childOf(rule, 'upstreams')).flatMap((item) => textOf(item) ?? []);
       for (const weight of entriesOf(childOf(rule, 'weights'))) this.weight(weight, upstreams);
       for (const glob of itemsOf(childOf(rule, 'models'))) this.matches(glob, 'C4019');
+      const group = childOf(rule, 'group');
+      if (group !== undefined) checkGroupName(group, this.findings);
     }
   }
 

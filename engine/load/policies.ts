@@ -8,7 +8,8 @@ import { allowWarnings } from './allow.ts';
 import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { deepFreeze } from './freeze.ts';
-import { childOf, itemsOf, type MapNode, type Mark, type Node, textOf } from './node.ts';
+import { checkGroupName, keptGroups, reportForgotten } from './link-auth.ts';
+import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from './node.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
 import { POLICY_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
@@ -21,6 +22,10 @@ export interface PolicySource {
   /** Where the directory is written; absent when it is the usual one. */
   readonly directory_mark?: Mark | undefined;
   readonly default_policy?: Node | undefined;
+  /** Globs of the groups that are kept at sign-in; none when all are. */
+  readonly kept_groups: readonly string[];
+  /** Groups of the identity provider that make up each token group. */
+  readonly token_groups: ReadonlyMap<string, readonly string[]>;
 }
 
 /** Where policies are, by a gateway.yaml that may have mistakes; `undefined` when they are not handed out. */
@@ -33,7 +38,15 @@ export function policySource(root: MapNode, value: unknown): PolicySource | unde
     directory,
     directory_mark: childOf(node, 'directory')?.mark,
     default_policy: childOf(node, 'default_policy'),
+    kept_groups: keptGroups(root),
+    token_groups: new Map(
+      itemsOf(childOf(root, 'token_groups')).map((group) => [textOf(childOf(group, 'name')) ?? '', membersOf(group)]),
+    ),
   };
+}
+
+function membersOf(token_group: Node): readonly string[] {
+  return itemsOf(childOf(token_group, 'members')).flatMap((member) => textOf(member) ?? []);
 }
 
 /** Reads and checks the policies of a gateway.yaml, in the order of their names. */
@@ -44,19 +57,37 @@ export function loadPolicies(
 ): readonly Policy[] {
   const files = source === undefined ? undefined : policyFiles(source, findings);
   if (source === undefined || files === undefined) return [];
-  const policies = files.flatMap((file) => readPolicy(file, findings) ?? []);
+  const policies = files.flatMap((file) => readPolicy(file, findings, source) ?? []);
   reportTwins(policies, findings);
   const default_policy = textOf(source.default_policy);
-  reportUnknownDefault(source.default_policy, files, findings);
+  reportUnknownDefault(source, files, findings);
   for (const policy of policies) {
-    if (policy.is_matched || policy.name === default_policy) continue;
-    findings.report('W7060', policy.mark, `the policy ${quote(policy.name)} is meant for nobody`, {
-      help: 'say for whom: match: { groups: [...] }, or make it the default_policy of gateway.yaml',
-    });
+    if (policy.name === default_policy) reportIdle(policy, findings);
+    else if (entryOf(policy.root, 'match') === undefined) reportNobody(policy, findings);
   }
   if (models !== undefined) for (const { settings } of policies) checkModels(settings, models, findings);
   checkDropped(policies, default_policy, findings);
-  return deepFreeze(policies.map(({ is_matched: _, mark: __, ...policy }) => policy));
+  return deepFreeze(policies.map(({ root: _, ...policy }) => policy));
+}
+
+const nameMark = ({ root }: ReadPolicy): Mark => (childOf(root, 'policy') ?? root).mark;
+
+function reportNobody(policy: ReadPolicy, findings: Findings): void {
+  findings.report('W7060', nameMark(policy), `the policy ${quote(policy.name)} is meant for nobody`, {
+    help: 'say for whom: match: { groups: [...] }, or make it the default_policy of gateway.yaml',
+  });
+}
+
+/** Keys that others would need, and that the default policy goes without. */
+function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
+  const why = { match: 'is meant for everybody', priority: 'is always the lowest' };
+  for (const key of ['match', 'priority'] as const) {
+    const entry = entryOf(root, key);
+    if (entry === undefined || (key === 'priority' && priority === 0)) continue;
+    findings.report('W7050', entry.key_mark, `${keyName(key)} has no effect: the default policy ${why[key]}`, {
+      help: 'remove the key, or name another default_policy in gateway.yaml',
+    });
+  }
 }
 
 /** The policy files in a directory, sorted; `undefined` after reporting why they can't be told. */
@@ -67,8 +98,30 @@ function policyFiles(source: PolicySource, findings: Findings): readonly string[
   const mark = directory_mark ?? default_policy?.mark;
   // Without a word about them there need be no policies.
   if (mark === undefined && files === NO_DIRECTORY) return undefined;
-  findings.report('C9001', mark ?? { file: directory }, files, { expected: `a directory at ${directory}` });
+  const name = textOf(default_policy);
+  const write = name === undefined ? undefined : howToWrite(name, directory);
+  const help =
+    files === NO_DIRECTORY ? didYouMean(basename(directory), directoriesBeside(directory), write) : undefined;
+  if (directory_mark === undefined && name !== undefined && files === NO_DIRECTORY) {
+    // The usual directory need not be there: a first gateway.yaml may name the policy before it is written.
+    const message = `there are no policies, so the policy ${quote(name)} is given to nobody`;
+    findings.report('W7065', mark!, message, { ...(help !== undefined && { help }) });
+    return undefined;
+  }
+  findings.report('C9001', mark ?? { file: directory }, files, {
+    expected: `a directory at ${directory}`,
+    ...(help !== undefined && { help }),
+  });
   return undefined;
+}
+
+function directoriesBeside(path: string): string[] {
+  try {
+    const entries = readdirSync(dirname(path), { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch {
+    return [];
+  }
 }
 
 const NO_DIRECTORY = 'the directory of policies does not exist';
@@ -95,8 +148,7 @@ function filesIn(directory: string): readonly string[] | string {
 }
 
 interface ReadPolicy extends Policy {
-  readonly mark: Mark;
-  readonly is_matched: boolean;
+  readonly root: Node;
 }
 
 interface RawPolicy {
@@ -110,19 +162,15 @@ interface RawPolicy {
 const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$/, '');
 
 /** Reads and checks one policy file by itself; `undefined` after reporting what keeps it from being one. */
-export function readPolicy(file: string, findings: Findings): ReadPolicy | undefined {
-  const source = readSource(file, findings);
-  if (source === undefined) return undefined;
-  const { value, ok, node: root } = validate(POLICY_SCHEMA, source, dirname(file), findings);
+export function readPolicy(file: string, findings: Findings, source?: PolicySource): ReadPolicy | undefined {
+  const text = readSource(file, findings);
+  if (text === undefined) return undefined;
+  const { value, ok, node: root } = validate(POLICY_SCHEMA, text, dirname(file), findings);
   const settings = childOf(root, 'settings');
-  if (settings?.kind === 'map') checkSettings(settings, findings);
+  if (settings?.kind === 'map') checkSettings(settings, ok, findings);
+  checkGroups(itemsOf(childOf(childOf(root, 'match'), 'groups')), source, findings);
   const name = childOf(root, 'policy');
-  if (name !== undefined && textOf(name) !== undefined && textOf(name) !== nameOf(file)) {
-    findings.report('C9003', name.mark, `the policy is called ${quote(textOf(name)!)}, its file is not`, {
-      expected: nameOf(file),
-      help: 'rename one of them: people look for a policy by the name of its file',
-    });
-  }
+  if (name !== undefined) reportOtherName(name, nameOf(file), findings);
   allowWarnings(root, findings);
   if (!ok || settings?.kind !== 'map') return undefined;
   const { policy, version, summary, match, priority } = value as RawPolicy;
@@ -136,9 +184,39 @@ export function readPolicy(file: string, findings: Findings): ReadPolicy | undef
     match: { groups, email_domains },
     priority,
     settings,
-    mark: name!.mark,
-    is_matched: match !== undefined,
+    root,
   };
+}
+
+function checkGroups(groups: readonly Node[], source: PolicySource | undefined, findings: Findings): void {
+  for (const node of groups) checkGroupName(node, findings);
+  if (source === undefined) return;
+  const names = groups.map((node) => textOf(node) ?? '');
+  reportForgotten(
+    groups.filter((_, index) => !source.token_groups.has(names[index]!)),
+    source.kept_groups,
+    findings,
+  );
+  for (const [index, node] of groups.entries()) {
+    const missed = source.token_groups.get(names[index]!)?.filter((member) => !names.includes(member)) ?? [];
+    if (missed.length === 0) continue;
+    const message = `only access tokens of the group ${quote(names[index]!)} get this policy, its members who sign in do not`;
+    findings.report('W7064', node.mark, message, { help: `name their groups as well: ${missed.join(', ')}` });
+  }
+}
+
+/** What can be the name of a policy at all; another was reported already. */
+const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
+
+function reportOtherName(node: Node, file_name: string, findings: Findings): void {
+  const name = textOf(node);
+  if (name === undefined || name === file_name || !NAME.test(name)) return;
+  findings.report('C9003', node.mark, `the policy is called ${quote(name)}, its file is not`, {
+    ...(NAME.test(file_name) && { expected: file_name }),
+    help: NAME.test(file_name)
+      ? 'rename one of them: people look for a policy by the name of its file'
+      : `rename the file to ${name}.yaml: people look for a policy by the name of its file`,
+  });
 }
 
 /** Two files of one name with different endings; a name that is not that of its file was reported already. */
@@ -149,19 +227,28 @@ function reportTwins(policies: readonly ReadPolicy[], findings: Findings): void 
     if (earlier === undefined) first.set(policy.name, policy);
     else {
       const help = `the other is ${earlier.file}`;
-      findings.report('C4005', policy.mark, `there are two policies named ${quote(policy.name)}`, { help });
+      findings.report('C4005', nameMark(policy), `there are two policies named ${quote(policy.name)}`, { help });
     }
   }
 }
 
-function reportUnknownDefault(node: Node | undefined, files: readonly string[], findings: Findings): void {
+function reportUnknownDefault(
+  { default_policy: node, directory }: PolicySource,
+  files: readonly string[],
+  findings: Findings,
+): void {
   const name = textOf(node);
   // A file with mistakes is there all the same.
   const known = files.map(nameOf);
   if (node === undefined || name === undefined || known.includes(name)) return;
-  const all = known.length === 0 ? 'there are no policies' : `policies: ${listed(known)}`;
-  const help = didYouMean(name, known, all) ?? all;
-  findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help });
+  const all = known.length === 0 ? howToWrite(name, directory) : `policies: ${listed(known)}`;
+  const help = didYouMean(nameOf(name), known, all);
+  findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help: help ?? all });
+}
+
+/** What to do about a default policy where there are no policies at all. */
+function howToWrite(name: string, directory: string): string {
+  return `write the policy to ${join(directory, `${nameOf(name)}.yaml`)} (appscli explain C9002 shows one), or remove the key`;
 }
 
 function checkModels(settings: MapNode, models: readonly ModelConfig[], findings: Findings): void {

@@ -5,26 +5,52 @@ import { isDenyKey } from '../policies/merge.ts';
 import { inOrder, type Policy } from '../policies/policy.ts';
 import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { type Entry, entryOf, type MapNode, type Node, type ScalarNode } from './node.ts';
+import { type Entry, entryOf, type MapNode, type Mark, type Node, type ScalarNode } from './node.ts';
 
 /** Keys that would change how an object works in programs which copy settings into one. */
 const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** Checks what no schema of open settings can say: that they survive as JSON, hold no secret, and mean what they seem to. */
-export function checkSettings(settings: MapNode, findings: Findings): void {
-  for (const { key, key_mark } of settings.entries) {
-    if (key === MODELS_KEY || closest(spelling(key), [spelling(MODELS_KEY)]) === undefined) continue;
-    findings.report('W7063', key_mark, `${keyName(key)} restricts nothing: the gateway acts on ${MODELS_KEY} only`, {
-      help: `did you mean \`${MODELS_KEY}\`?`,
-    });
+/** Keys by which other programs, and people, call lists of models that may or may not be used. */
+const LIKE_MODELS =
+  /^(?:(?:allow|allowed|enabled|permitted|deny|denied|block|blocked|disabled|disallowed|forbidden)models?|models?)(?:(?:allow|deny|block)?list)?$/;
+
+/**
+ * Checks what no schema of open settings can say: that they survive as JSON, hold no secret, and mean what they seem to.
+ * @param is_valid whether the rest of the file is; otherwise a key without a value may be one whose value went astray.
+ */
+export function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings): void {
+  for (const { key, key_mark, value } of settings.entries) {
+    const is_slip = key !== MODELS_KEY && closest(spelling(key), [spelling(MODELS_KEY)]) !== undefined;
+    if (is_slip) reportIdle(key, key_mark, `did you mean \`${MODELS_KEY}\`?`, findings);
+    else if (value.kind === 'list' && LIKE_MODELS.test(spelling(key))) {
+      reportIdle(key, key_mark, `list the models that may be used under \`${MODELS_KEY}\``, findings);
+    }
   }
-  checkEntries(settings, { findings, in_env: false });
+  checkEntries(settings, { findings, is_valid, in_env: false, is_top: true });
+}
+
+function reportIdle(key: string, mark: Mark, help: string, findings: Findings): void {
+  findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway acts on ${MODELS_KEY} only`, { help });
+}
+
+function reportNested(mark: Mark, findings: Findings): void {
+  findings.report(
+    'W7063',
+    mark,
+    `${keyName(MODELS_KEY)} restricts nothing here: the gateway acts on that of \`settings\` only`,
+    {
+      help: 'move it up, so that it stands directly under `settings`',
+    },
+  );
 }
 
 const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, '');
 
 interface SettingsContext {
   readonly findings: Findings;
+  readonly is_valid: boolean;
+  /** Whether these are the settings themselves, and not a part of them. */
+  readonly is_top: boolean;
   /** Whether these are variables for the environment of clients, where people put credentials. */
   readonly in_env: boolean;
 }
@@ -34,7 +60,10 @@ function checkEntries(owner: MapNode, context: SettingsContext): void {
     if (RESERVED.has(key)) {
       context.findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
     }
-    checkNode(value, key, { ...context, in_env: context.in_env || key === 'env' });
+    if (key === MODELS_KEY && !context.is_top) {
+      reportNested(key_mark, context.findings);
+    }
+    checkNode(value, key, { ...context, is_top: false, in_env: context.in_env || key === 'env' });
   }
 }
 
@@ -44,9 +73,20 @@ function checkNode(node: Node, key: string, context: SettingsContext): void {
   else checkScalar(node, key, context);
 }
 
-function checkScalar(node: ScalarNode, key: string, { findings, in_env }: SettingsContext): void {
+/** What is a credential wherever it stands; shorter than that, it may be a word. */
+const EVIDENT =
+  /\b(?:(?:sk|ghp|gho|ghs|glpat|xox[a-z]|gw)[-_][\w-]{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]+\.)|:\/\/[^\s@/:]+:[^\s@/]+@/;
+
+/** Whether a text seems to hold a credential; a variable, also as the value of a header. */
+function isCredential(text: string, in_env: boolean): boolean {
+  if (EVIDENT.test(text)) return true;
+  return in_env && (looksSecret(text) || /\b(?:bearer|basic)(?:\s|%20)+[\w.~+/=-]{8,}/i.test(text));
+}
+
+function checkScalar(node: ScalarNode, key: string, { findings, is_valid, in_env }: SettingsContext): void {
   const { value, range, mark } = node;
   if (value === null && range[0] === range[1]) {
+    if (!is_valid) return;
     findings.report('C3007', mark, 'no value stands here, which would replace what other policies set', {
       expected: 'a value; null, where that is meant',
     });
@@ -54,7 +94,7 @@ function checkScalar(node: ScalarNode, key: string, { findings, in_env }: Settin
     findings.report('C9005', mark, 'the number cannot be kept exactly in JSON', {
       expected: `a number up to ${Number.MAX_SAFE_INTEGER}, or the number as text in quotes`,
     });
-  } else if (typeof value === 'string' && value !== '' && (isSecretKey(key) || (in_env && looksSecret(value)))) {
+  } else if (typeof value === 'string' && value !== '' && (isSecretKey(key) || isCredential(value, in_env))) {
     findings.hide(node);
     findings.report('W7062', mark, `${key === '' ? 'this' : keyName(key)} looks like a secret`, {
       help: 'everybody the policy is meant for can read it; hand credentials out in another way',

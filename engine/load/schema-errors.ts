@@ -4,7 +4,7 @@ import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
-import { alternativeKeys, flow, inEnvironment, reportSchemaError } from './schema-wording.ts';
+import { alternativeKeys, flow, inEnvironment, listMeant, reportSchemaError } from './schema-wording.ts';
 import type { SchemaError } from './validate.ts';
 
 type Schema = Record<string, unknown>;
@@ -67,13 +67,14 @@ export function reportSchemaErrors(
     if (told.has(key)) continue;
     told.add(key);
     const lacks = own.filter((other) => other.keyword === 'required' && other.instancePath === error.instancePath);
-    const missing = is_missing ? lacks.filter((other) => !reporter.explains(other)) : [];
-    reportSchemaError(
-      error,
-      root,
-      findings,
-      missing.map(({ params }) => String(params.missingProperty)),
-    );
+    const missing = lacks.filter((other) => !reporter.explains(other));
+    if (error.keyword === 'anyOf' && missing.length > 0) continue;
+    const choices = own.filter((other) => other.keyword === 'anyOf' && other.instancePath === error.instancePath);
+    const chosen = choices
+      .filter((other) => !reporter.explains(other))
+      .flatMap((other) => alternativeKeys(other)[0] ?? []);
+    const keys = [...missing.map(({ params }) => String(params.missingProperty)), ...chosen];
+    reportSchemaError(error, root, findings, is_missing ? keys : []);
   }
   const named = own.flatMap(({ keyword, instancePath, params, parentSchema }) => {
     const key = String(params.propertyName);
@@ -198,12 +199,13 @@ class KeyReporter {
       return env_key;
     }
     const instead = count === 1 ? this.onlyMissing(at) : undefined;
-    const alike = instead?.slice(0, 3) === key.slice(0, 3) ? instead : closest(key, free);
+    const also = free.find((name) => (properties[name]?.['x-also'] as string[] | undefined)?.includes(key));
+    const alike = also ?? (instead?.slice(0, 3) === key.slice(0, 3) ? instead : closest(key, free));
     // A key that merely shares a word is the likelier one only where none is missing.
     const meant = alike ?? (instead === undefined ? closestKey(key, free) : undefined);
     this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
       expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
-      ...this.help(entry, meant, instead, properties[meant ?? '']?.type === 'array'),
+      ...this.help(entry, meant, instead, properties[meant ?? '']),
     });
     return meant ?? instead;
   }
@@ -212,9 +214,11 @@ class KeyReporter {
     { key, value }: Entry,
     meant: string | undefined,
     instead: string | undefined,
-    is_list: boolean,
+    schema: Schema | undefined,
   ): { help?: string } {
-    const list = is_list && value.kind === 'scalar' && value.value !== null ? `: ${flow([value.value])}` : '';
+    const text = value.kind === 'scalar' ? value.value : null;
+    const items = typeof text === 'string' ? listMeant(text, schema?.items as JsonSchema | undefined) : [text];
+    const list = schema?.type === 'array' && text !== null ? `: ${flow(items)}` : '';
     if (meant !== undefined) return { help: `did you mean \`${meant}${list}\`?` };
     if (instead !== undefined) return { help: `\`${instead}\` is missing here: is it this that is meant?` };
     return otherPlace(key, this.schema);

@@ -89,7 +89,11 @@ export function flow(value: unknown): string {
 
 function wrongType(error: SchemaError, node: Node): Wording {
   const wanted = ([] as string[]).concat(error.params.type as string | string[]);
-  const { examples, properties } = (error.parentSchema ?? {}) as { examples?: readonly unknown[]; properties?: object };
+  const { examples, properties, items } = (error.parentSchema ?? {}) as {
+    examples?: readonly unknown[];
+    properties?: object;
+    items?: JsonSchema;
+  };
   const [example] = wanted.includes('string') ? (examples ?? []) : [];
   const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
   const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
@@ -98,7 +102,7 @@ function wrongType(error: SchemaError, node: Node): Wording {
   const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
   const help =
     example === undefined || (is_plain && any_text)
-      ? typeHelp(wanted, node, is_entry, key)
+      ? (asOnlyKey(wanted, node, error.parentSchema) ?? typeHelp(wanted, node, is_entry, key, items))
       : `write ${flow(example)}, for example`;
   const variable = error.parentSchema?.['x-secret'];
   const hint = typeof variable === 'string' ? `write the name of a variable: \`${key}: ${variable}\`` : help;
@@ -107,15 +111,27 @@ function wrongType(error: SchemaError, node: Node): Wording {
 }
 
 /** @param is_entry whether a mapping with the key `stage` is wanted. */
-function typeHelp(wanted: readonly string[], node: Node, is_entry: boolean, key: string): string | undefined {
+function typeHelp(
+  wanted: readonly string[],
+  node: Node,
+  is_entry: boolean,
+  key: string,
+  items?: JsonSchema,
+): string | undefined {
   const value = node.kind === 'scalar' ? node.value : undefined;
-  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key);
+  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key, items);
   if (wanted.includes('array') && typeof value === 'number') return `write a list: [${value}]`;
   const is_plain = typeof value === 'number' || typeof value === 'boolean';
   return wanted.includes('string') && is_plain ? `write "${value}"` : undefined;
 }
 
-function textHelp(wanted: readonly string[], value: string, is_entry: boolean, key: string): string | undefined {
+function textHelp(
+  wanted: readonly string[],
+  value: string,
+  is_entry: boolean,
+  key: string,
+  items?: JsonSchema,
+): string | undefined {
   const number = wanted.some((type) => type === 'number' || type === 'integer') ? numberMeant(value, key) : undefined;
   if (number !== undefined) return `write ${number}`;
   if (wanted.includes('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
@@ -123,7 +139,24 @@ function textHelp(wanted: readonly string[], value: string, is_entry: boolean, k
   if (wanted.includes('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
   if (wanted.includes('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
   if (!wanted.includes('array') || value === '') return undefined;
-  return looksSecret(value) ? 'write a list' : `write a list: [${value.split(/,\s*/).map(quoted).join(', ')}]`;
+  return looksSecret(value) ? 'write a list' : `write a list: ${flow(listMeant(value, items))}`;
+}
+
+/** The items of a list that was written as one text: between commas, or between spaces where no item can hold one. */
+export function listMeant(text: string, items: JsonSchema = {}): string[] {
+  const { pattern } = items as { pattern?: string };
+  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+  const fits = (word: string) => new RegExp(pattern ?? '').test(word);
+  return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
+}
+
+/** A mapping that needs one key only, made of the text that stands in its place. */
+function asOnlyKey(wanted: readonly string[], node: Node, schema: JsonSchema = {}): string | undefined {
+  const { required = [], anyOf } = schema as { required?: readonly string[]; anyOf?: unknown };
+  const text = node.kind === 'scalar' ? node.value : undefined;
+  if (!wanted.includes('object') || required.length !== 1 || anyOf !== undefined) return undefined;
+  const is_name = typeof text === 'string' && /^[\w-]+$/.test(text) && !looksSecret(text);
+  return is_name ? `write { ${required[0]}: ${text} }` : undefined;
 }
 
 const EMPTY = {

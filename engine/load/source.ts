@@ -35,8 +35,9 @@ class Builder {
 
   mark(start: number, end: number, pointer: string): Mark {
     const { line, column } = positionAt(this.starts, start);
-    const newline = this.text.indexOf('\n', start);
-    const stop = Math.max(start + 1, Math.min(end, newline < 0 ? end : newline));
+    // Looking for the end of the line would take as long as the line is, for every value on it.
+    const next_line = this.starts[line];
+    const stop = Math.max(start + 1, Math.min(end, next_line === undefined ? end : next_line - 1));
     return { file: this.file, line, column, length: stop - start, pointer };
   }
 

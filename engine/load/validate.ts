@@ -94,6 +94,7 @@ function createAjv(validateSchema: boolean): Ajv {
     });
   }
   ajv.addKeyword('x-expected');
+  ajv.addKeyword('x-also');
   ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
   return ajv;
 }

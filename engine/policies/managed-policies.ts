@@ -12,13 +12,11 @@ import { domainOf, inOrder, type Policy } from './policy.ts';
 /** The key of settings that the gateway itself acts on: the only models that may be used. */
 export const MODELS_KEY = 'availableModels';
 
-/** Most combinations of policies whose outcome is kept. */
-const MAX_KEPT = 1000;
+/** How much of what people get is kept ready, in characters of what is served: combinations of large policies are many and large. */
+const MAX_KEPT_CHARS = 128 * 1024 * 1024;
 
-/** No policy is meant for these people; a cache can't tell `undefined` from nothing. */
-const NOTHING = Symbol('no policy');
-
-type Outcome = EffectivePolicy | typeof NOTHING;
+/** The key of no policies at all; with a default policy alone it is empty. */
+const NOTHING = 'none';
 
 /** Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before. */
 export function createManagedPolicies(
@@ -31,20 +29,23 @@ export function createManagedPolicies(
   const others = inOrder(policies.filter((policy) => policy !== base));
   const of_group = indexBy(others, ({ match }) => match.groups);
   const of_domain = indexBy(others, ({ match }) => match.email_domains);
-  const outcomes = new LRUCache<string, EffectivePolicy>({ max: MAX_KEPT });
-  /** By list of groups, which a principal keeps from request to request, then by domain. */
-  const seen = new WeakMap<readonly string[], Map<string, Outcome>>();
+  const outcomes = new LRUCache<string, EffectivePolicy>({
+    maxSize: MAX_KEPT_CHARS,
+    sizeCalculation: ({ body }) => body.length,
+  });
+  /** Keys of outcomes by list of groups, which a principal keeps from request to request, then by domain. */
+  const seen = new WeakMap<readonly string[], Map<string, string>>();
 
-  function find(groups: readonly string[], domain: string): Outcome {
+  function keyOf(groups: readonly string[], domain: string): string {
     const matching = new Set(of_domain.get(domain));
     for (const group of groups) for (const index of of_group.get(group) ?? []) matching.add(index);
     if (matching.size === 0 && base === undefined) return NOTHING;
-    const indexes = [...matching].sort((a, b) => a - b);
-    const key = indexes.join(' ');
-    const known = outcomes.get(key);
-    if (known !== undefined) return known;
-    const applying = [...(base === undefined ? [] : [base]), ...indexes.map((index) => others[index]!)];
-    const outcome = layOver(applying, config);
+    return [...matching].sort((a, b) => a - b).join(' ');
+  }
+
+  function layOverAll(key: string): EffectivePolicy {
+    const matching = key === '' ? [] : key.split(' ').map((index) => others[Number(index)]!);
+    const outcome = layOver(base === undefined ? matching : [base, ...matching], config);
     outcomes.set(key, outcome);
     return outcome;
   }
@@ -57,12 +58,12 @@ export function createManagedPolicies(
         by_domain = new Map();
         seen.set(groups, by_domain);
       }
-      let outcome = by_domain.get(domain);
-      if (outcome === undefined) {
-        outcome = find(groups, domain);
-        by_domain.set(domain, outcome);
+      let key = by_domain.get(domain);
+      if (key === undefined) {
+        key = keyOf(groups, domain);
+        by_domain.set(domain, key);
       }
-      return outcome === NOTHING ? undefined : outcome;
+      return key === NOTHING ? undefined : (outcomes.get(key) ?? layOverAll(key));
     },
   };
 }

@@ -2,7 +2,8 @@ import type { Entry, ListNode, MapNode, Node } from '../load/node.ts';
 import { toValue } from '../load/node.ts';
 import { canonicalJson } from './canonical-json.ts';
 
-const DENYING = /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
+const DENYING =
+  /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
 
 /** The JSON of items of deny lists: with many policies every one of them is compared over and over. */
 const texts = new WeakMap<Node, string>();

@@ -19,6 +19,8 @@ export interface OpenAccessTokens extends BearerTokens {
 
 /** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
 const CACHE_MS = 30_000;
+/** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
+const LOOKUP_PATIENCE_MS = 2500;
 const MAX_CACHED = 10_000;
 /** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
 const MAX_CACHED_UNKNOWN = 1000;
@@ -35,6 +37,8 @@ interface Entry {
   readonly revoked_at: number | undefined;
   /** When the identity provider last vouched for the owner, who made the token. Absent: an administrator made it. */
   readonly vouched_at: number | undefined;
+  /** Whether it rests: its owner made it, and was not let in when last asked about. */
+  readonly resting: boolean;
   /** By the monotonic clock. */
   readonly stale_at: number;
   /** When its use is to be noted again, by the monotonic clock. */
@@ -57,6 +61,7 @@ interface TokenRow {
   /** Groups of the owner, as the identity provider told them last. */
   readonly groups: readonly string[];
   readonly vouched_at: Date | null;
+  readonly resting: boolean;
 }
 
 /** Opens the verification of access tokens; needs no database yet. */
@@ -102,7 +107,8 @@ export function openAccessTokens(options: {
         'token_lookup',
         `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
            t.revoked_at, p.id as principal_id, p.email, p.groups,
-           case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as vouched_at
+           case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as vouched_at,
+           t.self_service and p.barred_at is not null as resting
          from access_tokens t join principals p on p.id = t.principal_id
          where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
         [hashes],
@@ -132,6 +138,12 @@ export function openAccessTokens(options: {
     looking.set(hash, lookup);
     return lookup;
   };
+
+  const patiently = (lookup: Lookup): Lookup =>
+    new Promise((resolve, reject) => {
+      const timer = clock.after(LOOKUP_PATIENCE_MS, () => reject(storeAway()));
+      lookup.then(resolve, reject).finally(() => timer.close());
+    });
 
   const admit = (entry: Entry | undefined): Principal => {
     if (entry === undefined) throw unknownToken();
@@ -169,7 +181,7 @@ export function openAccessTokens(options: {
       const entry = entries.get(hash);
       if (entry !== undefined && now < entry.stale_at) return admit(entry);
       if (now < (unknown.get(hash) ?? 0)) throw unknownToken();
-      return look(hash).then(admit, (error) => {
+      return patiently(look(hash)).then(admit, (error) => {
         throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
       });
     },
@@ -198,13 +210,14 @@ function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
     vouched_at: row.vouched_at?.getTime(),
+    resting: row.resting,
     stale_at,
     use_due_at,
   };
 }
 
 function assertInForce(
-  { expires_at, revoked_at, vouched_at, principal }: Entry,
+  { expires_at, revoked_at, vouched_at, resting, principal }: Entry,
   now: number,
   vouched_days: () => number | undefined,
 ): void {
@@ -219,6 +232,12 @@ function assertInForce(
     throw new StageError(
       'credential_expired',
       `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+  if (resting) {
+    throw new StageError(
+      'credential_revoked',
+      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment. Once you can sign in again ("appscli login"), it works again.`,
     );
   }
   const days = vouched_at === undefined ? undefined : vouched_days();
@@ -244,7 +263,7 @@ function unknownToken(): StageError {
   );
 }
 
-function storeAway(cause: unknown): StageError {
+function storeAway(cause?: unknown): StageError {
   return new StageError(
     'store_unavailable',
     'The gateway cannot check access tokens at the moment. Try again shortly.',

@@ -1,5 +1,6 @@
 import type { BearerTokens } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { isRefreshToken } from './identity/opaque.ts';
 import type { SessionTokens } from './identity/session-tokens.ts';
 
 /** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
@@ -9,6 +10,7 @@ const SIGNED = /^ey[\w-]*\./;
 export function createBearerTokens(access: BearerTokens, sessions: SessionTokens | undefined): BearerTokens {
   return {
     verify(token) {
+      if (isRefreshToken(token)) throw refreshToken();
       if (!SIGNED.test(token)) return access.verify(token);
       if (sessions !== undefined) return sessions.verify(token);
       throw new StageError(
@@ -17,4 +19,11 @@ export function createBearerTokens(access: BearerTokens, sessions: SessionTokens
       );
     },
   };
+}
+
+function refreshToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'This is a refresh token, which only gets new session tokens from /oauth/token. Send the session token that came with it ("access_token").',
+  );
 }

@@ -1,14 +1,17 @@
 import type { Actor, Changing } from './admin-changes.ts';
 import { SESSIONS_CHANNEL } from './identity/revocations.ts';
 
-/** What is lost: sessions always; of the access tokens none, those the person made, or all. */
+/**
+ * What is lost: sessions always; of the access tokens none, those the person made, or all. `rest`: those the person made
+ * are refused until the person is let in again.
+ */
 export interface CutOff {
   /** E-mail address, any case. */
   readonly user: string;
   readonly actor: Actor;
   /** A reason for people, such as "the identity provider refused"; never a secret. */
   readonly because: string;
-  readonly tokens: 'none' | 'self_service' | 'all';
+  readonly tokens: 'none' | 'rest' | 'self_service' | 'all';
 }
 
 /** How much was ended, and whether the gateway knows the person at all. */

@@ -35,7 +35,7 @@ export interface RotatedToken extends MadeToken {
 
 /**
  * Puts a new token with the same owner, group, name, team and project in a token's place; the old one works on for the
- * overlap, at most until its own end. Raises TokenError when it is not in force or
+ * overlap, at most until its own end, and comes first in lists. Raises TokenError when it is not in force or
  * replaced already, credential_revoked when the session has ended, store_unavailable.
  */
 export async function rotateToken(
@@ -64,7 +64,8 @@ export async function rotateToken(
        insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
          created_at, created_by, self_service)
        select $3, decode($4, 'base64'), $5, principal_id, token_group, name, team, project,
-         case when $6 then $7 else expires_at end, $2, $8, self_service from old
+         case when $6 then $7 else expires_at end, greatest($2, created_at + interval '1 microsecond'), $8, self_service
+       from old
        returning *
      ), replaced as (
        update access_tokens t set replaced_by = $3, expires_at = least(old.expires_at, $9)

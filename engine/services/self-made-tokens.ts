@@ -1,9 +1,7 @@
 import type { GatewayConfig } from '../config.ts';
 import type { Changing } from './admin-changes.ts';
+import { commonTokenGroup } from './identity/standing.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';
-
-/** The one group there is when gateway.yaml has no `token_groups`. */
-const IMPLICIT_GROUP = 'all';
 
 /**
  * Token groups somebody may make access tokens in: an administrator in all; others where they are members, else in the
@@ -11,14 +9,14 @@ const IMPLICIT_GROUP = 'all';
  */
 export function tokenGroupsOpenTo(
   { is_admin, groups }: { readonly is_admin: boolean; readonly groups: readonly string[] },
-  { token_groups, auth }: Pick<GatewayConfig, 'token_groups' | 'auth'>,
+  config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
 ): string[] {
-  if (token_groups.length === 0) return [IMPLICIT_GROUP];
-  if (is_admin) return token_groups.map(({ name }) => name);
+  const { token_groups } = config;
+  const common = commonTokenGroup(config);
+  if (token_groups.length > 0 && is_admin) return token_groups.map(({ name }) => name);
   const own = token_groups.filter(({ members = [] }) => members.some((group) => groups.includes(group)));
   if (own.length > 0) return own.map(({ name }) => name);
-  const fallback = auth?.session.token_group;
-  return fallback === undefined ? [] : [fallback];
+  return common === undefined ? [] : [common];
 }
 
 /**
@@ -36,7 +34,8 @@ export async function endTokensOutside(
        update access_tokens set revoked_at = $1
        where principal_id = $2 and self_service and revoked_at is null and (expires_at is null or expires_at > $1)
          and not token_group = any ($3::text[])
-       returning id, hash, jsonb_build_object('group', token_group, 'name', name, 'expires_at', expires_at) as before
+       returning id, hash, jsonb_build_object('user', $4::text, 'group', token_group, 'name', name, 'expires_at', expires_at)
+         as before
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
        select $1, 'gateway', 'sign-in', 'token.revoke', id, before,
@@ -44,7 +43,7 @@ export async function endTokensOutside(
        from ended
      )
      select pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from ended`,
-    [new Date(clock.now()), `user:${user.toLowerCase()}`, token_groups],
+    [new Date(clock.now()), `user:${user.toLowerCase()}`, token_groups, user.toLowerCase()],
   );
   return rows.length;
 }

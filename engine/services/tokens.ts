@@ -1,3 +1,4 @@
+import { printable } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
@@ -107,9 +108,8 @@ export async function createToken(
        insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
          created_at, created_by, self_service)
        select $3, decode($4, 'base64'), $5, owner.id, $6, $7, $8, $9, $10, $11, $12, $13 from owner
-       where ($17::text is null or exists (select from alive)) and ($14::integer is null or $14 > (
-         select count(*) from access_tokens t where t.principal_id = $1 and t.self_service and t.revoked_at is null
-           and t.replaced_by is null and (t.expires_at is null or t.expires_at > $11)))
+       where ($17::text is null or exists (select from alive))
+         and ($14::integer is null or $14 > self_made_in_force(owner.id, $11))
        returning *
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, after)
@@ -199,13 +199,13 @@ export async function revokeToken(
        update access_tokens t set revoked_at = $2 from line
        where t.id = line.id and t.revoked_at is null and (t.id = $1 or t.expires_at is null or t.expires_at > $2)
        returning t.id, t.hash,
-         jsonb_build_object('name', t.name, 'group', t.token_group, 'expires_at', t.expires_at) as before
+         jsonb_build_object('user', $5::text, 'name', t.name, 'group', t.token_group, 'expires_at', t.expires_at) as before
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
        select $2, $3, $4, 'token.revoke', id, before, jsonb_build_object('revoked_at', $2::timestamptz) from revoked
      )
      select id, pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from revoked`,
-    [token.id, new Date(now), actor.kind, actor.name],
+    [token.id, new Date(now), actor.kind, actor.name, token.user],
   );
   const ids = rows.map(({ id }) => id);
   if (!ids.includes(token.id)) {
@@ -263,7 +263,7 @@ function nameOf(what: string, given: string): string {
   const value = given.trim();
   if (value === '') throw new TokenError(`the ${what} is empty`);
   if (value.length > MAX_CHARS) throw new TokenError(`the ${what} is longer than ${MAX_CHARS} characters`);
-  if (CONTROL_CHARACTER.test(value) || !value.isWellFormed()) {
+  if (CONTROL_CHARACTER.test(value) || printable(value) !== value || !value.isWellFormed()) {
     throw new TokenError(`the ${what} holds characters that can't be printed`);
   }
   return value;

@@ -3,11 +3,13 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const KEY_BYTES = 32;
+/** Less of it is left of a start that was interrupted. */
+const WHOLE_KEY = /^[\w-]{43}$/;
 
 /** The key of an earlier start, so that its sessions stay good; otherwise a new one, kept in `file` for the owner's eyes only. */
 export async function obtainSigningKey(file: string): Promise<string> {
   const kept = await readFile(file, 'utf8').catch(() => '');
-  if (kept !== '') return kept;
+  if (WHOLE_KEY.test(kept)) return kept;
   const key = randomBytes(KEY_BYTES).toString('base64url');
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, key, { mode: 0o600 });

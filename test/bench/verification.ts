@@ -40,7 +40,7 @@ const openAccess = () => openMemoryTokens({ clock: systemClock, log: quietLog, i
 
 async function sessionTokens(groups: number): Promise<Case> {
   const config = configWith(authWith({ session: { signing_key_env: 'SIGNING_KEY' } }));
-  const create = () => createSessionTokens({ config, secret, clock: systemClock, revocations });
+  const create = () => createSessionTokens({ config, secret, clock: systemClock, revocations, log: quietLog });
   const { issue } = create();
   const issued = await Promise.all(
     Array.from({ length: TOKENS }, (_, index) => issue({ id: `ses_${index}`, person: person(groups) })),

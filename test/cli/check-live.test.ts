@@ -11,6 +11,7 @@ import { stageConfig } from '../../engine/testing/stage-harness.ts';
 import { createProject } from '../load/support/project.ts';
 import { CERTIFICATES } from '../support/certificates.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { oidcConfig } from '../support/oidc-config.ts';
 import { cli, collectingLog } from './support.ts';
 
 const SECRET = 'sk-planted-0123456789';
@@ -116,17 +117,7 @@ test('an upstream without a list of models is fine, too', async () => {
   assert.equal((await upstream(url)).ok, true);
 });
 
-const OIDC: OidcConfig = {
-  issuer_url: '',
-  client_id: 'gateway',
-  client_secret_env: 'SECRET',
-  token_endpoint_auth_method: 'client_secret_basic',
-  authorization_parameters: {},
-  groups_claim: 'groups',
-  email_claim: 'email',
-  clock_skew_seconds: 30,
-  timeout_seconds: 10,
-};
+const OIDC = oidcConfig('', { client_secret_env: 'SECRET' });
 
 function authOf(oidc: OidcConfig): AuthConfig {
   return {
@@ -189,7 +180,7 @@ test('an identity provider must publish a discovery document that names itself, 
 
 test('what an identity provider does not say it offers is a warning, what may be well a note', async () => {
   const offers = {
-    token_endpoint_auth_methods_supported: ['client_secret_post'],
+    token_endpoint_auth_methods_supported: ['tls_client_auth'],
     code_challenge_methods_supported: ['plain'],
     scopes_supported: ['openid', 'profile', 'email'],
     claims_supported: ['sub', 'email'],
@@ -199,14 +190,19 @@ test('what an identity provider does not say it offers is a warning, what may be
   const { ok, warnings = [], notes = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
   assert.equal(ok, true);
   assert.deepEqual(warnings, [
-    'it does not say that it takes client_secret_basic; it takes client_secret_post',
+    'it does not say that it takes client_secret_basic; it takes tls_client_auth',
     'it does not say that it takes PKCE with S256, which the gateway always uses',
     'it does not list the scope grops',
   ]);
   assert.match(notes.join('\n'), /no refresh token.*\n.*the claim groups.*\n.*no userinfo endpoint/);
 
-  const fitting = { token_endpoint_auth_method: 'client_secret_post', groups_claim: '/sub/groups' } as const;
-  const fits = (url: string) => ({ ...document(url), ...{ code_challenge_methods_supported: ['S256'] } });
+  const fitting = { groups_claim: '/sub/groups' } as const;
+  const fits = (url: string) => ({
+    ...document(url),
+    code_challenge_methods_supported: ['S256'],
+    // The gateway then sends its secret this way, whatever its configuration says.
+    token_endpoint_auth_methods_supported: ['client_secret_post'],
+  });
   const found = await issuer(fits, { ...fitting, authorization_parameters: { access_type: 'offline' } });
   assert.deepEqual(found.warnings, []);
   assert.equal(found.notes?.length, 2);

@@ -1,12 +1,21 @@
 /** What happens before any command runs: words, exit codes, which stream. */
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { cli } from './support.ts';
+import { cli, LAUNCHER, start } from './support.ts';
 
 test('--version prints the version of the package', async () => {
   const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
   assert.deepEqual(await cli(['--version']), { exit_code: 0, signal: null, stdout: `${version}\n`, stderr: '' });
+});
+
+test('what cannot be written to standard output is not taken for printed', {
+  skip: !existsSync('/dev/full'),
+}, async () => {
+  const { exit_code, stderr } = await start('sh', ['-c', '"$0" "$1" --version > /dev/full', process.execPath, LAUNCHER])
+    .ended;
+  assert.deepEqual([exit_code, stderr.includes('standard output cannot be written')], [1, true]);
 });
 
 test('help goes to standard output when asked for, and to standard error with exit code 64 when not', async () => {

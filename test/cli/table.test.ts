@@ -25,6 +25,11 @@ test('a line too long loses the ends of its longest texts, and no digit', () => 
   assert.deepEqual(lines, ['USER                      COST', 'someone.with.a.lo…  123456.789']);
 });
 
+test('what somebody wrote neither moves the cursor nor reorders or breaks the line', () => {
+  const lines = formatTable(columns, [['a\x1b[2J\u202eb\tc\nd', '1']], 80);
+  assert.deepEqual(lines, ['USER         COST', 'a\ufffd[2J\ufffdb c d     1']);
+});
+
 test('columns that are empty in every row are left out', () => {
   const { columns: kept, rows } = withoutEmptyColumns(columns, [['', '1']]);
   assert.deepEqual(

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { create, list, revoke, rotate } from '../../engine/cli/tokens.ts';
+import { whoami } from '../../engine/cli/whoami.ts';
 import { createToken } from '../../engine/services/tokens.ts';
 import { type AdminBench, useAdminApi } from '../http/admin/support.ts';
 import { assertNarrow, deskOf, failure } from './desk-at-gateway.ts';
@@ -92,14 +93,11 @@ test('an administrator works for everybody, and sees all pages', async () => {
 });
 
 test('a gateway that sends escape sequences or nonsense does not move the cursor', async () => {
+  const token = JSON.stringify({ id: '\x1b[2Jtok', user: '\x1b]0;x\x07', name: 7, state: 'great' });
   const server = createServer((_req, res) => {
     res.setHeader('content-type', 'application/json');
-    res.end(
-      JSON.stringify({
-        tokens: [{ id: '\x1b[2Jtok', user: '\x1b]0;x\x07', name: 7, state: 'great' }, null, 3],
-        next: null,
-      }),
-    );
+    const deep = '['.repeat(100_000) + ']'.repeat(100_000);
+    res.end(`{"email":"\\u009bx","tokens":[${token},null,3,${deep}],"next":null}`);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   try {
@@ -107,6 +105,8 @@ test('a gateway that sends escape sequences or nonsense does not move the cursor
     const desk = deskOf('alice', baseUrl);
     await list(desk.context, { config: '', baseUrl });
     await list(desk.context, { config: '', baseUrl, json: true });
+    await whoami(desk.context, { baseUrl, json: true });
+    assert.ok(!desk.data().includes('\x9b'));
     assert.ok(!desk.data().includes('\x1b') && !desk.data().includes('\\u001b'), desk.data());
   } finally {
     server.closeAllConnections();

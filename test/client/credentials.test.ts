@@ -13,6 +13,7 @@ import {
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
+import { parseBaseUrl } from '../../engine/client/base-url.ts';
 import { credentialsPath, openCredentials } from '../../engine/client/credentials.ts';
 import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
 import { StartError } from '../../engine/services/start-error.ts';
@@ -121,7 +122,8 @@ describe('the text', () => {
   );
 
   test('what was written is what is read', () => {
-    const all = fc.uniqueArray(fc.tuple(fc.webUrl(), credentials), { selector: ([url]) => url });
+    const url = fc.webUrl({ validSchemes: ['https'] }).map((text) => parseBaseUrl(text));
+    const all = fc.uniqueArray(fc.tuple(url, credentials), { selector: ([base_url]) => base_url });
     fc.assert(
       fc.property(all, (entries) => {
         const map = new Map(entries.map(([url, one]) => [url, { ...one } as Credentials]));
@@ -130,11 +132,25 @@ describe('the text', () => {
     );
   });
 
+  test('an address that no gateway can have is damage, before anything is sent there', () => {
+    for (const url of [
+      '',
+      'gateway',
+      'http://gateway.example.com',
+      'https://gateway.example.com/',
+      'file:///x',
+      'https://a@b',
+    ]) {
+      const text = formatCredentials(new Map([[url, held(60) as Credentials]]));
+      assert.throws(() => parseCredentials(text, 'file'), /the entry of a gateway is damaged/, url);
+    }
+  });
+
   test('any other text is refused in words that repeat none of it', () => {
     const text = fc.oneof(
       fc.string(),
       fc.json(),
-      fc.json().map((value) => `{"version":1,"gateways":{"u":${value}}}`),
+      fc.json().map((value) => `{"version":1,"gateways":{"https://u":${value}}}`),
     );
     fc.assert(
       fc.property(text, (given) => {

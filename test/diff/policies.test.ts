@@ -52,6 +52,41 @@ describe('what two sets of policies differ in', () => {
     ]);
   });
 
+  it('is told for whoever gets several policies when their order changes', async () => {
+    const ants = policy('ants', { model: 'coder-2' }, { groups: ['a'] });
+    const bees = (priority: number, settings: object = { model: 'writer-1' }) =>
+      policy('bees', settings, { groups: ['b'], priority });
+    const side = (...policies: Policy[]): Side => ({ ...BASE, policies: [STANDARD, ...policies] });
+    assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(-1))), [
+      'Policies',
+      '  policy ants: now has the last word over bees, for whoever gets both',
+    ]);
+    assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(5))), []);
+    const tips = { tips: false };
+    assert.deepEqual(await told(side(ants, bees(1, tips)), side(ants, bees(-1, tips))), []);
+  });
+
+  it('is told of long lists by what they lose and gain', async () => {
+    const hosts = Array.from({ length: 10 }, (_, index) => `host-${index}`);
+    const allowing = (list: readonly string[]): Side => ({ ...BASE, policies: [policy('standard', { hosts: list })] });
+    assert.deepEqual(await told(allowing(hosts), allowing([...hosts.slice(2), 'new'])), [
+      'Policies',
+      '  everybody: hosts loses "host-0", "host-1"; gains "new"',
+    ]);
+    const reordered = (await told(allowing(hosts), allowing(hosts.toReversed()))).join('');
+    assert.match(reordered, /hosts\s+\["host-0",.*"host-9"\]\s+->\s+\["host-9",/);
+  });
+
+  it('shows nothing that a terminal would act upon', async () => {
+    const odd = policy('standard', { model: '\u001b[31mred\u0007\nPolicies' });
+    assert.deepEqual((await told(BASE, { ...BASE, policies: [odd] })).slice(0, 2), [
+      'Policies',
+      '  everybody: model coder-1 -> "\\u001b[31mred\\u0007\\nPolicies"',
+    ]);
+    const plain = policy('standard', { model: '\u001b[31mred' });
+    assert.ok(!(await told(BASE, { ...BASE, policies: [plain] })).join('').includes('\u001b'));
+  });
+
   it('is not confused by settings that are called like something every object has', async () => {
     const odd = policy('team', { toString: 'x', valueOf: { length: 1 } }, { groups: ['team'] });
     assert.deepEqual(await told(BASE, { ...BASE, policies: [STANDARD, odd] }), [

@@ -127,10 +127,30 @@ describe('the admin API of running gateways', () => {
       assert.equal(status, 200);
       await until('it is refused', async () => (await models(other, made.token)).status === 401);
       assert.deepEqual((await models(other, body.access_token)).ids, []);
+      const again = await api(other, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+      assert.deepEqual([again.status, again.error?.code], [403, 'forbidden'], 'nor is another made with the old token');
     } finally {
       provider.people.set('ben', person);
     }
   });
+});
+
+test('whoever is no administrator any more can not act as one with a session token from before', async () => {
+  const [before, now] = [await signIn(one.url, 'anna'), await signIn(one.url, 'anna')];
+  const person = provider.people.get('anna')!;
+  try {
+    provider.people.set('anna', { ...person, groups: ['marketing'] });
+    assert.equal((await askForToken(one.url, refreshWith(now.refresh_token))).status, 200);
+    for (const [path, body] of [
+      ['/admin/api/people/ben@example.com/cut-off', {}],
+      ['/admin/api/tokens', { user: 'ben@example.com', name: 'x', group: 'all' }],
+      ['/admin/api/tokens', { name: 'x', group: 'all' }],
+    ] as const) {
+      assert.equal((await api(other, before.access_token, 'POST', path, body)).status, 403, path);
+    }
+  } finally {
+    provider.people.set('anna', person);
+  }
 });
 
 test('a token somebody made for themselves rests while they do not sign in', async () => {

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import {
   EVENT_STREAM,
@@ -14,7 +15,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, send } from './client.ts';
-import { freePort, type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import { held, ledgerRows, nothingHeld } from './state.ts';
 
 const ROUNDS = 3;

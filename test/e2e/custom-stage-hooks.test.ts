@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { bootGateway, gatewayConfig, type TestGateway, UPSTREAM_KEY } from '../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, type Response, send } from './client.ts';
-import { freePort, startGatewayProcess } from './gateway-process.ts';
+import { startGatewayProcess } from './gateway-process.ts';
 
 const WATCHER = `
 import { defineStage } from 'appscli';

@@ -9,8 +9,8 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type RunningCommand, start } from '../cli/support.ts';
 import { createBrowser } from '../support/browser-by-fetch.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-import { freePort } from './gateway-process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 /** Does what curl does with the options that the demo prints, where curl itself is not installed. */

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import {
   answerJson,
@@ -14,7 +15,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from './client.ts';
-import { freePort, type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
 
 const DRAIN_SECONDS = 2;
 

@@ -5,10 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, send } from './client.ts';
-import { freePort, runCli, startGatewayProcess } from './gateway-process.ts';
+import { runCli, startGatewayProcess } from './gateway-process.ts';
 
 test('a rule of a configuration that init began changes the next request once the file is saved', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-five-minutes-'));

@@ -6,9 +6,9 @@ import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Ended, start } from '../cli/support.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
-import { freePort } from './gateway-process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 /** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */

@@ -3,11 +3,11 @@ import { rm } from 'node:fs/promises';
 import { type RunningGateway, startGateway } from '../../engine/cli/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../support/identity-provider.ts';
 import { startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
-import { freePort } from './gateway-process.ts';
 import { recordingLog } from './secret-search.ts';
 
 const SIGNING_KEY = 'planted-signing-key-7be21c90d5f84a36';

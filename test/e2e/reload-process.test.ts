@@ -5,10 +5,11 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
 import { send } from './client.ts';
-import { freePort, type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
 
 const pipeline = (message: string) => `pipeline: teapot
 version: 1

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import {
   answerBytes,
@@ -17,7 +18,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from './client.ts';
-import { freePort, type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
 import { auditRows, ledgerRows } from './state.ts';
 import { startRelay, type TcpRelay } from './tcp-relay.ts';
 

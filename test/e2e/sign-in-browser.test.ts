@@ -7,6 +7,7 @@ import type { Page } from 'playwright-core';
 import type { Clock } from '../../engine/api.ts';
 import { systemClock } from '../../engine/services/clock.ts';
 import { useBrowser } from '../support/browser.ts';
+import { freePort } from '../support/free-port.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import {
   approveAt,
@@ -19,7 +20,6 @@ import {
 import { focusIsVisible } from '../support/page-checks.ts';
 import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
-import { freePort } from './gateway-process.ts';
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 const NOTICE = 'Use is logged.';

@@ -88,6 +88,35 @@ describe('a session token', () => {
   });
 });
 
+describe('somebody who is not let in any more', () => {
+  it('loses sessions for good, and self-made access tokens until let in again', async () => {
+    await configure((auth) => {
+      auth.session.token_group = 'all';
+    });
+    const { access_token, refresh_token } = await signIn(gateway.url, 'ben');
+    const made = await fetch(`${gateway.url}/admin/api/tokens`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ name: 'of my own', group: 'all' }),
+    });
+    const { token } = (await made.json()) as { token: string };
+    assert.equal((await use(token)).status, 200);
+    await configure((auth) => {
+      auth.oidc.allowed_groups = ['a slip of the pen'];
+    });
+    assert.equal((await renew(refresh_token)).status, 401);
+    const resting = await use(token);
+    assert.equal(resting.status, 401);
+    assert.match(resting.body.toString(), /you may not use this gateway at the moment/);
+    await configure((auth) => {
+      auth.session.token_group = 'all';
+    });
+    assert.equal((await renew(refresh_token)).status, 401, 'an ended session stays ended');
+    await signIn(gateway.url, 'ben');
+    assert.equal(await until('the token works', async () => (await use(token)).status === 200), true);
+  });
+});
+
 describe('an e-mail address', () => {
   it('that is somebody else’s now takes the sessions and access tokens of its former owner away', async () => {
     const former = await signIn(gateway.url, 'anna');

@@ -90,6 +90,15 @@ describe('somebody who signs in', () => {
     assert.equal(answer.status, 200);
   });
 
+  it('is told so when it sends the refresh token instead', async () => {
+    const { refresh_token } = await signIn(gateway.url, 'anna');
+    const headers = ['authorization', `Bearer ${refresh_token}`];
+    const { status, text } = await send(gateway.url, { method: 'GET', path: '/v1/models', headers });
+    assert.equal(status, 401);
+    assert.match(text, /This is a refresh token/);
+    assert.ok(!text.includes(refresh_token));
+  });
+
   it('has to renew the session token after an hour', async () => {
     const { access_token, refresh_token } = await signIn(gateway.url, 'anna');
     clock.advance(3600_000);

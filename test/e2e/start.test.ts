@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { cli, type RunningCommand, startCli } from '../cli/support.ts';
+import { freePort } from '../support/free-port.ts';
 import { type ConfigSections, gatewayConfig } from '../support/gateway.ts';
 import {
   answerJson,
@@ -16,7 +17,6 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from './client.ts';
-import { freePort } from './gateway-process.ts';
 
 let directory: string;
 let upstream: ScriptedUpstream;

@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { start } from '../cli/support.ts';
 import { send } from '../e2e/client.ts';
-import { freePort, startGatewayProcess } from '../e2e/gateway-process.ts';
+import { startGatewayProcess } from '../e2e/gateway-process.ts';
 import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');

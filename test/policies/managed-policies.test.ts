@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../engine/config.ts';
 import { createManagedPolicies } from '../../engine/policies/managed-policies.ts';
@@ -15,6 +17,13 @@ function configured(managed: object = {}): GatewayConfig {
 
 function managed(policies: readonly Policy[], section: object = {}) {
   return createManagedPolicies(configured(section), policies);
+}
+
+/** What is still in use, in bytes. */
+function heapBytes(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  return process.memoryUsage().heapUsed;
 }
 
 const person = (groups: readonly string[] = [], email = 'dev@example.com') => ({ groups, email });
@@ -100,6 +109,23 @@ describe('who gets which policy', () => {
         assert.equal(checksum, `sha256:${createHash('sha256').update(served).digest('hex')}`);
       }),
     );
+  });
+
+  it('is kept ready for many combinations of large policies only as far as memory goes', () => {
+    const hosts = Array.from({ length: 1000 }, (_, index) => `${'x'.repeat(500)}-${index}.example.com`);
+    const large = Array.from({ length: 8 }, (_, index) =>
+      policy(`p${index}`, { [`hosts_${index}`]: hosts }, { groups: [`g${index}`] }),
+    );
+    const service = managed(large);
+    const before = heapBytes();
+    // Everybody stays, as the people of cached credentials do.
+    const everybody = Array.from({ length: 256 }, (_, mask) =>
+      person(large.flatMap(({ match }, bit) => ((mask >> bit) & 1 ? match.groups : []))),
+    );
+    const chars = everybody.reduce((sum, each) => sum + (service.of(each)?.body.length ?? 0), 0);
+    const kept = heapBytes() - before;
+    assert.ok(chars > 500e6 && kept < 350e6, `${kept} bytes for ${chars} characters`);
+    assert.equal(Object.keys(service.of(everybody[3]!)!.settings).length, 2);
   });
 
   it('costs a request next to nothing', () => {

@@ -312,7 +312,7 @@ describe('a condition that the loader refuses for its operators or facts is refu
 });
 
 test('no keyword of the loader is left in a schema for editors', () => {
-  for (const keyword of [...ANNOTATIONS, 'x-expected', 'x-ref']) {
+  for (const keyword of [...ANNOTATIONS, 'x-also', 'x-expected', 'x-ref']) {
     for (const kind of KINDS)
       assert.ok(!JSON.stringify(readSchema(kind)).includes(`"${keyword}":`), `${kind} ${keyword}`);
   }

@@ -110,6 +110,16 @@ describe('rotating an access token', () => {
     }
   });
 
+  it('lists the old one before the new one, though both were made in the same instant', async () => {
+    const user = somebody();
+    const ids = [(await createToken(by, wish(user))).id];
+    for (let i = 0; i < 9; i++) ids.push((await rotateToken(by, { id: ids.at(-1)! })).id);
+    assert.deepEqual(
+      (await listTokens(store.database, { user })).map(({ id }) => id),
+      ids,
+    );
+  });
+
   it('announces both tokens', async () => {
     const old = await createToken(by, wish(somebody()));
     let made = '';
@@ -226,6 +236,20 @@ describe('cutting a person off', () => {
     }
   });
 
+  it('leaves no token that an administrator puts in the place of another at the same moment', async () => {
+    const another = { ...by, database: await store.another() };
+    for (let round = 0; round < 20; round++) {
+      const user = somebody();
+      const olds = await Promise.all([1, 2, 3, 4].map(() => createToken(by, wish(user))));
+      await Promise.allSettled([
+        ...olds.map(({ id }) => rotateToken(another, { id })),
+        cutOff(by, { user, actor, because: 'stolen', tokens: 'all' }),
+      ]);
+      const tokens = await listTokens(store.database, { user });
+      assert.deepEqual([...new Set(tokens.map((token) => tokenState(token, now)))], ['revoked']);
+    }
+  });
+
   it('ends a single session once', async () => {
     const user = somebody();
     await addSession(user, 'ses_single');
@@ -254,6 +278,7 @@ describe('the list of changes', () => {
       ],
     );
     const [created, rotated] = about;
+    assert.deepEqual(about.at(-1)!.before, { user, group: 'coders', name: 'laptop', expires_at: null });
     assert.equal(created!.before, null);
     assert.deepEqual(created!.after, {
       user,

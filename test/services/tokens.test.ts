@@ -124,7 +124,7 @@ describe('verifying access tokens', () => {
    * announced during a lookup keeps its result out of the cache.
    */
   async function openCounting(clock: FrozenClock = frozenClock(start)) {
-    const seen = { lookups: 0, away: false, reconnect: () => {} };
+    const seen = { lookups: 0, away: false, silence: Promise.resolve(), reconnect: () => {} };
     let listening = Promise.resolve();
     const tokens = openAccessTokens({
       clock,
@@ -134,6 +134,7 @@ describe('verifying access tokens', () => {
         async query(name, text, values) {
           if (name === 'token_lookup') seen.lookups++;
           if (seen.away) throw new StageError('store_unavailable', 'switched off by the test');
+          await seen.silence;
           return database.query(name, text, values);
         },
         listen(channel, onMessage, onReconnect) {
@@ -263,6 +264,21 @@ describe('verifying access tokens', () => {
     seen.away = false;
     const principal: Principal = await tokens.verify(other.token);
     assert.equal(principal.token.id, other.id);
+  });
+
+  it('waits two and a half seconds for a database that is silent, and remembers what it says later', async () => {
+    const { token, id } = await createToken(by, alice);
+    const { tokens, seen, clock } = await openCounting();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    seen.silence = promise;
+    const asked = [tokens.verify(token), tokens.verify(token)];
+    clock.advance(2500);
+    for (const each of asked) await assert.rejects(async () => each, { code: 'store_unavailable', status: 503 });
+    const again = tokens.verify(token);
+    resolve();
+    assert.equal((await again).token.id, id);
+    assert.equal(seen.lookups, 1);
+    assert.equal(clock.next(), undefined, 'no timer is left');
   });
 
   it('notes the last use at most once a minute, and shrugs when it cannot', async () => {

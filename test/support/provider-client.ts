@@ -11,6 +11,7 @@ import {
 } from '../../engine/services/identity/provider.ts';
 import { createProvider } from '../../engine/services/identity/provider-client.ts';
 import { approveAt, type IdentityProviderOptions, startIdentityProvider } from './identity-provider.ts';
+import { oidcConfig } from './oidc-config.ts';
 import { NONCE } from './scripted-identity-provider.ts';
 
 export const SECRET = 'the-client-secret-of-the-gateway';
@@ -20,22 +21,6 @@ export const ATTEMPT = {
   nonce: NONCE,
   code_verifier: 'verifier-of-this-attempt-of-at-least-43-characters',
 };
-
-/** `auth.oidc` with its defaults. */
-export function oidcConfig(issuer_url: string, changes: Partial<OidcConfig> = {}): OidcConfig {
-  return {
-    issuer_url,
-    client_id: 'gateway',
-    ...(changes.private_key_env === undefined && { client_secret_env: 'OIDC_CLIENT_SECRET' }),
-    token_endpoint_auth_method: 'client_secret_basic',
-    authorization_parameters: {},
-    groups_claim: 'groups',
-    email_claim: 'email',
-    clock_skew_seconds: 30,
-    timeout_seconds: 10,
-    ...changes,
-  };
-}
 
 /** A provider client on a clock that stands still; `lines` is what it logs. */
 export function makeProvider(

@@ -1,8 +1,5 @@
-/** A gateway with sign-in, in front of the test identity provider, and the steps of a person who signs in. */
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import type { Clock } from '../../engine/api.ts';
+import { freePort } from './free-port.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from './gateway.ts';
 import { approveAt, type TestIdentityProvider } from './identity-provider.ts';
 
@@ -30,16 +27,6 @@ export interface TokenAnswer {
     readonly error?: string;
     readonly error_description?: string;
   };
-}
-
-/** A port that was free a moment ago, for a public URL that has to be known before the gateway listens. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander';
-import { parseDate, parseDuration } from '../times.ts';
+import { parseDate, parseDuration } from '../../services/times.ts';
 
 /** `--config`. */
 export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');

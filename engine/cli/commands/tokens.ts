@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { parseDuration } from '../../services/times.ts';
 import type { CommandContext } from '../program.ts';
-import { parseDuration } from '../times.ts';
 import { config, email, examples, expiry, json, notEmpty } from './options.ts';
 import { atGateway } from './place.ts';
 

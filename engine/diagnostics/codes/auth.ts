@@ -36,4 +36,10 @@ export const AUTH_CODES = {
       'The identity provider knows everybody who ever made an account there, not just the people of one company, and nothing says who of them may use the gateway. List domains under `allowed_email_domains`, or groups under `allowed_groups`.',
     example: 'oidc: { issuer_url: https://accounts.google.com, ... }   # without allowed_email_domains',
   },
+  W7055: {
+    title: 'The name of a group looks like a glob',
+    explanation:
+      'Groups of people are compared by their exact names, so that nobody gains a right by what a group happens to be called. A star stands for itself. Only `auth.oidc.keep_groups` takes globs.',
+    example: 'allowed_groups: [eng-*]',
+  },
 } as const;

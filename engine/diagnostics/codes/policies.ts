@@ -3,13 +3,15 @@ export const POLICY_CODES = {
   C9001: {
     title: 'The directory of policies cannot be read',
     explanation:
-      'The directory that `policies.managed.directory` names, or `policies` beside gateway.yaml, must exist.',
+      'The directory that `policies.managed.directory` names must exist, and that beside gateway.yaml must be one where it is used.',
     example: 'policies: { managed: { directory: polices } }',
   },
   C9002: {
     title: 'The policy does not exist',
-    explanation: 'The default policy is one of the files in the directory of policies, named without its ending.',
-    example: 'policies: { managed: { default_policy: standart } }',
+    explanation:
+      'The default policy is one of the files in the directory of policies, named without its ending. A policy needs no more than the one in the example, and even its settings may be empty.',
+    example:
+      'policies: { managed: { default_policy: standart } }\n\n# policies/standard.yaml\npolicy: standard\nversion: 1\nsummary: For everybody.\nsettings: { availableModels: [coder-1] }',
   },
   C9003: {
     title: 'A policy is not called like its file',
@@ -51,10 +53,23 @@ export const POLICY_CODES = {
     explanation: 'Whoever a policy is meant for can read all of it, and so can everybody who can read the file.',
     example: 'settings: { env: { SERVICE_TOKEN: ... } }',
   },
-  W7063: {
-    title: 'A setting is almost called availableModels',
+  W7065: {
+    title: 'There are no policies yet',
     explanation:
-      'The list of models that may be used is called `availableModels`. Under another name it is handed out to clients, but the gateway refuses nothing because of it.',
+      'A default policy is named, and there is no `policies` directory beside gateway.yaml. Clients are told that there is no policy. Where `policies.managed.directory` is written, its absence is an error.',
+    example: 'policies: { managed: { default_policy: standard } }   # and no directory `policies`',
+  },
+  W7063: {
+    title: 'A list of models restricts nothing',
+    explanation:
+      'The list of models that may be used is called `availableModels`, and stands directly under `settings`. Under another name, or deeper, it is handed out to clients, but the gateway refuses nothing because of it.',
     example: 'settings: { available_models: [coder-1] }',
+  },
+  W7064: {
+    title: 'A policy misses people who sign in',
+    explanation:
+      'A token group counts as a group of its access tokens only. Whoever signs in has the groups that the identity provider tells, those under `members` of the token group, and would go without the policy.',
+    example:
+      '# gateway.yaml\ntoken_groups: [{ name: interns, models: [coder-1], members: [all-interns] }]\n# policy\nmatch: { groups: [interns] }   # without all-interns',
   },
 } as const;

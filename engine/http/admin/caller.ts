@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { BearerTokens, Principal } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
 import { ERRORS, StageError } from '../../errors.ts';
-import type { Actor } from '../../services/admin-changes.ts';
+import type { Actor, Changing } from '../../services/admin-changes.ts';
+import { rolesOf } from '../../services/identity/standing.ts';
 
 /** Role of those who administer the gateway. */
 const ADMIN = 'admin';
@@ -30,6 +32,25 @@ export async function identifyCaller(headers: IncomingHttpHeaders, verify: Beare
   }
   const { email, roles } = principal;
   return { principal, email, is_admin: roles.includes(ADMIN), actor: { kind: 'person', name: email } };
+}
+
+/**
+ * The caller without groups that the gateway has since learned they are not in: a session token tells those of when it was
+ * issued, and what is made with it outlives it. Raises store_unavailable.
+ */
+export async function withoutLostGroups(
+  caller: Caller,
+  { database, config }: { readonly database: Changing['database']; readonly config: Pick<GatewayConfig, 'auth'> },
+): Promise<Caller> {
+  const { principal } = caller;
+  const [now] = await database.query<{ groups: readonly string[] }>(
+    'principal_groups',
+    'select groups from principals where id = $1',
+    [principal.id],
+  );
+  const groups = principal.groups.filter((group) => now?.groups.includes(group));
+  const is_admin = caller.is_admin && rolesOf(config.auth ?? {}, groups).includes(ADMIN);
+  return { ...caller, principal: { ...principal, groups }, is_admin };
 }
 
 /** Refuses everybody but administrators. Raises forbidden. */

@@ -6,7 +6,7 @@ import { BodyBudget, HeldBody, receiveBody } from '../../run/body.ts';
 import type { Changing } from '../../services/admin-changes.ts';
 import type { Sessions } from '../../services/identity/sessions.ts';
 import type { Caller } from './caller.ts';
-import { bodyFields, type Fields, queryFields } from './fields.ts';
+import { bodyFields, type Fields, invalid, queryFields } from './fields.ts';
 
 /** What the admin API works with: one configuration, and the services behind it. */
 export interface AdminOptions {
@@ -74,7 +74,11 @@ export function createCalls({ config, database, clock }: AdminOptions) {
       demandJson(req);
       const bytes = await receiveBody(req, limits, budget, clock);
       try {
-        return bodyFields(new HeldBody(bytes, () => {}).json(), known);
+        const held = new HeldBody(bytes, () => {});
+        const fields = bodyFields(held.json(), known);
+        const repeated = known[held.countKeys(known).findIndex((count) => count > 1)];
+        if (repeated !== undefined) throw invalid(`The field "${repeated}" is there more than once; send it once.`);
+        return fields;
       } finally {
         budget.give(bytes.length);
       }
@@ -84,13 +88,18 @@ export function createCalls({ config, database, clock }: AdminOptions) {
 
 function demandJson({ headers }: IncomingMessage): void {
   const [type = ''] = (headers['content-type'] ?? '').split(';');
-  if (type.trim().toLowerCase() === 'application/json') return;
-  throw new StageError('invalid_request', 'The body must be JSON, sent with "content-type: application/json".', {
-    status: 415,
-  });
+  if (type.trim().toLowerCase() !== 'application/json') {
+    throw notTaken('The body must be JSON, sent with "content-type: application/json".');
+  }
+  const { 'content-encoding': coding = 'identity' } = headers;
+  if (coding.trim().toLowerCase() !== 'identity') throw notTaken('The body must not be compressed.');
 }
 
-/** The id in a path. Raises path_not_found for what can't be one. */
+function notTaken(message: string): StageError {
+  return new StageError('invalid_request', message, { status: 415 });
+}
+
+/** The id in a path. Raises not_found for what can't be one. */
 export function idOf(call: AdminCall, what: string): string {
   const id = call.param('id');
   // An error never repeats a credential that somebody took for an id.
@@ -100,7 +109,7 @@ export function idOf(call: AdminCall, what: string): string {
 
 /** The error for something that does not exist, or is none of the caller's business. */
 export function nothingThere(message: string): StageError {
-  return new StageError('path_not_found', message);
+  return new StageError('not_found', message);
 }
 
 const PAGE = 100;

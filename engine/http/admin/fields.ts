@@ -1,6 +1,7 @@
-import { parseDate } from '../../cli/times.ts';
+import { printable } from '../../diagnostics/printable.ts';
 import { didYouMean, listed } from '../../diagnostics/suggest.ts';
 import { StageError } from '../../errors.ts';
+import { parseDate } from '../../services/times.ts';
 
 const MAX_CHARS = 254;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for.
@@ -40,7 +41,9 @@ export class Fields {
     const text = value.trim();
     if (text === '') throw this.#expected(name, 'a text that is not empty');
     if (text.length > MAX_CHARS) throw this.#expected(name, `a text of at most ${MAX_CHARS} characters`);
-    if (CONTROL_CHARACTER.test(text) || !text.isWellFormed()) throw this.#expected(name, 'a text that can be printed');
+    if (CONTROL_CHARACTER.test(text) || printable(text) !== text || !text.isWellFormed()) {
+      throw this.#expected(name, 'a text that can be printed');
+    }
     return text;
   }
 

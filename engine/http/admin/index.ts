@@ -8,9 +8,9 @@ import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { TokenError } from '../../services/tokens.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
-import { identifyCaller } from './caller.ts';
+import { identifyCaller, withoutLostGroups } from './caller.ts';
 import { changeDoors } from './changes.ts';
-import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls, nothingThere } from './door.ts';
+import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls } from './door.ts';
 import { meDoors } from './me.ts';
 import { peopleDoors } from './people.ts';
 import { sessionDoors } from './sessions.ts';
@@ -46,7 +46,8 @@ export function adminDoors(options: AdminOptions): Router {
     note(pattern, method);
     const verb = method.toLowerCase() as 'get' | 'post' | 'delete';
     router[verb](pattern, async (req, res) => {
-      const call = callOf(req, await identifyCaller(req.headers, options.verify));
+      const caller = await identifyCaller(req.headers, options.verify);
+      const call = callOf(req, method === 'GET' ? caller : await withoutLostGroups(caller, options));
       // What changes something is told how in its body.
       if (method !== 'GET') call.query();
       const answered = await answer(call);
@@ -63,7 +64,10 @@ export function adminDoors(options: AdminOptions): Router {
     });
   }
   router.use(ADMIN_API_PATH, () => {
-    throw nothingThere(`There is nothing at this path; GET ${ADMIN_API_DESCRIPTION} describes what there is.`);
+    throw new StageError(
+      'path_not_found',
+      `There is nothing at this path; GET ${ADMIN_API_DESCRIPTION} describes what there is.`,
+    );
   });
   router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
     const problem = asStageError(error);
@@ -103,13 +107,12 @@ function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer):
     .end(bytes);
 }
 
-const STATUS = { invalid: 400, missing: 404, conflict: 409, limit: 409 } as const;
+const CODE = { invalid: 'invalid_request', missing: 'not_found', conflict: 'conflict', limit: 'conflict' } as const;
 
 function asStageError(error: unknown): unknown {
   if (error instanceof TokenError) {
     const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`;
-    const code = error.problem === 'missing' ? 'path_not_found' : 'invalid_request';
-    return new StageError(code, sentence, { status: STATUS[error.problem] });
+    return new StageError(CODE[error.problem], sentence);
   }
   // Express marks a path it can't decode so.
   const { status } = error as { status?: unknown };

@@ -60,19 +60,11 @@ function nothingToFinish({ reference }: Visit): Answer {
 /** The end of a sign-in whose state is used up: whatever goes wrong now, the person begins again with the code. */
 async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, attempt: BrowserAttempt): Promise<Ended> {
   try {
-    return await decide(sign_in, visit, grant, await identify(sign_in, visit, attempt), attempt);
+    const identified = await identify(sign_in, visit, attempt);
+    return identified instanceof ProviderError
+      ? await turnAway(sign_in, visit, grant, identified)
+      : await decide(sign_in, visit, grant, identified, attempt);
   } catch (error) {
-    if (error instanceof ProviderError && error.problem !== 'refused') {
-      return providerTrouble(sign_in, visit, grant, error);
-    }
-    if (error instanceof ProviderError) {
-      const { request_id } = visit.reference;
-      const fields = { reason: error.message, client: grant.client, request_id };
-      sign_in.log.info(fields, 'the identity provider refused a sign-in');
-      await sign_in.identity.device_grants.deny(grant.id);
-      const reason = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
-      return { status: 403, page: deniedPage({ reason, reference: visit.reference }) };
-    }
     if (!(error instanceof StageError && error.code === 'store_unavailable')) throw error;
     const page = errorPage({
       title: 'Not available at the moment',
@@ -86,10 +78,30 @@ async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, atte
 }
 
 /** Asks the identity provider who came back. The URL is made of the public one, whatever the request says its host is. */
-function identify({ issuer, identity }: SignIn, { req }: Visit, attempt: BrowserAttempt): Promise<Identified> {
+async function identify(
+  { issuer, identity }: SignIn,
+  { req }: Visit,
+  attempt: BrowserAttempt,
+): Promise<Identified | ProviderError> {
   const url = new URL(`${issuer}${CALLBACK_PATH}`);
   url.search = req.originalUrl.slice(req.originalUrl.indexOf('?'));
-  return identity.provider.identify(url, attempt);
+  try {
+    return await identity.provider.identify(url, attempt);
+  } catch (error) {
+    if (error instanceof ProviderError) return error;
+    throw error;
+  }
+}
+
+/** Where the identity provider names nobody. Only its no to the person ends the sign-in. */
+async function turnAway(sign_in: SignIn, visit: Visit, grant: PendingGrant, error: ProviderError): Promise<Answer> {
+  if (error.problem !== 'refused') return providerTrouble(sign_in, visit, grant, error);
+  const { reference } = visit;
+  const fields = { reason: error.message, client: grant.client, request_id: reference.request_id };
+  sign_in.log.info(fields, 'the identity provider refused a sign-in');
+  await sign_in.identity.device_grants.deny(grant.id);
+  const reason = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
+  return { status: 403, page: deniedPage({ reason, reference }) };
 }
 
 async function decide(

@@ -13,9 +13,12 @@ import { isSameOrigin, isUnseen } from './same-origin.ts';
 /** Longer than any way to type a code; what is longer is not repeated on the page. */
 const TYPED_CHARS = 40;
 
+/** What people put between the letters of a code, and what programs make of a dash. */
+const BETWEEN = /[\s._\p{Pd}\u00ad\u2212]/gu;
+
 /** Whether a text could be a user code, however it is typed. What could not is no guess. */
 function isCodeLike(typed: string): boolean {
-  return typed.length <= TYPED_CHARS && /^[a-z]{8}$/i.test(typed.replace(/[\s-]/g, ''));
+  return typed.length <= TYPED_CHARS && /^[a-z]{8}$/i.test(typed.replace(BETWEEN, ''));
 }
 
 /** Where a person confirms the code of a terminal and leaves for the identity provider (RFC 8628 section 3.3). */

@@ -29,7 +29,7 @@ ${notice(login_notice)}
 ${problem === undefined ? undefined : html`<p class="alert" role="alert" id="problem">${problem}</p>`}
 <form method="get" action="device">
 <label for="user_code">Code</label>
-<input id="user_code" name="user_code" type="text" value="${user_code}" required autofocus maxlength="40" pattern="\\s*([A-Za-z][\\s\\-]*){8}" title="Eight letters, like WDJB-MJHT" inputmode="text" autocomplete="off" autocapitalize="characters" autocorrect="off" spellcheck="false"${invalid} aria-describedby="${problem === undefined ? 'hint' : 'problem hint'}">
+<input id="user_code" name="user_code" type="text" value="${user_code}" required autofocus maxlength="40" pattern="\\s*([A-Za-z][\\s._\\p{Pd}]*){8}" title="Eight letters, like WDJB-MJHT" inputmode="text" autocomplete="off" autocapitalize="characters" autocorrect="off" spellcheck="false"${invalid} aria-describedby="${problem === undefined ? 'hint' : 'problem hint'}">
 <p class="hint" id="hint">Like WDJB-MJHT. Capitals and the dash don't matter.</p>
 <div class="actions"><button class="primary" type="submit">Continue</button></div>
 </form>`,

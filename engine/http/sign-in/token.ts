@@ -14,14 +14,14 @@ export function token(sign_in: SignIn): Door {
   return {
     path: TOKEN_PATH,
     speaks: 'json',
-    async post({ req, reference }) {
-      const parameters = await readForm(req, form);
+    async post(visit) {
+      const parameters = await readForm(visit.req, form);
       const grant_type = parameters.need('grant_type');
       if (grant_type === DEVICE_GRANT) {
         return answer(sign_in, await redeem(sign_in, parameters.need('device_code')));
       }
       if (grant_type === REFRESH_GRANT) {
-        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), reference.request_id));
+        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), visit));
       }
       const problem = `The parameter "grant_type" must be "${DEVICE_GRANT}" or "${REFRESH_GRANT}".`;
       throw new OAuthError('unsupported_grant_type', problem);

@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net';
-import type { Clock } from '../../api.ts';
+import type { Clock, Log } from '../../api.ts';
 import type { AuthConfig } from '../../config.ts';
 import type { Database } from '../database.ts';
 import { storable } from '../storable.ts';
@@ -23,8 +23,9 @@ export function createAttemptLimits(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly limits: AuthConfig['limits'];
+  readonly log: Log;
 }): AttemptLimits {
-  const { database, clock, limits } = options;
+  const { database, clock, limits, log } = options;
   const most: Readonly<Record<AttemptKind, number>> = {
     device_authorization: limits.device_authorizations,
     code_submission: limits.code_submissions,
@@ -35,15 +36,18 @@ export function createAttemptLimits(options: {
       const now = clock.now();
       const [row] = await database.query<{ count: number; window_start: Date }>(
         'attempt_count',
-        // Counting stops at one too many: who goes on gains nothing, and the number stays small.
+        // Counting stops at two too many, of which the first is logged: who goes on gains nothing, and fills no log.
         `insert into attempts as a (kind, address, window_start, count) values ($1, $2, $3, 1)
          on conflict (kind, address) do update set
-           count = case when a.window_start <= $4 then 1 else least(a.count, $5) + 1 end,
+           count = case when a.window_start <= $4 then 1 else least(a.count, $5 + 1) + 1 end,
            window_start = case when a.window_start <= $4 then excluded.window_start else a.window_start end
          returning count, window_start`,
         [kind, countedAddress(address), new Date(now), new Date(now - window_ms), most[kind]],
       );
       if (row!.count <= most[kind]) return undefined;
+      if (row!.count === most[kind] + 1) {
+        log.warn({ kind, client_address: countedAddress(address) }, 'too many attempts from one address are refused');
+      }
       const left_ms = Math.min(row!.window_start.getTime() + window_ms - now, window_ms);
       return { retry_after_seconds: Math.max(1, Math.ceil(left_ms / 1000)) };
     },

@@ -4,7 +4,7 @@ import type { Database } from '../database.ts';
 import { type Admission, admit, isVouchedFor, mayStay, type Person } from './admission.ts';
 import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';
 import { createDeviceGrants, type DeviceGrants } from './device-grants.ts';
-import { CALLBACK_PATH, issuerOf } from './issuer.ts';
+import { CALLBACK_PATH, issuerOf, redirectUriOf } from './issuer.ts';
 import type { Claims, IdentityProvider } from './provider.ts';
 import { createProvider } from './provider-client.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './session-tokens.ts';
@@ -26,6 +26,11 @@ export interface Identity {
   /** Whether a session comes from the identity provider of this configuration. */
   isVouchedFor(person: Person): boolean;
 }
+
+/** Requests to the provider that a refresh can take: discovery document, token endpoint, keys, userinfo endpoint. */
+const REFRESH_REQUESTS = 4;
+/** What a refresh may take beside those, in seconds. */
+const REFRESH_REST_SECONDS = 20;
 
 /** `auth` of a configuration that has sign-in. */
 export type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
@@ -50,7 +55,8 @@ export function createIdentity(
   if (auth?.oidc === undefined) return undefined;
   const sign_in: SignInConfig = { ...auth, oidc: auth.oidc };
   const { refresh_days } = auth.session;
-  const redirect_uri = `${issuerOf(config)}${CALLBACK_PATH}`;
+  const refresh_seconds = REFRESH_REQUESTS * sign_in.oidc.timeout_seconds + REFRESH_REST_SECONDS;
+  const redirect_uri = redirectUriOf(config);
   return {
     provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens: createSessionTokens({
@@ -58,11 +64,12 @@ export function createIdentity(
       secret,
       clock,
       revocations,
+      log,
       mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
     }),
-    sessions: createSessions({ database, clock, onEnded: catchUp }),
+    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds }),
     device_grants: createDeviceGrants({ database, clock, refresh_days }),
-    attempts: createAttemptLimits({ database, clock, limits: auth.limits }),
+    attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),
     catchUp,
     isVouchedFor: (person) => isVouchedFor(person, sign_in.oidc),

@@ -29,8 +29,11 @@ import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant }
 import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
+import { secretMethod } from './secret-method.ts';
 
 const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
+/** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
+const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bits) => `${kind}${bits}`));
 /** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
 const NO_TIMEOUT_SECONDS = 3600;
 
@@ -59,7 +62,7 @@ export function createProvider(options: {
   const own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
   const authentication = clientAuthentication(oidc, own_secret);
   const fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
-  const discover = renewHourly(() => readDiscovery(oidc, authentication, fetch), { clock, log });
+  const discover = renewHourly(() => readDiscovery(oidc, fetch), { clock, log });
   /** Signing keys of the provider; openid-client renews them after five minutes. */
   let keys: ExportedJWKSCache | undefined;
 
@@ -69,7 +72,7 @@ export function createProvider(options: {
       metadata,
       oidc.client_id,
       { [clockTolerance]: oidc.clock_skew_seconds },
-      authentication,
+      authentication(metadata.token_endpoint_auth_methods_supported),
     );
     const exchange: Exchange = { config, metadata };
     config.timeout = NO_TIMEOUT_SECONDS;
@@ -204,7 +207,7 @@ export function createProvider(options: {
         authorizationCodeGrant(exchange.config, arrived, checks),
       );
       const { nonce: _, ...claims } = tokens.claims()!;
-      const completed = await complete(exchange, claims, claims.sub, tokens.access_token);
+      const completed = await complete(exchange, claims, claims.sub, tokens.access_token).catch(notThePerson);
       const in_id_token = wanted.filter((claim) => isTold(claims, claim));
       return { claims: completed, grant: grantOf(claims.sub, tokens, in_id_token) };
     },
@@ -224,12 +227,22 @@ export function createProvider(options: {
   };
 }
 
-function clientAuthentication(oidc: OidcConfig, secret: string): ClientAuth {
+/** How the gateway proves itself, by the methods that the provider says it takes. */
+function clientAuthentication(oidc: OidcConfig, secret: string): (offered: unknown) => ClientAuth {
   if (oidc.client_secret_env === undefined) {
-    return PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
+    const authentication = PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
+    return () => authentication;
   }
-  const method = oidc.token_endpoint_auth_method === 'client_secret_post' ? ClientSecretPost : ClientSecretBasic;
-  return method(secret);
+  return (offered) => {
+    const method = secretMethod(oidc.token_endpoint_auth_method, offered);
+    return method === 'client_secret_post' ? ClientSecretPost(secret) : ClientSecretBasic(secret);
+  };
+}
+
+/** A no to an access token that was given a moment ago is about that and its scopes. */
+function notThePerson(error: unknown): never {
+  if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+  throw new ProviderError('invalid', error.message);
 }
 
 /** Claims for which the userinfo endpoint is asked when the ID token lacks them. */
@@ -255,21 +268,18 @@ async function refreshTokenIn(response: Response): Promise<string | undefined> {
 }
 
 /** The discovery document (OpenID Connect Discovery section 4), checked to be the issuer's own. */
-async function readDiscovery(
-  { issuer_url, client_id }: OidcConfig,
-  authentication: ClientAuth,
-  fetch: ProviderFetch,
-): Promise<ServerMetadata> {
+async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: ProviderFetch): Promise<ServerMetadata> {
   const insecure = isLoopbackUrl(issuer_url) ? [allowInsecureRequests] : [];
-  const config = await discovery(new URL(issuer_url), client_id, undefined, authentication, {
+  const config = await discovery(new URL(issuer_url), client_id, undefined, undefined, {
     [customFetch]: fetch,
     execute: insecure,
     timeout: NO_TIMEOUT_SECONDS,
   });
-  const metadata = config.serverMetadata();
+  const metadata: ServerMetadata = config.serverMetadata();
   // openid-client makes exceptions for some providers, which let in people of every tenant.
   if (!URL.canParse(metadata.issuer) || new URL(metadata.issuer).href !== new URL(issuer_url).href) {
     throw new ProviderError('invalid', `discovery document: ${wrongIssuer(metadata.issuer, issuer_url)}`);
   }
-  return metadata;
+  const { id_token_signing_alg_values_supported = [...SIGNATURES, 'EdDSA', 'Ed25519'] } = metadata;
+  return { ...metadata, id_token_signing_alg_values_supported };
 }

@@ -51,7 +51,7 @@ function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] 
   switch (trouble.code) {
     case 'OAUTH_RESPONSE_BODY_ERROR':
     case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
-      return [problemOf(String(trouble.error), step), described(trouble)];
+      return [problemOf(String(trouble.error), step), `${described(trouble)}${hint(step, trouble.error)}`];
     case 'OAUTH_WWW_AUTHENTICATE_CHALLENGE':
       return step === 'userinfo endpoint'
         ? ['refused', `it does not accept the access token any more (HTTP ${String(trouble.status)})`]
@@ -59,23 +59,29 @@ function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] 
     case 'OAUTH_RESPONSE_IS_NOT_CONFORM': {
       const { status } = trouble.cause as Response;
       const says_no = step === 'userinfo endpoint' && (status === 401 || status === 403);
-      return [says_no ? 'refused' : 'invalid', `it answers HTTP ${status}`];
+      return [says_no ? 'refused' : 'invalid', `it answers HTTP ${status}${hint(step)}`];
     }
     case 'OAUTH_RESPONSE_IS_NOT_JSON': {
       const type = (trouble.cause as Response).headers.get('content-type') ?? 'nothing said';
-      return ['invalid', `it answers something else than JSON (content-type: ${type})`];
+      return ['invalid', `it answers something else than JSON (content-type: ${type})${hint(step)}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
       const { attribute, expected, body } = trouble.cause as Comparison;
       return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : inLibraryWords(trouble)];
     }
     case 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED': {
-      const hint = 'compare the clocks of both, or raise auth.oidc.clock_skew_seconds';
-      return ['invalid', `${inLibraryWords(trouble)}; ${hint}`];
+      const help = 'compare the clocks of both, or raise auth.oidc.clock_skew_seconds';
+      return ['invalid', `${inLibraryWords(trouble)}; ${help}`];
     }
     default:
       return ['invalid', inLibraryWords(trouble)];
   }
+}
+
+/** What to look at in gateway.yaml. */
+function hint(step: Step, error?: unknown): string {
+  if (step === 'discovery document') return '; check auth.oidc.issuer_url';
+  return error === 'invalid_client' ? '; check auth.oidc.client_id, its secret or key, and how that is sent' : '';
 }
 
 /** What openid-client says of a value that is not the expected one. */

@@ -1,4 +1,5 @@
-import { hkdfSync } from 'node:crypto';
+import { hkdfSync, randomBytes } from 'node:crypto';
+import type { Log } from '../../api.ts';
 import type { AuthConfig, OidcConfig } from '../../config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../start-error.ts';
 
@@ -22,15 +23,25 @@ const MIN_CLIENT_SECRET_CHARS = 16;
 const KEY_BYTES = 32;
 const ID_BYTES = 9;
 
+/** Where no secret of the configuration makes a key, this process has one of its own, which a reload keeps. */
+const OWN_SECRET = randomBytes(KEY_BYTES).toString('base64');
+
 /**
- * Makes the keys of sessions. Raises StartError, naming the variable and never its value, for a secret that is too short
- * to make a key of.
+ * Makes the keys of sessions. Raises StartError, naming the variable and never its value, for a signing key that is too
+ * short.
  */
 export function createSessionKeys(
   { session, oidc }: AuthConfig & { readonly oidc: OidcConfig },
   secret: (name: string) => string,
+  log: Pick<Log, 'warn'>,
 ): SessionKeys {
-  const current = keyOf(currentSecret(session, oidc, secret));
+  const current = keyOf(currentSecret(session, oidc, secret) ?? OWN_SECRET);
+  if (current.id === keyOf(OWN_SECRET).id) {
+    log.warn(
+      { variable: oidc.client_secret_env },
+      `sessions end with this process, and no other replica knows them: the client secret has fewer than ${MIN_CLIENT_SECRET_CHARS} characters, too few to make a signing key of; name a secret of at least ${MIN_SIGNING_KEY_CHARS} in auth.session.signing_key_env`,
+    );
+  }
   const previous = session.previous_signing_keys.map(({ key_env }) => {
     const value = secret(key_env);
     if (value.length < MIN_CLIENT_SECRET_CHARS)
@@ -40,11 +51,12 @@ export function createSessionKeys(
   return { current, all: new Map([...previous, current].map((key) => [key.id, key])) };
 }
 
+/** `undefined` where the client secret could be guessed from what is signed with it. */
 function currentSecret(
   { signing_key_env }: AuthConfig['session'],
   { client_secret_env, private_key_env }: OidcConfig,
   secret: (name: string) => string,
-): string {
+): string | undefined {
   if (signing_key_env !== undefined) {
     const value = secret(signing_key_env);
     if (value.length >= MIN_SIGNING_KEY_CHARS) return value;
@@ -52,12 +64,7 @@ function currentSecret(
   }
   if (client_secret_env !== undefined) {
     const value = secret(client_secret_env);
-    if (value.length >= MIN_CLIENT_SECRET_CHARS) return value;
-    throw tooShort(
-      client_secret_env,
-      MIN_CLIENT_SECRET_CHARS,
-      'name a secret of at least 32 characters in auth.session.signing_key_env, since session tokens cannot be signed with a key made of this one',
-    );
+    return value.length >= MIN_CLIENT_SECRET_CHARS ? value : undefined;
   }
   // Copies of one key file differ in line ends.
   return secret(private_key_env!).replace(/\s+/g, '');

@@ -1,7 +1,7 @@
 import { createSecretKey, hash } from 'node:crypto';
 import { errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Clock, Principal } from '../../api.ts';
+import type { Clock, Log, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import type { Person } from './admission.ts';
@@ -72,13 +72,14 @@ export function createSessionTokens(options: {
   readonly secret: (name: string) => string;
   readonly clock: Clock;
   readonly revocations: Revocations;
+  readonly log: Pick<Log, 'warn'>;
   readonly mayStay?: (person: Person) => boolean;
 }): SessionTokens {
-  const { config, secret, clock, revocations, mayStay = () => true } = options;
+  const { config, secret, clock, revocations, log, mayStay = () => true } = options;
   const { auth } = config;
   if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
   const issuer = issuerOf(config);
-  const keys = createSessionKeys({ ...auth, oidc: auth.oidc }, secret);
+  const keys = createSessionKeys({ ...auth, oidc: auth.oidc }, secret, log);
   const readPayload = createPayloadReader(keys, issuer);
   const sign = createSigner(keys, issuer);
   const ttl_seconds = auth.session.ttl_minutes * 60;

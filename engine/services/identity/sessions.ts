@@ -38,7 +38,7 @@ export type RefreshBegun =
 
 /** Sessions of people who signed in, and their refresh tokens. Everything raises store_unavailable. */
 export interface Sessions {
-  /** Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` within 60 seconds. */
+  /** Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`. */
   beginRefresh(refresh_token: string): Promise<RefreshBegun>;
   /** Replaces the refresh token by a new one. `undefined` when the session was ended meanwhile. */
   finishRefresh(
@@ -62,8 +62,7 @@ export interface Sessions {
   list(only: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]>;
 }
 
-/** How long a refresh may take before another with the same token may begin, as after the end of a process. */
-const REFRESH_MS = 60_000;
+const REFRESH_SECONDS = 60;
 const MAX_LISTED = 1000;
 
 interface BegunRow {
@@ -79,8 +78,10 @@ export function createSessions(options: {
   readonly clock: Clock;
   /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
   readonly onEnded?: () => Promise<void>;
+  /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
+  readonly refresh_seconds?: number;
 }): Sessions {
-  const { database, clock, onEnded } = options;
+  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS } = options;
   const now = () => new Date(clock.now());
   return {
     async beginRefresh(refresh_token) {
@@ -88,7 +89,7 @@ export function createSessions(options: {
       const [row] = await database.query<BegunRow>('refresh_begin', 'select * from begin_refresh($1, $2, $3)', [
         hashSecret(refresh_token),
         now(),
-        new Date(clock.now() + REFRESH_MS),
+        new Date(clock.now() + refresh_seconds * 1000),
       ]);
       const { outcome, ...session } = row!;
       if (outcome === 'reused') await onEnded?.();

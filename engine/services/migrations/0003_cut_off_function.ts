@@ -12,6 +12,7 @@ language plpgsql as $$
 declare
   v_principal text := 'user:' || p_email;
   v_ended record;
+  v_tokens_before integer;
 begin
   known := exists (select from principals where id = v_principal);
   sessions := 0;
@@ -37,19 +38,29 @@ begin
       jsonb_build_object('user', p_email, 'client', v_ended.client, 'created_at', v_ended.created_at),
       jsonb_build_object('revoked_at', p_now, 'because', p_because));
   end loop;
-  for v_ended in
-    update access_tokens t set revoked_at = p_now
-    where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
-      and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)
-    returning t.id, t.hash, t.token_group, t.name, t.expires_at
+  if p_tokens = 'rest' then
+    update principals set barred_at = p_now where id = v_principal;
+    perform pg_notify('appscli_tokens', encode(hash, 'base64'))
+    from access_tokens where principal_id = v_principal and self_service and revoked_at is null;
+  end if;
+  -- Whoever was waited for may have put another in its place: once more, until there is none.
   loop
-    perform pg_notify('appscli_tokens', encode(v_ended.hash, 'base64'));
-    tokens := tokens + 1;
-    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-    values (p_now, p_actor_kind, p_actor, 'token.revoke', v_ended.id,
-      jsonb_build_object('user', p_email, 'group', v_ended.token_group, 'name', v_ended.name,
-        'expires_at', v_ended.expires_at),
-      jsonb_build_object('revoked_at', p_now, 'because', p_because));
+    v_tokens_before := tokens;
+    for v_ended in
+      update access_tokens t set revoked_at = p_now
+      where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
+        and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)
+      returning t.id, t.hash, t.token_group, t.name, t.expires_at
+    loop
+      perform pg_notify('appscli_tokens', encode(v_ended.hash, 'base64'));
+      tokens := tokens + 1;
+      insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+      values (p_now, p_actor_kind, p_actor, 'token.revoke', v_ended.id,
+        jsonb_build_object('user', p_email, 'group', v_ended.token_group, 'name', v_ended.name,
+          'expires_at', v_ended.expires_at),
+        jsonb_build_object('revoked_at', p_now, 'because', p_because));
+    end loop;
+    exit when tokens = v_tokens_before;
   end loop;
   return next;
 end $$;

@@ -90,7 +90,7 @@ begin
   elsif v_former.subject <> p_person ->> 'subject' then
     perform end_sessions_of(v_id, 'the e-mail address now belongs to somebody else', p_now);
     perform end_tokens_of(v_id, 'the e-mail address now belongs to somebody else', p_now);
-  elsif v_former.groups is distinct from v_groups then
+  elsif v_former.groups is distinct from v_groups or v_former.barred_at is not null then
     perform pg_notify('appscli_tokens', encode(hash, 'base64'))
     from access_tokens where principal_id = v_id and revoked_at is null;
   end if;
@@ -101,10 +101,20 @@ begin
   end loop;
   update principals
   set issuer = p_person ->> 'issuer', subject = p_person ->> 'subject', name = p_person ->> 'name',
-    groups = v_groups, signed_in_at = p_now
+    groups = v_groups, signed_in_at = p_now, barred_at = null
   where id = v_id;
   return v_id;
 end $$;
+`;
+
+const ACCESS_TOKENS = `
+-- A function of its own sees what others committed while the caller's statement waited for the principal.
+create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
+language sql volatile as $$
+  select count(*) from access_tokens t
+  where t.principal_id = p_principal and t.self_service and t.revoked_at is null and t.replaced_by is null
+    and (t.expires_at is null or t.expires_at > p_now)
+$$;
 `;
 
 const REFRESH_TOKENS = `
@@ -204,4 +214,4 @@ end $$;
 `;
 
 /** Functions over the tables of sign-in. */
-export const IDENTITY_FUNCTIONS = [PEOPLE, REFRESH_TOKENS, DEVICE_CODES].join('\n');
+export const IDENTITY_FUNCTIONS = [PEOPLE, ACCESS_TOKENS, REFRESH_TOKENS, DEVICE_CODES].join('\n');

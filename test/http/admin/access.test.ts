@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { createToken, listTokens } from '../../../engine/services/tokens.ts';
 import { type AdminBench, type Answer, useAdminApi } from './support.ts';
@@ -100,6 +101,12 @@ describe('a request that is wrong', () => {
     says(await post(json, '{"name":'), 400, 'invalid_json', /ends too early/);
     says(await post(json, Buffer.from([0x22, 0xff, 0x22])), 400, 'invalid_encoding', /UTF-8/);
     says(await post(json, `{"name":"${'x'.repeat(65_536)}"}`), 413, 'body_too_large', /65536 bytes/);
+    says(await post({ ...json, 'content-encoding': 'gzip' }, gzipSync('{}')), 415, 'invalid_request', /compressed/);
+    says(await post(json, '\ufeff{"name":"x"}'), 400, 'invalid_json', /does not parse/);
+    says(await post(json, '[{"name":"x"}]'), 400, 'invalid_request', /JSON object/);
+    for (const twice of ['{"name":"x","name":"y"}', '{"name":"x","n\\u0061me":"y"}']) {
+      says(await post(json, twice), 400, 'invalid_request', /"name" is there more than once/);
+    }
     says(await post(json, '{"__proto__":{"user":"bob@example.com"},"name":"x"}'), 400, 'invalid_request', /__proto__/);
     assert.equal((await listTokens(bench.database, { user: 'alice@example.com' })).length, 0);
   });
@@ -164,13 +171,13 @@ describe('sessions', () => {
       ],
     );
     says(await bench.ask('alice', 'GET', '/admin/api/sessions?user=bob@example.com'), 403, 'forbidden', /bob@/);
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_bobs'), 404, 'path_not_found', /among yours/);
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_none'), 404, 'path_not_found', /among yours/);
+    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_bobs'), 404, 'not_found', /among yours/);
+    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_none'), 404, 'not_found', /among yours/);
     assert.deepEqual((await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_other')).body, {
       id: 'ses_other',
       ended: true,
     });
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_other'), 404, 'path_not_found', /to end/);
+    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_other'), 404, 'not_found', /to end/);
     const left = (await bench.ask('alice', 'GET', '/admin/api/sessions?ended=true')).body.sessions;
     assert.equal(left.length, 2);
     assert.equal(left.find(({ id }: { id: string }) => id === 'ses_other').revoked_because, 'ended by its owner');
@@ -190,7 +197,7 @@ describe('sessions', () => {
 describe('cutting somebody off', () => {
   test('ends sessions and tokens, and is for administrators', async () => {
     const path = '/admin/api/people/Carol@Example.com/cut-off';
-    says(await bench.ask('root', 'POST', path), 404, 'path_not_found', /Nobody/);
+    says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);
     await bench.addSession('carol@example.com', 'ses_carol');
     const carol = { user: 'carol@example.com', group: 'coders' };
     await createToken(bench.by, { ...carol, name: 'given' });

@@ -176,13 +176,13 @@ function sessionAdder({ database, clock }: Changing): AdminBench['addSession'] {
     await database.query(
       'test_add_session',
       `with owner as (
-         insert into principals (id, email) values ('user:' || $1::text, $1)
+         insert into principals (id, email, groups) values ('user:' || $1::text, $1, $4)
          on conflict (id) do update set email = excluded.email returning id
        )
        insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
        select $2, id, jsonb_build_object('email', $1::text), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
          $3::timestamptz + interval '30 days' from owner`,
-      [user, id, new Date(clock.now())],
+      [user, id, new Date(clock.now()), PEOPLE[user.slice(0, user.indexOf('@'))]?.groups ?? []],
     );
   };
 }

@@ -14,10 +14,17 @@ const make = async (who: string, body: object = {}) => {
   assert.equal(made.status, 201, JSON.stringify(made.body));
   return made.body;
 };
+const CODES: Readonly<Record<number, string>> = {
+  400: 'invalid_request',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+};
 const refused = async (status: number, message: RegExp, who: string, method: string, path: string, body?: unknown) => {
   const answer = await bench.ask(who, method, path, body);
   assert.equal(answer.status, status, JSON.stringify(answer.body));
   assert.match(answer.body.error.message, message);
+  assert.equal(answer.body.error.code, CODES[status]);
   return answer;
 };
 
@@ -97,6 +104,7 @@ describe('making an access token', () => {
       [{ name: 7 }, /expected a text\./],
       [{ name: 'x'.repeat(255) }, /at most 254/],
       [{ name: 'a\u0000b' }, /can be printed/],
+      [{ name: '\u202egnp.exe' }, /can be printed/],
       [{ name: 'a\ud800b' }, /can be printed/],
       [{ nmae: 'x' }, /did you mean `name`\?$/],
       [{ name: 'x', '<script>': 1 }, /Unknown field with a name that is no word/],

@@ -229,15 +229,21 @@ describe('the database', () => {
 
   it('may go away while the person comes back: the code can be used again', async () => {
     const begun = await begin();
-    const away = await leave(begun.user_code);
     const { identify } = backstage.provider;
-    backstage.provider.identify = () => {
-      backstage.store_down = true;
-      return identify();
+    const refuse = () => {
+      throw new ProviderError('refused', 'the person said no');
     };
-    const page = await comeBack(away);
-    assertPage(page, 503, /still good/);
-    backstage.store_down = false;
+    for (const answer of [identify, refuse]) {
+      const away = await leave(begun.user_code);
+      backstage.provider.identify = () => {
+        backstage.store_down = true;
+        return answer();
+      };
+      const page = await comeBack(away);
+      assertPage(page, 503, /still good/);
+      assert.ok(page.text.includes(`href="${ISSUER}/device?user_code=${begun.user_code}"`));
+      backstage.store_down = false;
+    }
     backstage.provider.identify = identify;
     assertPage(await comeBack(await leave(begun.user_code)), 200, /signed in/i);
   });

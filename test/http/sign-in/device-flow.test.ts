@@ -94,7 +94,7 @@ describe('the page of a code', () => {
 
   it('takes a code however it is typed', async () => {
     await begin();
-    for (const typed of ['wdjbmjhb', 'WDJB%20MJHB', '%20wdjb-mjhb']) {
+    for (const typed of ['wdjbmjhb', 'WDJB%20MJHB', '%20wdjb-mjhb', 'WDJB%E2%80%93MJHB']) {
       assertPage(await ask('GET', `/device?user_code=${typed}`), 200, /WDJB-MJHB/);
     }
   });

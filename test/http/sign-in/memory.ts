@@ -37,7 +37,7 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
     },
     async find(typed) {
       check();
-      const plain = typed.replace(/[\s-]/g, '').toUpperCase();
+      const plain = typed.replace(/[\s\p{Pd}]/gu, '').toUpperCase();
       return pending(entries.find(({ grant }) => grant.user_code.replace('-', '') === plain))?.grant;
     },
     async noteState(id, state) {

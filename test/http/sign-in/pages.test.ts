@@ -106,7 +106,7 @@ describe('other pages', () => {
   it('accept a code as people type it, and only that', () => {
     const [, pattern = ''] = / pattern="([^"]+)"/.exec(enterCodePage()) ?? [];
     const accepted = new RegExp(`^(?:${pattern})$`, 'v');
-    for (const code of ['WDJB-MJHT', 'wdjbmjht', ' wdjb mjht ', 'W D J B - M J H T']) assert.match(code, accepted);
+    for (const code of ['WDJB-MJHT', 'wdjbmjht', ' wdjb mjht ', 'W D J B – M J H T']) assert.match(code, accepted);
     for (const code of ['', 'WDJB', 'WDJB-MJH1', 'WDJB-MJHTX']) assert.doesNotMatch(code, accepted);
   });
 

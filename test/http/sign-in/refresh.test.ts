@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ProviderError } from '../../../engine/services/identity/provider.ts';
+import { until } from '../../support/until.ts';
 import { ANNA, type Ask, type Backstage, cookieOf, SAME_ORIGIN, useSignIn } from './support.ts';
 
 let ask: Ask;
 let backstage: Backstage;
-useSignIn((opened) => ({ ask, backstage } = opened));
+let url: string;
+useSignIn((opened) => ({ ask, backstage, url } = opened));
 
 /** Signs Anna in. */
 async function signIn() {
@@ -116,6 +118,28 @@ describe('the identity provider, asked at a refresh,', () => {
     };
     assert.equal((await renew(refresh_token)).status, 200);
     assert.deepEqual(asked, ['replaced-88']);
+  });
+
+  it('may take longer than the client waits: its refresh token stays good, and what was replaced is kept', async () => {
+    const { refresh_token } = await signIn();
+    const { recheck } = backstage.provider;
+    const giving_up = new AbortController();
+    backstage.provider.recheck = async (grant) => {
+      giving_up.abort();
+      // By the time another request is answered, the end of this one's connection has been seen.
+      await ask('GET', '/device');
+      return { ...(await recheck(grant)), grant: { subject: ANNA.sub, refresh_token: 'replaced-99' } };
+    };
+    const body = new URLSearchParams({ grant_type: 'refresh_token', refresh_token });
+    await assert.rejects(fetch(`${url}/oauth/token`, { method: 'POST', body, signal: giving_up.signal }));
+    await until('the refresh is over', () => !onlySession().busy);
+    const asked: unknown[] = [];
+    backstage.provider.recheck = (grant) => {
+      asked.push(grant.refresh_token);
+      return recheck(grant);
+    };
+    assert.equal((await renew(refresh_token)).status, 200);
+    assert.deepEqual(asked, ['replaced-99']);
   });
 
   it('may refuse the person: 401, and the session is over', async () => {

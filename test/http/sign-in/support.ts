@@ -78,7 +78,7 @@ export interface Backstage {
   readonly clock: FrozenClock;
   readonly logs: string[];
   /** What the identity provider answers; throws what a test wants thrown. */
-  provider: { url(): URL; identify(): Identified; recheck(grant: ProviderGrant): Identified };
+  provider: { url(): URL; identify(): Identified; recheck(grant: ProviderGrant): Identified | Promise<Identified> };
   /** What browsers were sent to the identity provider with, and came back with. */
   readonly attempts: SignInAttempt[];
   readonly callbacks: URL[];
@@ -150,7 +150,7 @@ function createDoors(config: GatewayConfig, backstage: Backstage): Router {
   const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
   const identity: Identity = {
     provider: scriptedProvider(backstage),
-    tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations }),
+    tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log }),
     sessions: memorySessions(backstage, check),
     device_grants: memoryGrants(backstage, check),
     attempts: memoryAttempts(config, backstage, check),

@@ -10,7 +10,7 @@ import {
   mayStay,
   type Person,
 } from '../../../engine/services/identity/admission.ts';
-import { oidcConfig } from '../../support/provider-client.ts';
+import { oidcConfig } from '../../support/oidc-config.ts';
 
 const CLAIMS = { iss: 'https://id.example.com', sub: 'anna-1', email: 'Anna@Example.com', email_verified: true };
 

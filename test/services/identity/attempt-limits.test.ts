@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import type { Log } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/services/clock.ts';
 import type { Database } from '../../../engine/services/database.ts';
 import { countedAddress, createAttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
-import { type TestStore, useTestStore } from '../../support/store.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { START } from './people.ts';
 
 let store: TestStore;
@@ -14,8 +15,8 @@ useTestStore((opened) => {
 
 const limits = { device_authorizations: 3, code_submissions: 2, window_seconds: 600 };
 
-function open(clock = frozenClock(START), database: Database = store.database) {
-  return createAttemptLimits({ database, clock, limits });
+function open(clock = frozenClock(START), database: Database = store.database, log: Log = quietLog) {
+  return createAttemptLimits({ database, clock, limits, log });
 }
 
 describe('attempts of one address', () => {
@@ -44,6 +45,18 @@ describe('attempts of one address', () => {
     assert.equal(await submit(), undefined);
     assert.equal(await submit(), undefined);
     assert.ok(await submit());
+  });
+
+  it('leave one line in the log of each span in which there were too many', async () => {
+    const clock = frozenClock(START);
+    const lines: object[] = [];
+    const log = { ...quietLog, warn: (fields: object) => void lines.push(fields) };
+    const attempts = open(clock, store.database, log);
+    for (let tried = 0; tried < 8; tried++) await attempts.count('code_submission', '2001:db8:9::1');
+    assert.deepEqual(lines, [{ kind: 'code_submission', client_address: '2001:db8:9:0::/64' }]);
+    clock.advance(600_000);
+    for (let tried = 0; tried < 8; tried++) await attempts.count('code_submission', '2001:db8:9::1');
+    assert.equal(lines.length, 2);
   });
 
   it('count once where they turned out to be no guess', async () => {

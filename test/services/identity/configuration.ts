@@ -1,6 +1,8 @@
 /** Configurations with sign-in, for tests that need no gateway.yaml. */
+
 import type { AuthConfig, GatewayConfig, OidcConfig, TokenGroupConfig } from '../../../engine/config.ts';
 import { stageConfig } from '../../../engine/testing/stage-harness.ts';
+import { oidcConfig } from '../../support/oidc-config.ts';
 
 export const SECRETS: Readonly<Record<string, string>> = {
   CLIENT_SECRET: 'client-secret-of-the-gateway',
@@ -26,18 +28,7 @@ export function authWith({
   Omit<AuthConfig, 'oidc' | 'session'>
 > = {}) {
   return {
-    oidc: {
-      issuer_url: 'https://id.example.com',
-      client_id: 'gateway',
-      client_secret_env: 'CLIENT_SECRET',
-      token_endpoint_auth_method: 'client_secret_basic',
-      authorization_parameters: {},
-      groups_claim: 'groups',
-      email_claim: 'email',
-      clock_skew_seconds: 30,
-      timeout_seconds: 10,
-      ...oidc,
-    },
+    oidc: oidcConfig('https://id.example.com', { client_secret_env: 'CLIENT_SECRET', ...oidc }),
     session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30, ...session },
     teams: [],
     projects: [],

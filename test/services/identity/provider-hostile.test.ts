@@ -108,6 +108,17 @@ describe('new signing keys', () => {
   });
 });
 
+test('an ID token may be signed in any way but with a shared secret where the provider does not list its ways', async (t) => {
+  const { scripted, identify } = await setUp(t);
+  scripted.metadata = { id_token_signing_alg_values_supported: undefined };
+  scripted.token = tokens(await scripted.sign(scripted.claims()));
+  assert.equal((await identify()).claims.sub, 'anna');
+  for (const bad of [await signedWithPublicKey(scripted), `${base64url({ alg: 'none' })}.${base64url({})}.`]) {
+    scripted.token = tokens(bad);
+    await refusal(identify(), 'invalid', /unexpected JWT "alg"/);
+  }
+});
+
 describe('the answer of the authorization endpoint is refused', () => {
   const cases: Record<string, [string, ProviderProblem, RegExp]> = {
     'with another state': ['code=abcd&state=state-of-another', 'invalid', /"state"/],
@@ -182,6 +193,16 @@ describe('the userinfo endpoint', () => {
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     scripted.userinfo = { sub: 'ben', groups: ['admins'] };
     await refusal(identify(), 'invalid', /"sub"/);
+  });
+
+  test('that refuses a fresh access token says nothing about the person', async (t) => {
+    const { scripted, identify, provider } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
+    for (const status of [401, 403]) {
+      scripted.userinfo = (_req, res) => answerJson(res, status, {}, { 'www-authenticate': 'Bearer' });
+      await refusal(identify(), 'invalid', /^userinfo endpoint: .*HTTP 40/);
+    }
+    await refusal(provider.recheck({ subject: 'anna', access_token: 'old-token' }), 'refused', /any more \(HTTP 403\)/);
   });
 
   test('does not overrule the ID token', async (t) => {

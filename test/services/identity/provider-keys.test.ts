@@ -9,6 +9,7 @@ import { CERTIFICATES } from '../../support/certificates.ts';
 import { startIdentityProvider } from '../../support/identity-provider.ts';
 import { LOOPBACK_CERTIFICATE } from '../../support/loopback-certificate.ts';
 import { ATTEMPT, fails, makeProvider, SECRET, useProvider } from '../../support/provider-client.ts';
+import { answerJson, startScriptedProvider } from '../../support/scripted-identity-provider.ts';
 
 describe('the gateway proves itself', () => {
   test('with its secret in the header, or in the form', async (t) => {
@@ -24,6 +25,26 @@ describe('the gateway proves itself', () => {
       assert.equal(in_form, method === 'client_secret_post');
       assert.equal(/^Basic /.test(request.headers.authorization ?? ''), method === 'client_secret_basic');
     }
+  });
+
+  test('in the only way the provider takes, where it says which', async (t) => {
+    const scripted = await startScriptedProvider(t);
+    const seen: unknown[] = [];
+    scripted.token = (req, res, form) => {
+      seen.push([/^Basic /.test(req.headers.authorization ?? ''), form.get('client_secret') === SECRET]);
+      answerJson(res, 401, { error: 'invalid_client' });
+    };
+    const offers = [['client_secret_post'], ['client_secret_post', 'client_secret_basic'], ['private_key_jwt'], 7];
+    for (const token_endpoint_auth_methods_supported of offers) {
+      scripted.metadata = { token_endpoint_auth_methods_supported };
+      const { provider } = makeProvider(scripted.issuer);
+      await fails(provider.recheck({ subject: 'anna', refresh_token: 'r' }), 'invalid', /check auth\.oidc\.client_id/);
+    }
+    const [header, form] = [
+      [true, false],
+      [false, true],
+    ];
+    assert.deepEqual(seen, [form, header, header, header]);
   });
 
   const with_key = { private_key_env: 'OIDC_PRIVATE_KEY' };

@@ -4,11 +4,12 @@ import { CompactEncrypt } from 'jose';
 import { openWith, sealWith } from '../../../engine/services/identity/sealed.ts';
 import { createSessionKeys } from '../../../engine/services/identity/session-keys.ts';
 import { StartError } from '../../../engine/services/start-error.ts';
+import { quietLog } from '../../support/store.ts';
 import { authWith, SECRETS, secret } from './configuration.ts';
 
 type Session = Parameters<typeof authWith>[0] & {};
 
-const keysOf = (auth: Session = {}) => createSessionKeys(authWith(auth), secret);
+const keysOf = (auth: Session = {}) => createSessionKeys(authWith(auth), secret, quietLog);
 const signedWith = (signing_key_env: string, ...previous: string[]) =>
   keysOf({ session: { signing_key_env, previous_signing_keys: previous.map((key_env) => ({ key_env })) } });
 
@@ -48,14 +49,14 @@ describe('the keys of sessions', () => {
 
   it('are made of the client secret or the private key where no signing key is named', () => {
     const by_secret = keysOf();
-    const by_key = createSessionKeys(BY_PRIVATE_KEY, secret);
+    const by_key = createSessionKeys(BY_PRIVATE_KEY, secret, quietLog);
     assert.notEqual(by_secret.current.id, by_key.current.id);
     assert.notEqual(by_secret.current.id, signedWith('SIGNING_KEY').current.id);
   });
 
   it('are the same for copies of a private key with other line ends', () => {
-    const windows = createSessionKeys(BY_PRIVATE_KEY, (name) => secret(name).replaceAll('\n', '\r\n'));
-    assert.equal(windows.current.id, createSessionKeys(BY_PRIVATE_KEY, secret).current.id);
+    const windows = createSessionKeys(BY_PRIVATE_KEY, (name) => secret(name).replaceAll('\n', '\r\n'), quietLog);
+    assert.equal(windows.current.id, createSessionKeys(BY_PRIVATE_KEY, secret, quietLog).current.id);
   });
 
   it('count every previous key, and the current one as the one that signs', () => {
@@ -71,13 +72,21 @@ describe('the keys of sessions', () => {
       /SHORT_KEY is too short .* at least 32 characters; make one with "openssl/,
     );
     assert.match(
-      complaintAbout({ oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' } }),
-      /SHORT_CLIENT_SECRET is too short .* auth\.session\.signing_key_env/,
-    );
-    assert.match(
       complaintAbout({ session: { previous_signing_keys: [{ key_env: 'SHORT_CLIENT_SECRET' }] } }),
       /SHORT_CLIENT_SECRET is too short .* auth\.session\.previous_signing_keys/,
     );
+  });
+
+  it('are of this process alone where the client secret could be guessed from what it signs', () => {
+    const told: string[] = [];
+    const log = { warn: (fields: object, message: string) => void told.push(`${JSON.stringify(fields)} ${message}`) };
+    const auth = authWith({ oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' } });
+    const [one, after_reload] = [createSessionKeys(auth, secret, log), createSessionKeys(auth, secret, log)];
+    assert.equal(one.current.id, after_reload.current.id);
+    assert.notEqual(one.current.id, keysOf().current.id);
+    assert.match(told[0]!, /SHORT_CLIENT_SECRET.*sessions end with this process.*auth\.session\.signing_key_env/);
+    assert.equal(told.length, 2);
+    assert.ok(!told.join().includes(SECRETS.SHORT_CLIENT_SECRET!));
   });
 
   it('take a client secret of any length where a signing key is named', () => {

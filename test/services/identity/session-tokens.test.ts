@@ -9,12 +9,13 @@ import { StageError } from '../../../engine/errors.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import { createSessionKeys } from '../../../engine/services/identity/session-keys.ts';
 import { createSessionTokens, type Revocations } from '../../../engine/services/identity/session-tokens.ts';
+import { quietLog } from '../../support/store.ts';
 import { authWith, configWith, secret } from './configuration.ts';
 import { START, somebody } from './people.ts';
 
 const ISSUER = 'https://gateway.example.com';
 const auth = authWith({ session: { signing_key_env: 'SIGNING_KEY' } });
-const keys = createSessionKeys(auth, secret);
+const keys = createSessionKeys(auth, secret, quietLog);
 const person = somebody({ name: 'Alice', groups: ['staff', 'platform'], team: 'search', project: 'apollo' });
 
 /** Ended sessions that a test decides about. */
@@ -39,7 +40,7 @@ function open(
   } = {},
 ) {
   const { config = configWith(auth), clock = frozenClock(START), revocations = revocationsOf(), ...rest } = more;
-  return createSessionTokens({ config, secret, clock, revocations, ...rest });
+  return createSessionTokens({ config, secret, clock, revocations, log: quietLog, ...rest });
 }
 
 const session = { id: 'ses_1', person };

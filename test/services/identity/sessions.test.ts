@@ -90,6 +90,17 @@ describe('refreshing a session', () => {
     assert.equal((await gateway.sessions.beginRefresh(refresh_token)).outcome, 'ready', 'whoever had it is gone');
   });
 
+  it('makes it wait longer where the identity provider may take longer', async () => {
+    const clock = frozenClock(START);
+    const { refresh_token } = await signIn(open(clock).grants, somebody());
+    const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260 });
+    await sessions.beginRefresh(refresh_token);
+    clock.advance(259_000);
+    assert.equal((await sessions.beginRefresh(refresh_token)).outcome, 'busy');
+    clock.advance(1000);
+    assert.equal((await sessions.beginRefresh(refresh_token)).outcome, 'ready');
+  });
+
   it('is given back with what the identity provider replaced meanwhile', async () => {
     const gateway = open();
     const { id, refresh_token } = await signIn(gateway.grants, somebody());

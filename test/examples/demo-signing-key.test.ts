@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { obtainSigningKey } from '../../examples/demo/signing-key.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'appscli-demo-key-'));
+after(() => rmSync(directory, { recursive: true }));
+
+test('the signing key of the demo is kept for its owner alone, and a damaged one is replaced', async () => {
+  const file = join(directory, 'state', 'demo-signing-key');
+  const key = await obtainSigningKey(file);
+  assert.equal(await obtainSigningKey(file), key);
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  for (const damaged of ['', 'short', `${key} `, key.slice(1)]) {
+    writeFileSync(file, damaged);
+    assert.notEqual(await obtainSigningKey(file), damaged);
+    assert.match(readFileSync(file, 'utf8'), /^[\w-]{43}$/);
+  }
+});
