@@ -1,3 +1,4 @@
+import { fieldsOf } from '../client/answers.ts';
 import type { GatewayConfig } from '../config.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { systemClock } from '../services/clock.ts';
@@ -5,6 +6,7 @@ import type { Database } from '../services/database.ts';
 import { rotateToken } from '../services/rotate-token.ts';
 import { tokenGroupsOpenTo } from '../services/self-made-tokens.ts';
 import { StartError } from '../services/start-error.ts';
+import { isWellFormedToken } from '../services/token-format.ts';
 import {
   createToken,
   findTokens,
@@ -19,7 +21,7 @@ import {
   type WhichToken,
 } from '../services/tokens.ts';
 import { type Answered, type AtGateway, textOf, timeOf } from './at-gateway.ts';
-import { EXIT_FINDINGS, EXIT_USAGE } from './exit-codes.ts';
+import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
 import { operator } from './operator.ts';
 
 /** An access token as commands show it. */
@@ -98,13 +100,13 @@ export function deskAtGateway(gateway: AtGateway): TokenDesk {
   return {
     async create({ user, group, name, team, project, expires }) {
       const made = await gateway.ask('POST', PATH, { user, group, name, team, project, expires_at: expires });
-      return { token: textOf(made.token), ...tokenOf(made) };
+      return { token: secretOf(made), ...tokenOf(made) };
     },
     list: ({ user }) => list(user),
     async rotate(which, { overlap, expires }) {
       const body = { overlap_seconds: overlap, expires_at: expires };
       const made = await gateway.ask('POST', `${PATH}/${await idOf(which)}/rotate`, body);
-      return { token: textOf(made.token), ...tokenOf(made), replaces: tokenOf(made.replaces as Answered) };
+      return { token: secretOf(made), ...tokenOf(made), replaces: tokenOf(fieldsOf(made.replaces)) };
     },
     async revoke(which) {
       const revoked = await gateway.ask('DELETE', `${PATH}/${await idOf(which)}`);
@@ -114,10 +116,18 @@ export function deskAtGateway(gateway: AtGateway): TokenDesk {
   };
 }
 
+/** The token itself: a script that gets an empty one would go on with it. */
+function secretOf({ token }: Answered): string {
+  if (isWellFormedToken(textOf(token))) return textOf(token);
+  throw new StartError('the answer holds no access token; is it the address of a gateway?', {
+    exit_code: EXIT_UNAVAILABLE,
+  });
+}
+
 const STATES: readonly TokenState[] = ['active', 'replaced', 'revoked', 'expired'];
 
-function tokenOf(answer: Answered | undefined): ShownToken {
-  const { id, prefix, user, group, name, team, project, created_by, self_service, replaced_by, ...rest } = answer ?? {};
+function tokenOf(answer: Answered): ShownToken {
+  const { id, prefix, user, group, name, team, project, created_by, self_service, replaced_by, ...rest } = answer;
   const token = {
     id: textOf(id),
     prefix: textOf(prefix),

@@ -30,11 +30,13 @@ export async function endTokensOutside(
 ): Promise<number> {
   const rows = await database.query<object>(
     'tokens_end_outside',
-    `with ended as (
-       update access_tokens set revoked_at = $1
-       where principal_id = $2 and self_service and revoked_at is null and (expires_at is null or expires_at > $1)
+    `with owner as (
+       select id from principals where id = $2 for no key update
+     ), ended as (
+       update access_tokens t set revoked_at = $1 from owner
+       where principal_id = owner.id and self_service and revoked_at is null and (expires_at is null or expires_at > $1)
          and not token_group = any ($3::text[])
-       returning id, hash, jsonb_build_object('user', $4::text, 'group', token_group, 'name', name, 'expires_at', expires_at)
+       returning t.id, hash, jsonb_build_object('user', $4::text, 'group', token_group, 'name', name, 'expires_at', expires_at)
          as before
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)

@@ -100,10 +100,11 @@ export async function createToken(
   const made = newToken();
   const [row] = await database.query<{ alive: boolean; made: boolean }>(
     'token_create',
-    `with alive as (
-       select id from sessions where id = $17 and revoked_at is null for share
-     ), owner as (
+    // The owner before the session, as everything that takes both.
+    `with owner as (
        insert into principals (id, email) values ($1, $2) on conflict (id) do update set email = excluded.email returning id
+     ), alive as (
+       select s.id from owner cross join sessions s where s.id = $17 and s.revoked_at is null for share of s
      ), made as (
        insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
          created_at, created_by, self_service)
@@ -192,8 +193,11 @@ export async function revokeToken(
   if (token === undefined) throw nothingToDo(which, found, now);
   const rows = await database.query<{ id: string }>(
     'token_revoke',
-    `with recursive line as (
-       select id from access_tokens where id = $1
+    // The owner first, as everything that changes several tokens.
+    `with recursive owner as (
+       select id from principals where id = (select principal_id from access_tokens where id = $1) for no key update
+     ), line as (
+       select t.id from owner join access_tokens t on t.principal_id = owner.id where t.id = $1
        union select t.id from access_tokens t join line on t.replaced_by = line.id
      ), revoked as (
        update access_tokens t set revoked_at = $2 from line

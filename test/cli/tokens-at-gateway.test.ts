@@ -106,6 +106,13 @@ test('a gateway that sends escape sequences or nonsense does not move the cursor
     await list(desk.context, { config: '', baseUrl });
     await list(desk.context, { config: '', baseUrl, json: true });
     await whoami(desk.context, { baseUrl, json: true });
+    for (const make of [
+      create(desk.context, { config: '', baseUrl, name: 'x' }),
+      rotate(desk.context, 'tok_1', { config: '', baseUrl }),
+    ]) {
+      const { exit_code, message } = await failure(make);
+      assert.deepEqual([exit_code, message.includes('holds no access token')], [69, true]);
+    }
     assert.ok(!desk.data().includes('\x9b'));
     assert.ok(!desk.data().includes('\x1b') && !desk.data().includes('\\u001b'), desk.data());
   } finally {

@@ -1,6 +1,6 @@
 /*
- * Sign-ins first, sessions next, access tokens last, and each statement sees what the one before waited for: a sign-in
- * that turns into a session, or a session that makes a token, at this very moment ends as well.
+ * Sign-ins first, the person next, then sessions, access tokens last, and each statement sees what the one before waited for: a
+ * sign-in that turns into a session, or a session that makes a token, at this very moment ends as well.
  */
 
 /** What ends everything of a person. The time is the caller's. */
@@ -14,16 +14,17 @@ declare
   v_ended record;
   v_tokens_before integer;
 begin
-  known := exists (select from principals where id = v_principal);
   sessions := 0;
   tokens := 0;
+  update device_grants g set status = 'denied', person = null, sealed_grant = null
+  where g.status = 'approved' and g.person ->> 'email' = p_email;
+  perform 1 from principals where id = v_principal for no key update;
+  known := found;
   if known then
     insert into admin_changes (at, actor_kind, actor, action, subject, after)
     values (p_now, p_actor_kind, p_actor, 'person.cut_off', p_email,
       jsonb_build_object('because', p_because, 'tokens', p_tokens));
   end if;
-  update device_grants g set status = 'denied', person = null, sealed_grant = null
-  where g.status = 'approved' and g.person ->> 'email' = p_email;
   for v_ended in
     update sessions s
     set revoked_at = p_now, revoked_because = p_because, sealed_grant = '', refreshing_until = null
