@@ -64,6 +64,8 @@ export interface Log {
 export interface Principal {
   readonly id: string;
   readonly email: string;
+  /** Name of a signed-in person, where the identity provider tells it. */
+  readonly name?: string;
   readonly kind: 'access_token' | 'session';
   readonly groups: readonly string[];
   readonly roles: readonly string[];

@@ -8,6 +8,7 @@ import { addDiff } from './commands/diff.ts';
 import { addExplain } from './commands/explain.ts';
 import { addGateway } from './commands/gateway.ts';
 import { addInit } from './commands/init.ts';
+import { addLedger } from './commands/ledger.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogout } from './commands/logout.ts';
 import { examples } from './commands/options.ts';
@@ -41,6 +42,7 @@ const COMMANDS = [
   addSessions,
   addPolicy,
   addUsage,
+  addLedger,
   addAudit,
   addCreate,
   addDiff,

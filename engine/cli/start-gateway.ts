@@ -18,6 +18,7 @@ import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
 import { openLedger } from '../services/ledger.ts';
+import { vouchedDays } from '../services/resting.ts';
 import { createSecrets } from '../services/secrets.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
@@ -131,10 +132,7 @@ async function openServices(
   };
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
   const time_zone = () => reloader().config().spend_limits?.time_zone ?? 'UTC';
-  const vouched_days = () => {
-    const { auth } = reloader().config();
-    return auth?.oidc === undefined ? undefined : auth.session.refresh_days;
-  };
+  const vouched_days = () => vouchedDays(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   // Session tokens are refused until it is known which of them were ended.

@@ -5,17 +5,17 @@ import { systemClock } from '../services/clock.ts';
 import type { Database } from '../services/database.ts';
 import { rotateToken } from '../services/rotate-token.ts';
 import { tokenGroupsOpenTo } from '../services/self-made-tokens.ts';
+import { type ShownState, type ShownToken, showToken } from '../services/shown-token.ts';
 import { StartError } from '../services/start-error.ts';
 import { isWellFormedToken } from '../services/token-format.ts';
 import {
   createToken,
   findTokens,
+  type KnownToken,
   listTokens,
   nothingToDo,
   revokeToken,
   TokenError,
-  type TokenState,
-  type TokenSummary,
   theOne,
   tokenState,
   type WhichToken,
@@ -23,9 +23,6 @@ import {
 import { type Answered, type AtGateway, textOf, timeOf } from './at-gateway.ts';
 import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
 import { operator } from './operator.ts';
-
-/** An access token as commands show it. */
-export type ShownToken = TokenSummary & { readonly state: TokenState };
 
 /** What an access token is to be; what is left out is up to where it is made. */
 export interface TokenWish {
@@ -55,7 +52,7 @@ const PATH = '/admin/api/tokens';
 /** Access tokens in the database of a configuration. */
 export function deskAtDatabase(config: GatewayConfig, database: Database): TokenDesk {
   const by = { database, clock: systemClock, actor: operator() };
-  const shown = <Token extends TokenSummary>(token: Token) => ({ ...token, state: tokenState(token, Date.now()) });
+  const shown = <Known extends KnownToken>(token: Known) => showToken(token, Date.now(), config);
   const known = async (id: string) => shown((await findTokens(database, { id }))[0]!);
   return {
     async create({ user, group, name, team, project, expires }) {
@@ -124,7 +121,7 @@ function secretOf({ token }: Answered): string {
   });
 }
 
-const STATES: readonly TokenState[] = ['active', 'replaced', 'revoked', 'expired'];
+const STATES: readonly ShownState[] = ['active', 'replaced', 'resting', 'revoked', 'expired'];
 
 function tokenOf(answer: Answered): ShownToken {
   const { id, prefix, user, group, name, team, project, created_by, self_service, replaced_by, ...rest } = answer;

@@ -1,12 +1,13 @@
 import type { Fetch } from '../client/http.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
+import type { ShownToken } from '../services/shown-token.ts';
 import { StartError } from '../services/start-error.ts';
 import type { WhichToken } from '../services/tokens.ts';
 import { openAtGateway } from './at-gateway.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
-import { deskAtDatabase, deskAtGateway, type ShownToken, type TokenDesk, type TokenWish } from './token-desk.ts';
+import { deskAtDatabase, deskAtGateway, type TokenDesk, type TokenWish } from './token-desk.ts';
 import { withDatabase } from './with-database.ts';
 
 /** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */

@@ -1,25 +1,64 @@
-import { reportUsage, type UsageFilter, type UsageRow } from '../services/usage.ts';
+import { printable } from '../diagnostics/printable.ts';
+import { formatUsd, nanoToUsd } from '../services/money.ts';
+import {
+  DEFAULT_DIMENSIONS,
+  reportUsage,
+  type UsageDimension,
+  type UsageFilter,
+  type UsageRow,
+} from '../services/usage.ts';
+import { type CsvCell, formatCsv } from './csv.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
-/** `appscli usage`: what the ledger holds, per user, team, project, model and upstream. */
+/** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
 export async function usage(
   context: CommandContext,
-  given: UsageFilter & { readonly config: string; readonly json?: true },
+  given: UsageFilter & {
+    readonly config: string;
+    readonly by?: readonly UsageDimension[];
+    readonly json?: true;
+    readonly csv?: true;
+  },
 ): Promise<number> {
   const { terminal } = context;
-  const { config, json, ...filter } = given;
-  const rows = await withDatabase(context, config, ({ database }) => reportUsage(database, filter));
-  if (json) terminal.data(`${JSON.stringify(rows, null, 2)}\n`);
+  const { config: config_file, by, json, csv, ...filter } = given;
+  const rows = await withDatabase(context, config_file, ({ config, database }) =>
+    reportUsage(database, filter, { by, time_zone: config.spend_limits?.time_zone }),
+  );
+  if (json) terminal.data(`${JSON.stringify(rows.map(usageJson), null, 2)}\n`);
+  else if (csv) terminal.data(usageCsv(rows, by));
   else if (rows.length === 0) terminal.words('The ledger has no such requests.\n');
-  else terminal.data(`${describeUsage(rows, terminal.columns).join('\n')}\n`);
+  else terminal.data(`${describeUsage(rows, terminal.columns, by).join('\n')}\n`);
   return EXIT_OK;
 }
 
-const COLUMNS: readonly Column[] = [
-  { title: 'USER, MODEL', kind: 'text' },
+function usageJson({ cost_nano_usd, ...row }: UsageRow): object {
+  return { ...row, cost_usd: nanoToUsd(cost_nano_usd) };
+}
+
+const COUNTS = [
+  'requests',
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_5m_tokens',
+  'cache_write_1h_tokens',
+] as const;
+
+/** A CSV file with a line per row, every number exact; a dimension that a row does not have is empty. */
+export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[] = DEFAULT_DIMENSIONS): string {
+  const cells = rows.map((row): CsvCell[] => [
+    ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
+    ...COUNTS.map((count) => ({ number: String(row[count]) })),
+    { number: formatUsd(row.cost_nano_usd) },
+  ]);
+  return formatCsv([...by, ...COUNTS, 'cost_usd'], cells);
+}
+
+const NUMBERS: readonly Column[] = [
   { title: 'REQUESTS', kind: 'number' },
   { title: 'INPUT', kind: 'number' },
   { title: 'OUTPUT', kind: 'number' },
@@ -28,19 +67,40 @@ const COLUMNS: readonly Column[] = [
   { title: 'COST USD', kind: 'number' },
 ];
 
-/** Lines of a table: each caller on a line of its own, a line per model below, the sum at the end. */
-export function describeUsage(rows: readonly UsageRow[], line_width: number): string[] {
-  const callers = new Map<string, UsageRow[]>();
-  for (const row of rows) {
-    const caller = callerOf(row);
-    callers.set(caller, [...(callers.get(caller) ?? []), row]);
-  }
-  const counted = [...callers.values()].flat();
-  const cells = counted.map((row) => [`  ${modelOf(row)}`, ...numbersOf([row])]);
-  const [titles, ...lines] = formatTable(COLUMNS, [...cells, ['TOTAL', ...numbersOf(rows)]], line_width);
+/** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
+interface Layout {
+  readonly title: string;
+  /** `undefined` when there are no headings. */
+  headingOf(row: UsageRow): string | undefined;
+  nameOf(row: UsageRow): string;
+}
+
+/** Each caller on a line of its own, a line per model below. */
+const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
+
+function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
+  if (by === undefined) return BY_CALLER;
+  const named = (row: UsageRow, dimension: UsageDimension) => row[dimension] ?? `(no ${dimension})`;
+  const last = by.at(-1)!;
+  return {
+    title: by.join(', ').toUpperCase(),
+    headingOf: by.length === 1 ? () => undefined : (row) => named(row, by[0]!),
+    nameOf: (row) => named(row, last),
+  };
+}
+
+/** Lines of a table with the sum at the end. */
+export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
+  const { title, headingOf, nameOf } = layoutOf(by);
+  const groups = Map.groupBy(rows, headingOf);
+  const cells = [...groups].flatMap(([heading, own]) =>
+    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...numbersOf([row])]),
+  );
+  const columns: readonly Column[] = [{ title, kind: 'text' }, ...NUMBERS];
+  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbersOf(rows)]], line_width);
   const total = lines.pop()!;
-  const described = [...callers].flatMap(([caller, own]) => [
-    shorten(caller, line_width),
+  const described = [...groups].flatMap(([heading, own]) => [
+    ...(heading === undefined ? [] : [shorten(printable(heading), line_width)]),
     ...lines.splice(0, own.length),
   ]);
   return [titles!, ...described, total];
@@ -62,8 +122,14 @@ function numbersOf(rows: readonly UsageRow[]): string[] {
     briefly(sum((row) => row.output_tokens)),
     briefly(sum((row) => row.cache_read_tokens)),
     briefly(sum((row) => row.cache_write_5m_tokens + row.cache_write_1h_tokens)),
-    sum((row) => row.cost_usd).toFixed(6),
+    roundedUsd(rows.reduce((total, row) => total + row.cost_nano_usd, 0n)),
   ];
+}
+
+/** An amount with six decimals. */
+function roundedUsd(nano_usd: bigint): string {
+  const [whole, fraction = ''] = formatUsd(((nano_usd + 500n) / 1000n) * 1000n).split('.');
+  return `${whole}.${fraction.padEnd(6, '0')}`;
 }
 
 /** A count in at most seven characters: exact up to a million, then with four digits and a unit. */

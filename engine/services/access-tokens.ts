@@ -4,6 +4,7 @@ import { StageError } from '../errors.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { Database } from './database.ts';
 import { createGroupCommit } from './group-commit.ts';
+import { isUnseen, OWNER_STANDING, type OwnerStanding } from './resting.ts';
 import { isPermanent } from './store-errors.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 import { waitAtMost } from './wait-at-most.ts';
@@ -24,21 +25,16 @@ const LOOKUP_PATIENCE_MS = 2500;
 const MAX_CACHED = 10_000;
 /** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
 const MAX_CACHED_UNKNOWN = 1000;
-const DAY_MS = 86_400_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
 const CLOSE_PATIENCE_MS = 500;
 
-interface Entry {
+interface Entry extends OwnerStanding {
   readonly principal: Principal;
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
   readonly revoked_at: number | undefined;
-  /** When the identity provider last vouched for the owner, who made the token. Absent: an administrator made it. */
-  readonly vouched_at: number | undefined;
-  /** Whether it rests: its owner made it, and was not let in when last asked about. */
-  readonly resting: boolean;
   /** By the monotonic clock. */
   readonly stale_at: number;
   /** When its use is to be noted again, by the monotonic clock. */
@@ -47,7 +43,7 @@ interface Entry {
 
 type Lookup = Promise<Entry | undefined>;
 
-interface TokenRow {
+interface TokenRow extends OwnerStanding {
   readonly hash: string;
   readonly id: string;
   readonly name: string;
@@ -60,8 +56,6 @@ interface TokenRow {
   readonly email: string;
   /** Groups of the owner, as the identity provider told them last. */
   readonly groups: readonly string[];
-  readonly vouched_at: Date | null;
-  readonly resting: boolean;
 }
 
 /** Opens the verification of access tokens; needs no database yet. */
@@ -107,8 +101,7 @@ export function openAccessTokens(options: {
         'token_lookup',
         `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
            t.revoked_at, p.id as principal_id, p.email, p.groups,
-           case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as vouched_at,
-           t.self_service and p.barred_at is not null as resting
+           ${OWNER_STANDING}
          from access_tokens t join principals p on p.id = t.principal_id
          where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
         [hashes],
@@ -209,15 +202,15 @@ function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
     } as const),
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
-    vouched_at: row.vouched_at?.getTime(),
-    resting: row.resting,
+    vouched_at: row.vouched_at,
+    is_barred: row.is_barred,
     stale_at,
     use_due_at,
   };
 }
 
 function assertInForce(
-  { expires_at, revoked_at, vouched_at, resting, principal }: Entry,
+  { expires_at, revoked_at, vouched_at, is_barred, principal }: Entry,
   now: number,
   vouched_days: () => number | undefined,
 ): void {
@@ -234,14 +227,14 @@ function assertInForce(
       `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
     );
   }
-  if (resting) {
+  if (is_barred) {
     throw new StageError(
       'credential_revoked',
       `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment. Once you can sign in again ("appscli login"), it works again.`,
     );
   }
-  const days = vouched_at === undefined ? undefined : vouched_days();
-  if (days !== undefined && now >= vouched_at! + days * DAY_MS) {
+  const days = vouched_days();
+  if (isUnseen({ vouched_at }, now, days)) {
     throw new StageError(
       'credential_expired',
       `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,

@@ -2,6 +2,7 @@ import { printable } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
+import { OWNER_STANDING, type OwnerStanding } from './resting.ts';
 import { generateToken, generateTokenId, hashToken, shownPart, TOKENS_CHANNEL } from './token-format.ts';
 
 export { type OpenAccessTokens, openAccessTokens } from './access-tokens.ts';
@@ -50,6 +51,9 @@ export interface TokenSummary {
   readonly replaced_by: string | null;
 }
 
+/** A token together with what decides whether it rests. */
+export interface KnownToken extends TokenSummary, OwnerStanding {}
+
 /** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */
 export type WhichToken =
   | { readonly id: string; readonly user?: string | undefined }
@@ -77,7 +81,8 @@ const MAX_CHARS = 254;
 const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 
 const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
-  t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by`;
+  t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by,
+  ${OWNER_STANDING}`;
 
 /** The state of a token at a moment, in milliseconds since the epoch. */
 export function tokenState(
@@ -140,10 +145,7 @@ export async function createToken(
     ],
   );
   if (!row!.alive) throw sessionEnded();
-  if (!row!.made) {
-    const limit = `at most ${wanted.max_self_service} access tokens in force can be made by oneself, and ${user} has as many`;
-    throw new TokenError(`${limit}; revoke one that is not used any more`, 'limit');
-  }
+  if (!row!.made) throw tooManyInForce(wanted.max_self_service!, user);
   return { token: made.token, id: made.id, prefix: made.prefix };
 }
 
@@ -155,8 +157,8 @@ export async function createToken(
 export function listTokens(
   database: Pick<Database, 'query'>,
   only: { readonly user?: string | undefined; readonly after?: string | undefined; readonly limit?: number } = {},
-): Promise<TokenSummary[]> {
-  return database.query<TokenSummary>(
+): Promise<KnownToken[]> {
+  return database.query<KnownToken>(
     'token_list',
     `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
      where ($1::text is null or p.email = $1)
@@ -167,9 +169,9 @@ export function listTokens(
 }
 
 /** All tokens a description fits, the newest last. Raises store_unavailable. */
-export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<TokenSummary[]> {
+export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<KnownToken[]> {
   const [id, name] = 'id' in which ? [which.id, null] : [null, which.name];
-  return database.query<TokenSummary>(
+  return database.query<KnownToken>(
     'token_find',
     `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
      where ($1::text is null or t.id = $1) and ($2::text is null or p.email = $2) and ($3::text is null or t.name = $3)
@@ -186,7 +188,7 @@ export function findTokens(database: Pick<Database, 'query'>, which: WhichToken)
 export async function revokeToken(
   { database, clock, actor }: Changing,
   which: WhichToken,
-): Promise<TokenSummary & { readonly also_revoked: readonly string[] }> {
+): Promise<KnownToken & { readonly also_revoked: readonly string[] }> {
   const now = clock.now();
   const found = await findTokens(database, which);
   const token = theOne(which, found, now);
@@ -222,7 +224,11 @@ export async function revokeToken(
  * The one token that is meant: in force before expired, and a newest one before what it replaced.
  * Raises TokenError when there are several; `undefined` when all are revoked.
  */
-export function theOne(which: WhichToken, found: readonly TokenSummary[], now: number): TokenSummary | undefined {
+export function theOne<Token extends TokenSummary>(
+  which: WhichToken,
+  found: readonly Token[],
+  now: number,
+): Token | undefined {
   const kept = found.filter(({ revoked_at }) => revoked_at === null);
   const alive = kept.filter((token) => tokenState(token, now) !== 'expired');
   const candidates = alive.length > 0 ? alive : kept;
@@ -246,6 +252,12 @@ export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], n
   }
   const since = (state === 'revoked' ? last.revoked_at : last.expires_at)!.toISOString();
   return new TokenError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
+}
+
+/** The error for somebody who made too many tokens. */
+export function tooManyInForce(max: number, user: string): TokenError {
+  const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
+  return new TokenError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'limit');
 }
 
 /** The error for somebody whose session has been ended while they act. */

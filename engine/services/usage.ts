@@ -1,6 +1,5 @@
 import type { AuditRecord } from '../api.ts';
 import type { Database } from './database.ts';
-import { nanoToUsd } from './money.ts';
 
 /** Which ledger rows a report counts; every field that is present must match. */
 export interface UsageFilter {
@@ -16,30 +15,79 @@ export interface UsageFilter {
   readonly surface?: string | undefined;
 }
 
-/** Requests of one user, team, project, model, upstream and surface, summed up. */
-export interface UsageRow {
-  readonly user: string;
-  readonly team: string | null;
-  readonly project: string | null;
-  readonly model: string;
-  readonly upstream: string;
-  readonly surface: string;
+/** What usage can be told apart by. A day or month is that of the settlement. */
+export const USAGE_DIMENSIONS = [
+  'user',
+  'team',
+  'project',
+  'model',
+  'upstream',
+  'surface',
+  'token',
+  'day',
+  'month',
+] as const;
+
+/** One of them. */
+export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
+
+/** What usage is told apart by unless somebody asks for something else. */
+export const DEFAULT_DIMENSIONS: readonly UsageDimension[] = [
+  'user',
+  'team',
+  'project',
+  'model',
+  'upstream',
+  'surface',
+];
+
+/** Requests that are alike in some dimensions, summed up; `null` in a dimension stands for those that have none. */
+export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string | null>>> {
   readonly requests: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
   readonly cache_read_tokens: number;
   readonly cache_write_5m_tokens: number;
   readonly cache_write_1h_tokens: number;
-  readonly cost_usd: number;
+  readonly cost_nano_usd: bigint;
 }
 
-type SummedRow = Omit<UsageRow, 'cost_usd'> & { readonly cost_nano_usd: string };
+/** How usage is told apart, and in which time zone (IANA name, by default UTC) a day begins. */
+export interface UsageGrouping {
+  readonly by?: readonly UsageDimension[] | undefined;
+  readonly time_zone?: string | undefined;
+}
 
-/** Sums up the ledger, dearest rows first. Raises store_unavailable. */
-export async function reportUsage(database: Pick<Database, 'query'>, filter: UsageFilter = {}): Promise<UsageRow[]> {
-  const rows = await database.query<SummedRow>(
-    'usage_report',
-    `select user_email as "user", team, project, model, upstream, surface, count(*) as requests,
+const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
+  user: 'user_email',
+  team: 'team',
+  project: 'project',
+  model: 'model',
+  upstream: 'upstream',
+  surface: 'surface',
+  token: 'token_id',
+  day: "to_char(settled_at at time zone $9::text, 'YYYY-MM-DD')",
+  month: "to_char(settled_at at time zone $9::text, 'YYYY-MM')",
+};
+
+const isTime = (dimension: UsageDimension) => dimension === 'day' || dimension === 'month';
+
+/**
+ * Sums up the ledger, told apart by some dimensions: the dearest rows first or, with a day or month among them, the
+ * oldest. Raises store_unavailable.
+ */
+export async function reportUsage(
+  database: Pick<Database, 'query'>,
+  filter: UsageFilter = {},
+  { by = DEFAULT_DIMENSIONS, time_zone = 'UTC' }: UsageGrouping = {},
+): Promise<UsageRow[]> {
+  const positions = by.map((_, i) => i + 1);
+  const times = positions.filter((position) => isTime(by[position - 1]!));
+  const order = [...times, 'sum(cost_nano_usd) desc', ...positions.filter((position) => !times.includes(position))];
+  const rows = await database.query<UsageRow & { readonly cost_nano_usd: string }>(
+    `usage_by_${by.join('_')}`,
+    `select ${by.map((dimension) => `${DIMENSION_SQL[dimension]} as "${dimension}"`).join(', ')},
+       count(*) as requests,
        sum(input_tokens)::bigint as input_tokens, sum(output_tokens)::bigint as output_tokens,
        sum(cache_read_tokens)::bigint as cache_read_tokens,
        sum(cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
@@ -49,8 +97,8 @@ export async function reportUsage(database: Pick<Database, 'query'>, filter: Usa
        and ($3::text is null or user_email = $3) and ($4::text is null or team = $4)
        and ($5::text is null or project = $5) and ($6::text is null or model = $6)
        and ($7::text is null or upstream = $7) and ($8::text is null or surface = $8)
-     group by 1, 2, 3, 4, 5, 6
-     order by sum(cost_nano_usd) desc, 1, 2, 3, 4, 5, 6`,
+     group by ${positions.join(', ')}
+     order by ${order.join(', ')}`,
     [
       filter.since ?? null,
       filter.until ?? null,
@@ -60,9 +108,10 @@ export async function reportUsage(database: Pick<Database, 'query'>, filter: Usa
       filter.model ?? null,
       filter.upstream ?? null,
       filter.surface ?? null,
+      ...(times.length > 0 ? [time_zone] : []),
     ],
   );
-  return rows.map(({ cost_nano_usd, ...row }) => ({ ...row, cost_usd: nanoToUsd(BigInt(cost_nano_usd)) }));
+  return rows.map((row) => ({ ...row, cost_nano_usd: BigInt(row.cost_nano_usd) }));
 }
 
 /** One row of the audit log. */

@@ -41,6 +41,7 @@ test('every command explains itself with examples in 80 columns', async () => {
     'sessions list',
     'sessions end',
     'usage',
+    'ledger verify',
     'audit tail',
     'audit changes',
     'login',

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { describeUsage, usageCsv } from '../../engine/cli/usage.ts';
+import type { UsageRow } from '../../engine/services/usage.ts';
+import { assertNarrow } from './desk-at-gateway.ts';
 import { commandBench } from './with-gateway.ts';
 
 const bench = commandBench();
@@ -49,4 +52,74 @@ test('usage is a table of at most 80 columns with totals, and its filters narrow
   );
   assert.deepEqual(JSON.parse((await bench.succeed('usage', '--until', '2020-01-01', '--json')).stdout), []);
   assert.deepEqual(JSON.parse((await bench.succeed('usage', '--model', 'other', '--json')).stdout), []);
+});
+
+test('usage --by and --csv sum up by what is asked for, exactly, up to a moment', async () => {
+  const token = await bench.newToken({ user: 'judy@example.com', team: 'finance', project: '=cmd|x' });
+  await bench.request(token);
+  await bench.request(token);
+  const only = ['--user', 'judy@example.com'];
+  const [titles, row, rest] = (await bench.succeed('usage', '--by', 'project,month', '--csv', ...only)).stdout.split(
+    '\r\n',
+  );
+  assert.equal(
+    titles,
+    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd',
+  );
+  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315$/);
+  assert.equal(rest, '');
+  const by_day = JSON.parse((await bench.succeed('usage', '--by', 'day', '--json', ...only)).stdout);
+  assert.deepEqual(Object.keys(by_day[0]).slice(0, 2), ['day', 'requests']);
+  assert.equal(by_day[0].cost_usd, 0.003315);
+  const [{ token: id }] = JSON.parse((await bench.succeed('usage', '--by', 'token', '--json', ...only)).stdout);
+  assert.match(id, /^tok_/);
+  const none = await bench.succeed('usage', '--csv', '--until', '2020-01-01');
+  assert.equal(none.stdout.split('\r\n').length, 2);
+});
+
+test('usage refuses dimensions it does not have, the same one twice, more than two, and two formats at once', async () => {
+  for (const by of ['colour', 'user,', '', 'user,user', 'user,team,model']) {
+    const { exit_code, stdout, stderr } = await bench.run('usage', '--by', by);
+    assert.equal(exit_code, 64, by);
+    assert.equal(stdout, '');
+    assert.match(stderr, /^appscli: [^\n]*Write one or two of user, team, [^\n]+\n$/);
+  }
+  const both = await bench.run('usage', '--csv', '--json');
+  assert.equal(both.exit_code, 64);
+  assert.match(both.stderr, /'--csv' cannot be used with option '--json'/);
+});
+
+const row = (more: Partial<UsageRow>): UsageRow => ({
+  requests: 1,
+  input_tokens: 2,
+  output_tokens: 3,
+  cache_read_tokens: 4,
+  cache_write_5m_tokens: 5,
+  cache_write_1h_tokens: 6,
+  cost_nano_usd: 1_500n,
+  ...more,
+});
+
+test('a table by one or two dimensions fits 80 columns, and its sum is rounded once', () => {
+  const long = 'somebody-with-a-very-long-name@department.of.a.long.name.example.com';
+  const rows = [row({ team: 'search', user: long }), row({ team: null, user: 'b\x1b@example.com' })];
+  const by_user = describeUsage(rows, 80, ['user']);
+  assertNarrow(by_user.join('\n'));
+  assert.equal(by_user.length, 4);
+  assert.match(by_user[0]!, /^USER +REQUESTS/);
+  // Each alone is 0.0000015 USD.
+  assert.match(by_user[3]!, /^TOTAL +2 .* 0\.000003$/);
+  assert.match(by_user[1]!, / 0\.000002$/);
+  const by_both = describeUsage(rows, 80, ['team', 'user']);
+  assertNarrow(by_both.join('\n'));
+  assert.match(by_both[0]!, /^TEAM, USER +REQUESTS/);
+  assert.equal(by_both[1], 'search');
+  assert.match(by_both[2]!, /^ {2}somebody-/);
+  assert.equal(by_both[3], '(no team)');
+  assert.ok(!by_both.join('').includes('\x1b'));
+});
+
+test('CSV keeps amounts that a JavaScript number cannot', () => {
+  const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
+  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977\r\n$/);
 });

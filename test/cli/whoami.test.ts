@@ -10,6 +10,7 @@ let desk: Desk;
 const clock = frozenClock(NOW);
 const me = {
   email: 'alice@example.com',
+  name: 'Alice Archer',
   groups: ['eng', 'staff'],
   team: 'platform',
   project: null,
@@ -30,6 +31,7 @@ test('who it is, with what and for how long, in 80 columns', async () => {
   assert.equal(
     desk.data(),
     `alice@example.com at ${gateway.url}
+Name         Alice Archer
 Groups       eng, staff
 Team         platform
 Token group  all

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
+import { systemClock } from '../../engine/services/clock.ts';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
+import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
@@ -114,4 +116,6 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
   const total = (await ledgerRows(database)).reduce((sum, row) => sum + row.cost_nano_usd, 0);
   assert.equal(Number(counted?.spent), total, 'the counters equal the ledger');
   await nothingHeld(database);
+  const { differences, repeated, uncounted, left } = await verifyLedger({ database, clock: systemClock });
+  for (const found of [differences, repeated, uncounted, left]) assert.deepEqual(found, { total: 0, first: [] });
 });

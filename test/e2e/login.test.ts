@@ -97,7 +97,7 @@ describe('somebody who may sign in', () => {
     assert.equal(await listModels(bearer), 200);
 
     assert.equal(await whoami(desk.context, {}, { clock }), 0);
-    assert.match(desk.data(), /^anna@example\.com at http\S+\nGroups {7}engineering, admins\n/m);
+    assert.match(desk.data(), /^anna@example\.com at http\S+\nName {9}Anna Adler\nGroups {7}engineering, admins\n/m);
     assert.match(desk.data(), /^Models {7}coder-1, mapped-1$/m);
 
     assert.equal(await logout(desk.context, {}), 0);

@@ -1,5 +1,6 @@
 /** The published package: packed, installed into an empty directory, and used there with the machine's own Node.js. */
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -52,6 +53,16 @@ test('the package holds the program and what it reads, and neither sources nor t
   const unwanted = names.filter((name) => /\.test\.|(?<!\.d)\.ts$|^test|^examples/.test(name));
   // What `appscli init` writes begins with a pipeline and its test.
   assert.deepEqual(unwanted, ['engine/cli/init/pipelines/messages.test.yaml']);
+});
+
+test('what the README of the package links to is in it, but for examples and the rules for contributions', async () => {
+  const root = join(directory, 'node_modules', 'appscli');
+  const links = (await readFile(join(root, 'README.md'), 'utf8')).matchAll(/\]\((?!https?:|#)([^)#]+)/g);
+  const missing = [...links].map(([, path]) => path!).filter((path) => !existsSync(join(root, path)));
+  assert.deepEqual(
+    missing.filter((path) => !path.startsWith('examples/')),
+    ['CONTRIBUTING.md'],
+  );
 });
 
 test('what appscli init writes passes the check and its own tests', async () => {

@@ -5,6 +5,7 @@ import type { LimitClaim, LimitStanding, ReservationRequest, SpendScope } from '
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
+import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
 
 /** The smallest limit of each scope, in nano-USD; each request also comes under a larger one, and one in shadow mode. */
@@ -149,7 +150,15 @@ class Scene {
     assert.deepEqual(over, []);
   }
 
+  /** At any moment, whatever is under way: nobody ever sees half of a move. */
+  async assertLedgerAddsUp(): Promise<void> {
+    const { differences, repeated, uncounted } = await verifyLedger({ database: databases[0], clock: this.clock });
+    for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
+  }
+
   async assertBooksBalance(): Promise<void> {
+    const { left, held_nano_usd } = await verifyLedger({ database: databases[0], clock: this.clock });
+    assert.deepEqual({ left, held_nano_usd }, { left: { total: 0, first: [] }, held_nano_usd: 0n });
     const rows = await databases[0].query<{ request_id: string; cost: number }>(
       'test_costs',
       'select request_id, cost_nano_usd as cost from ledger where user_email like $1',
@@ -173,12 +182,13 @@ describe('two gateways that share a ledger', () => {
       fc.asyncProperty(bursts, async (all) => {
         const scene = new Scene();
         for (const burst of all) {
-          await Promise.all(burst.map((each) => scene.take(each)));
+          await Promise.all([...burst.map((each) => scene.take(each)), scene.assertLedgerAddsUp()]);
           await scene.assertLimitsHold();
         }
         await scene.recover();
         await scene.assertLimitsHold();
         await scene.settleAll();
+        await scene.assertLedgerAddsUp();
         await scene.assertBooksBalance();
       }),
       { numRuns: 40 },

@@ -87,6 +87,8 @@ describe('administering access tokens', () => {
         last_used_at: null,
         revoked_at: null,
         replaced_by: null,
+        vouched_at: null,
+        is_barred: false,
       },
     );
     assert.ok(token.startsWith(prefix) && prefix.length < 10);

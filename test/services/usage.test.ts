@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { openLedger } from '../../engine/services/ledger.ts';
-import { auditTail, reportUsage } from '../../engine/services/usage.ts';
+import { auditTail, reportUsage, USAGE_DIMENSIONS, type UsageDimension } from '../../engine/services/usage.ts';
 import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
 
 let store: TestStore;
@@ -38,9 +38,9 @@ describe('the usage report', () => {
     const ann = { user: 'ann@example.com', team: 'search', project: 'apollo', model: 'coder-1', upstream: 'main' };
     const bob = { user: 'bob@example.com', team: null, project: null, model: 'coder-2', upstream: 'spare' };
     assert.deepEqual(await reportUsage(database), [
-      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_usd: 5 },
-      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_usd: 0.3 },
-      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_usd: 0.000000001 },
+      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_nano_usd: 5_000_000_000n },
+      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_nano_usd: 300_000_000n },
+      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_nano_usd: 1n },
     ]);
   });
 
@@ -55,6 +55,44 @@ describe('the usage report', () => {
     assert.equal(await requests({ project: 'apollo', upstream: 'spare' }), 0);
     assert.equal(await requests({ model: 'coder-2' }), 1);
     assert.deepEqual(await reportUsage(database, { user: "' or true --" }), []);
+  });
+});
+
+describe('usage by other dimensions', () => {
+  it('has one row per value, the dearest first, and null for those that have none', async () => {
+    const teams = await reportUsage(database, {}, { by: ['team'] });
+    assert.deepEqual(
+      teams.map(({ team, requests, cost_nano_usd }) => [team, requests, cost_nano_usd]),
+      [
+        [null, 1, 5_000_000_000n],
+        ['search', 3, 300_000_001n],
+      ],
+    );
+    const [first] = await reportUsage(database, { team: 'search' }, { by: ['token', 'model'] });
+    assert.deepEqual([first!.token, first!.model, first!.requests], [null, 'coder-1', 3]);
+  });
+
+  it('follows the calendar of the time zone, the oldest first', async () => {
+    const rows = async (by: 'day' | 'month', time_zone: string) =>
+      (await reportUsage(database, {}, { by: [by, 'user'], time_zone })).map((row) => [row[by], row.user]);
+    assert.deepEqual(await rows('day', 'UTC'), [
+      ['2026-03-10', 'ann@example.com'],
+      ['2026-03-11', 'bob@example.com'],
+    ]);
+    // It was noon UTC, and a day later there.
+    assert.deepEqual((await rows('day', 'Pacific/Auckland'))[0], ['2026-03-11', 'ann@example.com']);
+    assert.deepEqual((await rows('month', 'UTC'))[1], ['2026-03', 'ann@example.com']);
+  });
+
+  it('adds up to the same, whatever the dimensions', async () => {
+    const total = async (by?: readonly UsageDimension[]) =>
+      (await reportUsage(database, {}, { by })).reduce((sum, row) => sum + row.cost_nano_usd, 0n);
+    for (const one of USAGE_DIMENSIONS) {
+      for (const other of USAGE_DIMENSIONS) {
+        assert.equal(await total(one === other ? [one] : [one, other]), 5_300_000_001n, `${one} ${other}`);
+      }
+    }
+    assert.equal(await total(), 5_300_000_001n);
   });
 });
 

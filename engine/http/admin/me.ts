@@ -9,12 +9,13 @@ export function meDoors({ config, models }: AdminOptions): AdminDoor[] {
       path: '/admin/api/me',
       answer({ caller, query }) {
         query();
-        const { email, groups, team = null, project = null, roles, token } = caller.principal;
+        const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
         const asking = { kind: 'session', token_group: token.group, groups, email } as const;
         const usable = models.all.filter((model) => models.refusal(asking, model) === undefined);
         return {
           body: {
             email,
+            name,
             groups,
             team,
             project,

@@ -2,14 +2,8 @@ import type { Clock } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import { MAX_OVERLAP_SECONDS, rotateToken } from '../../services/rotate-token.ts';
-import {
-  createToken,
-  findTokens,
-  listTokens,
-  revokeToken,
-  type TokenSummary,
-  tokenState,
-} from '../../services/tokens.ts';
+import { showToken } from '../../services/shown-token.ts';
+import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../../services/tokens.ts';
 import type { Caller } from './caller.ts';
 import { type AdminCall, type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
 import { type Fields, invalid } from './fields.ts';
@@ -18,13 +12,15 @@ import { demandTokenGroup, tokenGroupsFor } from './token-groups.ts';
 
 /** How many access tokens in force somebody may have made alone. */
 const MAX_SELF_MADE = 50;
+/** With room for each of them to be replaced. */
+const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
 /** Ten years. */
 const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
 
 /** Access tokens: one's own, for administrators everybody's. */
 export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor[] {
-  const shown = (token: TokenSummary) => ({ ...token, state: tokenState(token, clock.now()) });
-  const demand = async (call: AdminCall): Promise<TokenSummary> => {
+  const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
+  const demand = async (call: AdminCall): Promise<KnownToken> => {
     const { caller } = call;
     const id = idOf(call, 'access token');
     const [token] = await findTokens(database, { id, user: caller.is_admin ? undefined : caller.email });
@@ -87,7 +83,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
         const { id, token, replaced } = await rotateToken(
           call.by,
           { id: old.id },
-          { overlap_seconds, expires_at: end },
+          { overlap_seconds, expires_at: end, max_self_service: MAX_SELF_MADE_ROTATED },
         );
         return { status: 201, headers: location(id), body: { token, ...(await known(id)), replaces: shown(replaced) } };
       },
@@ -136,18 +132,23 @@ function partOf(given: Fields, name: 'team' | 'project', { is_admin }: Caller, o
 
 /** The end that was asked for; `null` for none, `undefined` when nothing was said. */
 function endOf(given: Fields, clock: Clock): Date | null | undefined {
+  const now = clock.now();
   const at = given.time('expires_at');
   const seconds = given.integer('expires_in_seconds', { min: 1, max: MAX_LIFE_SECONDS });
   if (seconds !== undefined) {
     if (given.has('expires_at')) throw invalid('Send "expires_at" or "expires_in_seconds", not both.');
-    return new Date(clock.now() + seconds * 1000);
+    return new Date(now + seconds * 1000);
   }
-  if (at !== undefined && at.getTime() <= clock.now()) throw invalid('The time in "expires_at" has passed.');
+  if (at !== undefined && at.getTime() <= now) throw invalid('The time in "expires_at" has passed.');
+  if (at !== undefined && at.getTime() > now + MAX_LIFE_SECONDS * 1000) {
+    const last = new Date(now + MAX_LIFE_SECONDS * 1000).toISOString();
+    throw invalid(`The time in "expires_at" is too far away: expected ${last} at the latest, or null for no end.`);
+  }
   return at ?? (given.isNull('expires_at') ? null : undefined);
 }
 
 /** What an administrator granted, its owner may renew but not enlarge. */
-function demandRight(caller: Caller, config: GatewayConfig, old: TokenSummary, end: Date | null | undefined): void {
+function demandRight(caller: Caller, config: GatewayConfig, old: KnownToken, end: Date | null | undefined): void {
   if (caller.is_admin) return;
   if (old.self_service) {
     demandTokenGroup(caller, config, old.group);

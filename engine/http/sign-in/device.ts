@@ -89,6 +89,19 @@ export function device(sign_in: SignIn): Door {
   };
 }
 
+/** The address as some type it, with a slash at its end, leads to the page. */
+export function deviceWithSlash({ issuer }: SignIn): Door {
+  return {
+    path: `${DEVICE_PATH}/`,
+    speaks: 'page',
+    get({ req }) {
+      const typed = readQuery(req.originalUrl).get('user_code');
+      const query = typed === undefined ? '' : `?user_code=${encodeURIComponent(typed)}`;
+      return { status: 308, location: `${issuer}${DEVICE_PATH}${query}` };
+    },
+  };
+}
+
 /** Sends the browser to the identity provider, with a cookie that it must bring back. */
 async function leave(sign_in: SignIn, visit: Visit, grant: PendingGrant): Promise<Answer> {
   const { provider, device_grants, tokens } = sign_in.identity;

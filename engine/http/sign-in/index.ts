@@ -2,7 +2,7 @@ import type { Router } from 'express';
 import { issuerOf } from '../../services/identity/issuer.ts';
 import { createOriginReader } from '../forwarded.ts';
 import { callback } from './callback.ts';
-import { device } from './device.ts';
+import { device, deviceWithSlash } from './device.ts';
 import { deviceAuthorization } from './device-authorization.ts';
 import { discovery } from './discovery.ts';
 import { mountDoors, type SignIn, type SignInOptions } from './doors.ts';
@@ -36,6 +36,9 @@ export function signInDoors(options: SignInOptions): Router {
     form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
-  const doors = [discovery, deviceAuthorization, device, callback, token, revoke].map((door) => door(sign_in));
-  return mountDoors(doors, { ...options, provider_url: config.auth?.oidc?.issuer_url });
+  const doors = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke];
+  return mountDoors(
+    doors.map((door) => door(sign_in)),
+    { ...options, provider_url: config.auth?.oidc?.issuer_url },
+  );
 }

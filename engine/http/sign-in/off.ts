@@ -22,6 +22,8 @@ export function signInOff(options: Pick<SignInOptions, 'clock' | 'log'>): Router
   const silent = [DISCOVERY_PATH, DEVICE_AUTHORIZATION_PATH, TOKEN_PATH, REVOCATION_PATH].map(
     (path): Door => ({ path, speaks: 'json', any: () => said }),
   );
-  const seen = [DEVICE_PATH, CALLBACK_PATH].map((path): Door => ({ path, speaks: 'page', any: () => shown }));
+  const seen = [DEVICE_PATH, `${DEVICE_PATH}/`, CALLBACK_PATH].map(
+    (path): Door => ({ path, speaks: 'page', any: () => shown }),
+  );
   return mountDoors([...silent, ...seen], options);
 }

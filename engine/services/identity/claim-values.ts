@@ -14,8 +14,8 @@ const MAX_GROUPS_BYTES = 16_384;
 /** Control characters, halves of surrogate pairs (PostgreSQL takes neither) and characters that turn the direction of text. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 const UNPRINTABLE_ALL = new RegExp(UNPRINTABLE, 'gu');
-/** What an address may hold without quotes (RFC 5321 section 4.1.2), and characters beyond ASCII that can be seen. */
-const EMAIL = /^[^\p{C}\p{Z}"(),:;<>@[\\\]]+@[^\p{C}\p{Z}"(),:;<>@[\\\].]+(?:\.[^\p{C}\p{Z}"(),:;<>@[\\\].]+)*$/u;
+/** What an address may hold without quotes (RFC 5321 section 4.1.2), with characters beyond ASCII that can be seen before the @. */
+const EMAIL = /^[^\p{C}\p{Z}"(),:;<>@[\\\]]+@[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/u;
 
 /** Claims the gateway can't use. The message is for the person, `detail` for the log. */
 export class Unusable extends Error {
@@ -53,10 +53,17 @@ export function readEmail(claims: Claims, claim: string): string | undefined {
   const value = readText(claims, claim, 'auth.oidc.email_claim');
   if (value === undefined) return undefined;
   const email = value.toLowerCase();
-  if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value)) {
-    throw new Unusable(`the claim ${claim} (auth.oidc.email_claim) is not an e-mail address`);
+  if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value) || !isComposed(email)) {
+    const spelling = '; its domain must be in ASCII (xn--...), what is before it in lower case and composed (NFC)';
+    const hint = /^[ -~]*$/.test(value) ? '' : spelling;
+    throw new Unusable(`the claim ${claim} (auth.oidc.email_claim) is not an e-mail address${hint}`);
   }
   return email;
+}
+
+/** Whether a text is in the one spelling, of several that look the same, that all programs agree on (Unicode form NFC). */
+function isComposed(text: string): boolean {
+  return text.normalize('NFC') === text;
 }
 
 /** Whether lower case makes a letter of ASCII out of another, such as the Kelvin sign: the address of somebody else. */

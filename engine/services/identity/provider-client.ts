@@ -117,10 +117,18 @@ export function createProvider(options: {
   const wanted = wantedClaims(oidc);
   const complete = async (exchange: Exchange, claims: Claims, sub: string, access_token: string): Promise<Claims> => {
     const { config, metadata } = exchange;
-    const lacking = wanted.filter((claim) => !isTold(claims, claim));
+    const lacking = [...new Set([...wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
     if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
-    const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, sub));
-    return completeClaims(claims, told, lacking, oidc.email_claim);
+    try {
+      const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, sub));
+      return completeClaims(claims, told, lacking, oidc.email_claim);
+    } catch (error) {
+      // Only whether the address is verified was missing: a no at this door, unlike silence, is one for good.
+      const dispensable = lacking.every((claim) => !wanted.includes(claim));
+      if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+      log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');
+      return claims;
+    }
   };
 
   /** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. */
@@ -245,11 +253,13 @@ function notThePerson(error: unknown): never {
   throw new ProviderError('invalid', error.message);
 }
 
-/** Claims for which the userinfo endpoint is asked when the ID token lacks them. */
+/** Whether the address is verified: asked for wherever it may be told, since a no counts even where it may be missing. */
+const VERIFIED = 'email_verified';
+
+/** Claims that decide about the person. */
 function wantedClaims(oidc: OidcConfig): readonly string[] {
   const { email_claim, groups_claim, team_claim, project_claim, email_verification, allowed_email_domains } = oidc;
-  const verified =
-    email_verification === 'required' || allowed_email_domains !== undefined ? 'email_verified' : undefined;
+  const verified = email_verification === 'required' || allowed_email_domains !== undefined ? VERIFIED : undefined;
   return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
 }
 

@@ -175,6 +175,7 @@ function principalOf({ session_id, person }: SessionClaims, config: GatewayConfi
   return Object.freeze({
     id: principalIdOf(person),
     email: person.email,
+    ...(person.name !== undefined && { name: person.name }),
     kind: 'session',
     groups,
     roles: Object.freeze(rolesOf(config.auth ?? {}, groups)),

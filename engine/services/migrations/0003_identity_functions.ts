@@ -112,7 +112,7 @@ const ACCESS_TOKENS = `
 create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
 language sql volatile as $$
   select count(*) from access_tokens t
-  where t.principal_id = p_principal and t.self_service and t.revoked_at is null and t.replaced_by is null
+  where t.principal_id = p_principal and t.self_service and t.revoked_at is null
     and (t.expires_at is null or t.expires_at > p_now)
 $$;
 `;

@@ -25,6 +25,7 @@ describe('who gets in', () => {
     const { body, headers } = await bench.ask('alice', 'GET', ME);
     assert.deepEqual(body, {
       email: 'alice@example.com',
+      name: 'Alice Archer',
       groups: ['engineering'],
       team: 'search',
       project: null,
@@ -38,6 +39,7 @@ describe('who gets in', () => {
     assert.equal(headers.get('cache-control'), 'no-store');
     assert.equal(headers.get('x-content-type-options'), 'nosniff');
     assert.match(headers.get('x-gateway-request-id')!, /^[0-9a-f-]{36}$/);
+    assert.equal((await bench.ask('bob', 'GET', ME)).body.name, null);
     assert.deepEqual((await bench.ask('root', 'GET', ME)).body.may_make_tokens_in, [
       'coders',
       'everything',

@@ -22,6 +22,7 @@ export const NOW = '2026-03-10T12:00:00Z';
 
 /** What a test says about somebody who signed in. */
 export interface Person {
+  readonly name?: string;
   readonly groups?: readonly string[];
   readonly roles?: readonly string[];
   readonly team?: string;
@@ -30,11 +31,12 @@ export interface Person {
 }
 
 const PEOPLE: Readonly<Record<string, Person>> = {
-  alice: { groups: ['engineering'], team: 'search', token_group: 'coders' },
+  alice: { name: 'Alice Archer', groups: ['engineering'], team: 'search', token_group: 'coders' },
   bob: { groups: ['engineering', 'science'], token_group: 'coders' },
   nina: { groups: ['newcomers'], token_group: 'visitors' },
   olga: { groups: ['newcomers'], token_group: 'visitors' },
   fay: { groups: ['engineering'], token_group: 'coders' },
+  zoe: { groups: ['newcomers'], token_group: 'visitors' },
   root: { groups: ['operators'], roles: ['admin'], token_group: 'visitors' },
 };
 
@@ -89,10 +91,11 @@ export const config = {
 } as unknown as GatewayConfig;
 
 function principalOf(name: string): Principal {
-  const { groups = [], roles = [], team, project, token_group } = PEOPLE[name]!;
+  const { name: full_name, groups = [], roles = [], team, project, token_group } = PEOPLE[name]!;
   const email = `${name}@example.com`;
   const token = { id: `ses_${name}`, name: 'sign-in', group: token_group };
-  return { id: `user:${email}`, email, kind: 'session', groups, roles, team, project, token };
+  const named = full_name === undefined ? {} : { name: full_name };
+  return { id: `user:${email}`, email, ...named, kind: 'session', groups, roles, team, project, token };
 }
 
 /** Serves the admin API for the tests of a file; `take` is given it before the first of them. */

@@ -84,6 +84,17 @@ describe('the page of a code', () => {
     assertPage(await ask('GET', '/device'), 200, /name="user_code"/);
   });
 
+  it('is found with a slash at its end as well, at the public URL alone', async () => {
+    const at = async (path: string) => {
+      const { status, headers } = await ask('GET', path, { headers: { host: 'evil.example' } });
+      return [status, headers.location];
+    };
+    assert.deepEqual(await at('/device/'), [308, `${ISSUER}/device`]);
+    assert.deepEqual(await at('/device/?user_code=WDJB-MJHB&x=1'), [308, `${ISSUER}/device?user_code=WDJB-MJHB`]);
+    const hostile = await at('/device/?user_code=%0d%0aset-cookie:%20a=b');
+    assert.deepEqual(hostile, [308, `${ISSUER}/device?user_code=%0D%0Aset-cookie%3A%20a%3Db`]);
+  });
+
   it('shows what would be confirmed, and submits nothing by itself', async () => {
     const begun = await begin();
     const url = new URL(begun.verification_uri_complete);

@@ -96,7 +96,7 @@ describe('a gateway without an identity provider', () => {
         assert.equal(answer.json().error, 'not_supported');
         assert.match(answer.json().error_description, /auth\.oidc.*gw_/);
       }
-      for (const path of ['/device', '/oauth/callback?state=x']) {
+      for (const path of ['/device', '/device/', '/oauth/callback?state=x']) {
         const answer = await ask('GET', path);
         assert.equal(answer.status, 404, path);
         assert.match(answer.text, /Sign-in is not set up/);

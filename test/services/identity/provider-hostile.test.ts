@@ -101,7 +101,7 @@ describe('new signing keys', () => {
 
   test('are not asked for each time', async (t) => {
     const { scripted, identify } = await setUp(t);
-    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    scripted.token = tokens(await scripted.sign(scripted.claims({ email_verified: true })));
     await identify();
     await identify();
     assert.deepEqual(scripted.requests, ['/.well-known/openid-configuration', '/token', '/jwks', '/token']);
@@ -203,6 +203,30 @@ describe('the userinfo endpoint', () => {
       await refusal(identify(), 'invalid', /^userinfo endpoint: .*HTTP 40/);
     }
     await refusal(provider.recheck({ subject: 'anna', access_token: 'old-token' }), 'refused', /any more \(HTTP 403\)/);
+  });
+
+  test('that only has to say whether the address is verified may be missing or say no, but not be silent', async (t) => {
+    const { scripted, identify, provider } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
+    const grant = { subject: 'anna', refresh_token: 'refresh-token-1' };
+    scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
+    for (const { claims } of [await identify(), await provider.recheck(grant)]) {
+      assert.deepEqual([claims.email, 'email_verified' in claims], ['anna@example.com', false]);
+    }
+    scripted.userinfo = (_req, res) => answerJson(res, 503, {});
+    await refusal(identify(), 'unavailable', /userinfo.*HTTP 503/);
+    assert.equal((await refusal(provider.recheck(grant), 'unavailable', /./)).grant?.refresh_token, 'refresh-token-2');
+    scripted.userinfo = { sub: 'ben', email: 'anna@example.com', email_verified: true };
+    await refusal(identify(), 'invalid', /"sub"/);
+    scripted.metadata = { userinfo_endpoint: undefined };
+    assert.equal((await makeProvider(scripted.issuer).provider.identify(CALLBACK, ATTEMPT)).claims.sub, 'anna');
+  });
+
+  test('that refuses is no way around a verification that is required', async (t) => {
+    const { scripted, identify } = await setUp(t, { email_verification: 'required' });
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
+    await refusal(identify(), 'invalid', /^userinfo endpoint/);
   });
 
   test('does not overrule the ID token', async (t) => {

@@ -67,6 +67,16 @@ describe('a sign-in', () => {
     }
   });
 
+  test('learns from the userinfo endpoint that an address is not verified, also where that may be missing', async (t) => {
+    const { remote, provider, signIn } = await useProvider(t);
+    remote.only_in_userinfo.add('email_verified');
+    remote.people.get('anna')!.email_verified = false;
+    const { claims, grant } = await signIn('anna');
+    assert.equal(claims.email_verified, false);
+    remote.people.get('anna')!.email_verified = true;
+    assert.equal((await provider.recheck(grant)).claims.email_verified, true);
+  });
+
   test('finds groups that the provider keeps out of a token because they are many', async (t) => {
     const { remote, signIn } = await useProvider(t);
     Object.assign(remote.people.get('anna')!, {

@@ -111,6 +111,7 @@ describe('verifying a session token', () => {
     assert.deepEqual(principal, {
       id: `user:${person.email}`,
       email: person.email,
+      name: 'Alice',
       kind: 'session',
       groups: ['staff', 'platform'],
       roles: [],
