@@ -98,7 +98,6 @@ export interface ModelCatalog {
 
 /** Who asks for models, as far as that decides which ones there are. */
 export interface ModelCaller {
-  readonly kind: Principal['kind'];
   readonly token_group: string | undefined;
   readonly groups: readonly string[];
   readonly email: string;

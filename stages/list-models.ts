@@ -84,7 +84,7 @@ export default defineStage({
   summary: 'Answers with the models the caller may use.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: list-models' }],
-  reads: ['principal.kind', 'principal.email', 'principal.groups'],
+  reads: ['principal.email', 'principal.groups'],
   readsIfSet: ['principal.token.group'],
   raises: ['invalid_request'],
   needs: ['respond'],
@@ -94,7 +94,6 @@ export default defineStage({
     return {
       request(ctx) {
         const caller: ModelCaller = {
-          kind: ctx.get('principal.kind') as ModelCaller['kind'],
           email: ctx.get('principal.email'),
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),

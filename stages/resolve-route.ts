@@ -101,7 +101,7 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.model', 'principal.kind', 'principal.email', 'principal.groups'],
+  reads: ['request.model', 'principal.email', 'principal.groups'],
   readsIfSet: ['principal.token.group', 'request.input_tokens_estimate', 'request.max_tokens'],
   writes: [
     'route.estimate_nano_usd',
@@ -123,7 +123,6 @@ export default defineStage({
         const model = models.find(id);
         if (model === undefined) throw modelNotFound(id, undefined);
         const caller: ModelCaller = {
-          kind: ctx.get('principal.kind') as ModelCaller['kind'],
           email: ctx.get('principal.email'),
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),

@@ -82,8 +82,6 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
 function callerOf(facts: Facts): ModelCaller {
   const group = facts['principal.token.group'] as string | undefined;
   return {
-    // A record does not say, and nothing depends on it.
-    kind: 'access_token',
     token_group: group,
     groups: (facts['principal.groups'] as readonly string[] | undefined) ?? [],
     email: (facts['principal.email'] as string | undefined) ?? '',

@@ -1,5 +1,4 @@
 import type { Actor, Changing } from './admin-changes.ts';
-import { SESSIONS_CHANNEL } from './identity/revocations.ts';
 
 /**
  * What is lost: sessions always; of the access tokens none, those the person made, or all. `rest`: those the person made
@@ -46,27 +45,18 @@ export async function endSession(
   { database, clock, actor }: Changing,
   which: { readonly id: string; readonly user?: string | undefined; readonly because: string },
 ): Promise<boolean> {
-  const rows = await database.query<object>(
-    'session_end_noted',
-    `with ended as (
-       update sessions
-       set revoked_at = $1, revoked_because = $2, sealed_grant = '', refreshing_until = null
-       where id = $3 and ($4::text is null or principal_id = $4) and revoked_at is null
-       returning id, jsonb_build_object('user', person->>'email', 'client', client, 'created_at', created_at) as before
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select $1, $5, $6, 'session.end', id, before, jsonb_build_object('revoked_at', $1::timestamptz, 'because', $2::text)
-       from ended
-     )
-     select pg_notify('${SESSIONS_CHANNEL}', id) from ended`,
+  const rows = await database.query<{ ended: boolean }>(
+    'session_end_of',
+    `select end_session(id, $1, $2, $3, $4) as ended from sessions
+     where id = $5 and ($6::text is null or principal_id = $6)`,
     [
-      new Date(clock.now()),
       which.because,
-      which.id,
-      which.user === undefined ? null : `user:${which.user.toLowerCase()}`,
       actor.kind,
       actor.name,
+      new Date(clock.now()),
+      which.id,
+      which.user === undefined ? null : `user:${which.user.toLowerCase()}`,
     ],
   );
-  return rows.length > 0;
+  return rows[0]?.ended ?? false;
 }

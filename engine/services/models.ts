@@ -36,7 +36,7 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
 
 /** Somebody with an access token of a group, about whom nothing else is known. */
 export function callerWithToken(group: string): ModelCaller {
-  return { kind: 'access_token', token_group: group, groups: [group], email: '' };
+  return { token_group: group, groups: [group], email: '' };
 }
 
 function inPriceOrder(tokens: TokenCounts): number[] {

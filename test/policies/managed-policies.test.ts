@@ -148,7 +148,7 @@ describe('the models a policy allows', () => {
   const policies = createManagedPolicies(config, all);
   const models = createModelCatalog(config, policies);
   const refusals = (groups: readonly string[], token_group = 'all') =>
-    models.all.map((model) => models.refusal({ kind: 'session', token_group, ...person(groups) }, model));
+    models.all.map((model) => models.refusal({ token_group, ...person(groups) }, model));
 
   it('are those of the policy that speaks last, by family or glob', () => {
     assert.deepEqual([...policies.of(person(['plain']))!.models!], ['coder-1', 'coder-2']);
@@ -172,7 +172,7 @@ describe('the models a policy allows', () => {
     const open = createManagedPolicies(configured({ default_policy: 'plain' }), [policy('plain', { model: 'x' })]);
     assert.equal(open.of(person())?.models, undefined);
     const catalog = createModelCatalog(config, open);
-    const caller = { kind: 'access_token', token_group: 'all', ...person() } as const;
+    const caller = { token_group: 'all', ...person() };
     assert.ok(catalog.all.every((model) => catalog.refusal(caller, model) === undefined));
   });
 });

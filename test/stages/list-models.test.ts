@@ -15,7 +15,6 @@ interface Page {
 }
 
 const CALLER: Facts = {
-  'principal.kind': 'access_token',
   'principal.email': 'alice@example.com',
   'principal.groups': ['all'],
 };

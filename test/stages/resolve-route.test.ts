@@ -9,7 +9,6 @@ import resolveRoute from '../../stages/resolve-route.ts';
 const ALICE: Facts = {
   'request.model': 'coder-1',
   'request.tool_count': 3,
-  'principal.kind': 'access_token',
   'principal.email': 'alice@example.com',
   'principal.groups': ['all'],
   'principal.token.group': 'all',
