@@ -17,18 +17,40 @@ export type {
   SpendScope,
   TokenGroupConfig,
   UpstreamConfig,
+  Window,
 } from './config.ts';
+export { SPEND_SCOPES, WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
-export { type RoutingRule, routingRules, type SpendRule, spendRules } from './rules/config-rules.ts';
+export { highestCost } from './limits/highest-cost.ts';
+export { type LimitHeaders, limitHeaders } from './limits/limit-headers.ts';
+export { refuse as refuseForLimits } from './limits/refusals.ts';
+export { type UsageReport, usageReport } from './limits/usage-report.ts';
+export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
+export { type HoldWatch, moreToHold, watchHold } from './metering/hold-watch.ts';
+export { newUsageReading, readUsage, type UsageReading } from './metering/reading.ts';
+export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
+export { type CompiledLimits, compileLimits, type LimitKeys } from './rules/limit-claims.ts';
+export {
+  counterKey,
+  describeAmount,
+  describeCounter,
+  describeLimit,
+  type SpendLimit,
+  spendLimits,
+  windowAdjective,
+} from './rules/spend-limits.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
+export { unpricedTools } from './services/prices.ts';
 export type {
   AuditLog,
   AuditRecord,
   BearerTokens,
   Clock,
+  CounterName,
   EffectivePolicy,
+  EffectivePrice,
   FactView,
   Health,
   HealthPart,
@@ -36,19 +58,25 @@ export type {
   LedgerIdentity,
   LimitClaim,
   LimitStanding,
+  LimitUnit,
+  LimitWindow,
   Log,
   ManagedPolicies,
   ModelCaller,
   ModelCatalog,
   ModelRefusal,
+  PricedRoute,
+  PriceNote,
   Principal,
   Provenance,
+  Reservation,
   ReservationRequest,
   Services,
   Settlement,
+  Standing,
   Timer,
   TokenCounts,
-  Window,
+  Usage,
 } from './stage-services.ts';
 
 /**
@@ -110,6 +138,8 @@ export interface ResponseHead {
   /** Throws for what no header can be, and for a header that frames the response or rules its connection. */
   set(name: string, value: string): void;
   remove(name: string): void;
+  /** Puts headers in the place of all whose name begins with `prefix`, which is in lower case and not empty. Throws like `set`. */
+  replaceAll(prefix: string, headers: Readonly<Record<string, string>>): void;
 }
 
 /** One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). */

@@ -6,7 +6,7 @@ export interface GatewayConfig {
   readonly server: {
     readonly listen: string;
     readonly public_url: string;
-    readonly profile: string;
+    readonly profile: Profile;
     readonly trusted_proxies: readonly string[];
     /** Lower case. */
     readonly region_header?: string;
@@ -23,12 +23,15 @@ export interface GatewayConfig {
   readonly database: {
     readonly postgres?: { readonly url_env: string; readonly pool_max: number };
     readonly embedded?: { readonly data_dir: string };
+    /** Whole months that are kept beside the current one; older partitions are dropped. Absent: everything is kept. */
+    readonly retention?: { readonly ledger_months?: number; readonly audit_months?: number };
   };
   readonly upstreams: readonly UpstreamConfig[];
   readonly models: readonly ModelConfig[];
   readonly token_groups: readonly TokenGroupConfig[];
   readonly routing: { readonly default_upstream: string; readonly rules: readonly RoutingRuleConfig[] };
   readonly spend_limits?: SpendLimitsConfig;
+  readonly prices?: PricesConfig;
   /** Directory of the operator's own pipelines, absolute. */
   readonly pipelines?: string;
   /** The operator's own stage modules, absolute paths. */
@@ -37,6 +40,12 @@ export interface GatewayConfig {
   readonly policies?: PoliciesConfig;
   /** A section that later versions act on; validated, otherwise unread. */
   readonly telemetry?: Readonly<Record<string, unknown>>;
+}
+
+/** Vendor names for what the gateway itself writes. */
+export interface Profile {
+  /** Begins the names of the headers that tell callers how they stand with their limits. */
+  readonly header_prefix: string;
 }
 
 /** The `auth` section. */
@@ -110,9 +119,11 @@ export interface UpstreamConfig {
   readonly auth_token_env?: string;
   readonly region?: string;
   readonly supports: { readonly prompt_cache_1h: boolean; readonly count_tokens: boolean };
+  /** Contract multiplier on all prices at this upstream. */
+  readonly price_multiplier: number;
 }
 
-/** One entry of `models`; prices are USD per million tokens. */
+/** One entry of `models`. */
 export interface ModelConfig {
   readonly id: string;
   readonly family?: string;
@@ -120,13 +131,8 @@ export interface ModelConfig {
   readonly context_window: number;
   readonly max_output_tokens: number;
   readonly upstream_ids: Readonly<Record<string, string>>;
-  readonly pricing: {
-    readonly input: number;
-    readonly output: number;
-    readonly cache_read?: number;
-    readonly cache_write_5m?: number;
-    readonly cache_write_1h?: number;
-  };
+  /** Absent only where `prices` says what it costs. */
+  readonly pricing?: PricingConfig;
 }
 
 /** One entry of `token_groups`: which models its tokens may use, as globs over ids or as families. */
@@ -157,30 +163,91 @@ export interface RoutingRuleConfig {
   readonly mode: RuleMode;
 }
 
-/** Whose spending a limit counts. */
-export type SpendScope = 'user' | 'team' | 'project' | 'model' | 'upstream';
+/** Whose spending a limit can count, in the order in which a combination names them. */
+export const SPEND_SCOPES = ['user', 'team', 'project', 'token', 'model', 'upstream'] as const;
 
-/** One entry of `spend_limits.rules`. */
+/** Whose spending a limit counts. */
+export type SpendScope = (typeof SPEND_SCOPES)[number];
+
+/** Calendar windows of limits in money; a week begins on Monday. */
+export const WINDOWS = ['day', 'week', 'month'] as const;
+
+/** Calendar window of a limit in money. */
+export type Window = (typeof WINDOWS)[number];
+
+/** One entry of `spend_limits.rules`. It limits at least one of money, requests at once, requests and tokens per minute. */
 export interface SpendRuleConfig {
   readonly name: string;
   /** JSON-Logic with named rules expanded. */
   readonly when?: unknown;
-  readonly scope: SpendScope;
-  /** Present together with `limit_usd`. */
-  readonly window?: 'day' | 'month';
+  /** Several: the limit is counted for each combination. */
+  readonly scope: SpendScope | readonly SpendScope[];
+  /** Present together with `limit_usd` or `limit_usd_by_group`. */
+  readonly window?: Window;
   readonly limit_usd?: number;
+  /** By group of the caller, the largest of those that match; `limit_usd` is for callers in none of them. */
+  readonly limit_usd_by_group?: Readonly<Record<string, number>>;
   readonly concurrency?: number;
+  readonly requests_per_minute?: number;
+  readonly tokens_per_minute?: number;
   readonly on_store_error?: 'deny' | 'allow';
   readonly mode: RuleMode;
 }
 
+/** Keys of `spend_limits.defaults`, each the limit of every user, team, project or token by window. */
+export type SpendDefault = `${'user' | 'team' | 'project' | 'token'}_${'daily' | 'weekly' | 'monthly'}_usd`;
+
 /** The `spend_limits` section; amounts are USD. */
 export interface SpendLimitsConfig {
-  readonly defaults: { readonly user_daily_usd?: number; readonly team_monthly_usd?: number };
+  readonly defaults: Readonly<Partial<Record<SpendDefault, number>>>;
   readonly on_exceeded: 'deny';
   readonly on_store_error: 'deny' | 'allow';
+  /** Longest a request waits for the database to hold its money, in seconds. */
+  readonly store_timeout_seconds: number;
+  /** Directory of what is to be settled later, absolute. */
+  readonly spool_dir: string;
   readonly reserve: 'worst_case' | 'typical';
+  /** Of a limit: how far all that is in flight may pass it at most, under `reserve: typical`. */
+  readonly overshoot_percent: number;
   readonly status: 402 | 403 | 429;
+  /** One sentence that ends every refusal: what the caller can do. */
+  readonly advice?: string;
   readonly time_zone: string;
   readonly rules: readonly SpendRuleConfig[];
+}
+
+/** Prices in USD per million tokens. */
+export interface TokenPrices {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read?: number;
+  readonly cache_write_5m?: number;
+  readonly cache_write_1h?: number;
+}
+
+/** Everything a model can cost; tools that the upstream runs in USD per 1,000 uses. */
+export interface PricingConfig extends TokenPrices {
+  readonly long_context?: TokenPrices & { readonly above_input_tokens: number };
+  readonly server_tools?: Readonly<Record<string, number>>;
+}
+
+/** One entry of `prices.rows`: the price of some models, at one upstream or all, for a time. The first that matches holds. */
+export interface PriceRowConfig {
+  /** Globs over model ids. */
+  readonly models: readonly string[];
+  readonly upstream?: string;
+  /** Dates (YYYY-MM-DD, midnight UTC): the first day it holds, and the first it no longer does. */
+  readonly from?: string;
+  readonly until?: string;
+  /** Absent: the model's own pricing. */
+  readonly pricing?: PricingConfig;
+  /** Contract multiplier on all of it. */
+  readonly multiplier: number;
+}
+
+/** The `prices` section. */
+export interface PricesConfig {
+  /** Price of a model that has none. */
+  readonly unknown_model?: PricingConfig;
+  readonly rows: readonly PriceRowConfig[];
 }

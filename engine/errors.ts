@@ -158,6 +158,13 @@ export const ERRORS = {
     meaning: 'A spend limit has no room for this request',
     retry: false,
   },
+  rate_limit_exceeded: {
+    status: 429,
+    type: 'rate_limit_error',
+    compat: { type: 'requests', code: 'rate_limit_exceeded' },
+    meaning: 'A limit on requests at once, or on requests or tokens per minute, has no room for this request',
+    retry: true,
+  },
   internal_error: { status: 500, type: 'api_error', compat: server, meaning: 'The gateway failed', retry: true },
   stage_failed: {
     status: 500,
@@ -221,8 +228,10 @@ export const ERRORS = {
 /** A code of the error catalogue. */
 export type ErrorCode = keyof typeof ERRORS;
 
+type ErrorDetail = string | number | boolean | null;
+
 /** Typed extras of an error; they appear beside `type` and `message` in the envelope. Never prompt text, never a secret. */
-export type ErrorDetails = Readonly<Record<string, string | number | boolean | null>>;
+export type ErrorDetails = Readonly<Record<string, ErrorDetail | readonly Readonly<Record<string, ErrorDetail>>[]>>;
 
 /** How a stage refuses or fails a request: a catalogue code, a sentence for the person who reads it, typed details. */
 export class StageError extends Error {

@@ -45,6 +45,10 @@ export const FACTS = {
   'request.max_tokens': { kind: 'number', meaning: 'Output bound the client asked for, in tokens' },
   'request.stream': { kind: 'boolean', meaning: 'Whether the client asked for a stream' },
   'request.tool_count': { kind: 'number', meaning: 'Number of tool definitions' },
+  'request.server_tool_uses': {
+    kind: 'object',
+    meaning: 'The most uses asked for of tools that the upstream runs, by name, where the request bounds them',
+  },
   'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
   'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },
@@ -85,8 +89,16 @@ export const FACTS = {
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
   'route.supports.prompt_cache_1h': { kind: 'boolean', meaning: 'Whether the upstream keeps prompts for an hour' },
 
-  'spend.reserved_nano_usd': { kind: 'number', meaning: 'Amount held for this request, in nano-USD' },
-  'spend.rule': { kind: 'string', meaning: 'Spend rule that refused the request' },
+  'spend.reserved_nano_usd': {
+    kind: 'number',
+    meaning: 'Amount held for this request before it left, in nano-USD; 0 when it went out without a hold',
+  },
+  'spend.most_nano_usd': { kind: 'number', meaning: 'Most this request can cost, in nano-USD' },
+  'spend.unheld': {
+    kind: 'boolean',
+    meaning: 'Whether the request went out without a hold, because the database was away and its limits allow it then',
+  },
+  'spend.rule': { kind: 'string', meaning: 'Spend rule whose limit refused the request' },
 
   'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
   'upstream.attempts': { kind: 'number', meaning: 'How many upstreams were tried' },
@@ -104,6 +116,10 @@ export const FACTS = {
     meaning: 'Input tokens written to the five-minute prompt cache',
   },
   'usage.cache_write_1h_input_tokens': { kind: 'number', meaning: 'Input tokens written to the one-hour prompt cache' },
+  'usage.server_tools': {
+    kind: 'object',
+    meaning: 'Uses of tools that the upstream ran, by name; empty without any',
+  },
   'usage.cost_nano_usd': { kind: 'number', meaning: 'Cost of the request in nano-USD' },
   'usage.provenance': { kind: 'object', meaning: 'Where each number came from: upstream, estimate or abort' },
 

@@ -4,7 +4,10 @@
  * @module
  */
 import type { StageContext } from './api.ts';
-import type { GatewayConfig, ModelConfig, SpendScope, UpstreamConfig } from './config.ts';
+import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { Ledger, TokenCounts } from './money-services.ts';
+
+export type * from './money-services.ts';
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -93,7 +96,34 @@ export interface ModelCatalog {
   refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
   upstream(name: string): UpstreamConfig;
   /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
-  cost(model: ModelConfig, tokens: TokenCounts): number;
+  cost(model: ModelConfig, usage: Usage, route: PricedRoute): number;
+  /** What a use of each server tool costs at most and which tools have no price; see `stages/read-body.ts`. */
+  price(model: ModelConfig, route: PricedRoute): EffectivePrice;
+}
+
+/** What decides the price of a model: who serves it and when it was asked. */
+export interface PricedRoute {
+  readonly upstream: string;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** The price in force for a model at an upstream. */
+export interface EffectivePrice {
+  /** Where it comes from: `models`, the place of an entry such as `prices.rows[2]`, or `prices.unknown_model`. */
+  readonly source: string;
+  /** Pico-USD per token, by kind of token. */
+  readonly pico: Readonly<Record<keyof TokenCounts, number>>;
+  /** The tier of requests with more input tokens than `above_input_tokens`, cached ones counted. */
+  readonly long_context?: { readonly above_input_tokens: number; readonly pico: EffectivePrice['pico'] };
+  /** Pico-USD per use of a tool that the upstream runs, by name; a tool that is not here has no price. */
+  readonly server_tools_pico: Readonly<Record<string, number>>;
+}
+
+/** What a request used. */
+export interface Usage extends TokenCounts {
+  /** Uses of tools that the upstream ran, by name. */
+  readonly server_tools?: Readonly<Record<string, number>>;
 }
 
 /** Who asks for models, as far as that decides which ones there are. */
@@ -132,98 +162,6 @@ export interface EffectivePolicy {
   readonly models: ReadonlySet<string> | undefined;
   /** Name of the policy that says so. */
   readonly models_policy: string | undefined;
-}
-
-/** Token counts that are priced apart. `input` excludes everything cached. */
-export interface TokenCounts {
-  readonly input: number;
-  readonly output: number;
-  readonly cache_read: number;
-  readonly cache_write_5m: number;
-  readonly cache_write_1h: number;
-}
-
-/** Calendar window of a limit. */
-export type Window = 'day' | 'month';
-
-/** One counter a request counts against, and its limit when it has one. Several claims may share a counter. */
-export interface LimitClaim {
-  readonly scope: SpendScope;
-  /** Who or what is counted: an e-mail address, the name of a team, project or upstream, a model's identifier. */
-  readonly key: string;
-  readonly window: Window;
-  /** `null`: counted, not limited. */
-  readonly limit_nano_usd: number | null;
-  /** Name of the spend rule, for people. */
-  readonly rule: string;
-  /** Whether the limit is only reported when it has no room. */
-  readonly shadow?: boolean;
-}
-
-/** Who asked whom for what; the identity part of a ledger row. */
-export interface LedgerIdentity {
-  readonly request_id: string;
-  readonly surface: string;
-  readonly principal_id: string;
-  readonly user: string;
-  readonly team: string | null;
-  readonly project: string | null;
-  readonly token_id: string | null;
-  readonly model: string;
-  readonly upstream: string;
-  readonly upstream_model: string;
-}
-
-/** A hold to place before forwarding. */
-export interface ReservationRequest extends LedgerIdentity {
-  readonly amount_nano_usd: number;
-  readonly claims: readonly LimitClaim[];
-}
-
-/** The state of one limit. Amounts in nano-USD. */
-export interface LimitStanding {
-  readonly scope: SpendScope;
-  readonly key: string;
-  readonly window: Window;
-  readonly rule: string;
-  readonly limit_nano_usd: number;
-  readonly spent_nano_usd: number;
-  readonly held_nano_usd: number;
-  /** End of the window, milliseconds since the epoch. */
-  readonly resets_at: number;
-}
-
-/** Where a number came from. */
-export type Provenance = 'upstream' | 'estimate' | 'abort';
-
-/** What a forwarded request used, to be written to the ledger. */
-export interface Settlement extends LedgerIdentity {
-  readonly status: number | null;
-  readonly aborted: boolean;
-  readonly tokens: TokenCounts;
-  readonly cost_nano_usd: number;
-  /** Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`. */
-  readonly provenance: Readonly<Record<string, Provenance>>;
-  /** Whether a reservation was placed under this request id. */
-  readonly reserved: boolean;
-}
-
-/** The money: reservations before forwarding, ledger rows after. */
-export interface Ledger {
-  /**
-   * Holds an amount against every claim, all or nothing, durably.
-   * @param onShadow is told of every limit in shadow mode that had no room, when the hold was placed nevertheless.
-   * @returns the exceeded limit that resets last, or `undefined` when the hold was placed.
-   * Raises store_unavailable.
-   */
-  reserve(
-    request: ReservationRequest,
-    onShadow?: (standing: LimitStanding) => void,
-  ): Promise<LimitStanding | undefined>;
-  /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
-  settle(settlement: Settlement): Promise<void>;
-  /** Gives a hold back without a ledger row, for a request that never left. */
-  release(request_id: string): Promise<void>;
 }
 
 /** One audit record; JSON-serialisable, no prompt text, no secrets. A field that is `undefined` is left out. */

@@ -34,6 +34,8 @@ const READS_IF_SET = [
   'route.upstream',
   'route.rule',
   'spend.rule',
+  'spend.reserved_nano_usd',
+  'spend.unheld',
   'upstream.status',
   'upstream.request_id',
   'usage.input_tokens',
@@ -80,6 +82,7 @@ function describeInputs(ctx: AuditContext): AuditRecord {
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
 function describe(ctx: AuditContext, now: number): AuditRecord {
   const cost = ctx.get('usage.cost_nano_usd');
+  const held = ctx.get('spend.reserved_nano_usd');
   return {
     at: new Date(now).toISOString(),
     request_id: ctx.get('request.id'),
@@ -96,6 +99,8 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     upstream: ctx.get('route.upstream') ?? null,
     route_rule: ctx.get('route.rule') ?? null,
     spend_rule: ctx.get('spend.rule') ?? null,
+    held_usd: held === undefined ? undefined : nanoToUsd(held),
+    unheld: ctx.get('spend.unheld'),
     status: ctx.get('outcome.status') ?? null,
     upstream_status: ctx.get('upstream.status') ?? null,
     upstream_request_id: ctx.get('upstream.request_id') ?? null,

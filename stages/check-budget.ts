@@ -1,21 +1,17 @@
 import {
+  compileLimits,
   defineStage,
-  type FactView,
-  formatUsd,
-  type LimitClaim,
+  highestCost,
   type LimitStanding,
-  type ModelCatalog,
+  limitHeaders,
   type ModelConfig,
-  nanoToUsd,
+  type Reservation,
   type ReservationRequest,
-  type Services,
+  refuseForLimits,
   type Settlement,
-  type SpendScope,
   type StageContext,
   StageError,
-  spendRules,
   type TokenCounts,
-  usdToNano,
 } from '../engine/api.ts';
 
 interface CheckBudgetOptions {
@@ -25,10 +21,13 @@ interface CheckBudgetOptions {
 const READS = [
   'request.id',
   'request.surface',
+  'request.received_at',
   'request.model',
+  'request.input_tokens_estimate',
   'request.input_tokens_max',
   'principal.id',
   'principal.email',
+  'principal.groups',
   'principal.token.id',
   'route.upstream',
   'route.upstream_model',
@@ -37,6 +36,7 @@ const READS = [
 const READS_IF_SET = [
   'request.max_tokens',
   'request.cache.ttl',
+  'request.server_tool_uses',
   'principal.team',
   'principal.project',
   'upstream.attempts',
@@ -44,24 +44,30 @@ const READS_IF_SET = [
   'usage.provenance',
 ] as const;
 
-const WRITES = ['spend.reserved_nano_usd', 'spend.rule'] as const;
+const WRITES = ['spend.reserved_nano_usd', 'spend.most_nano_usd', 'spend.unheld', 'spend.rule'] as const;
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What was held for a request, and the token counts behind it. */
+/** What was held for a request, the token counts behind it, and how its limits in money stand with it. */
 interface Hold {
   readonly reservation: ReservationRequest;
   readonly tokens: TokenCounts;
+  readonly standings: readonly LimitStanding[];
+}
+
+/** What a request may come to. */
+interface Forecast {
+  readonly most: TokenCounts;
+  readonly most_nano_usd: number;
+  /** Tokens it counts as against limits by tokens. */
+  readonly likely_tokens: number;
 }
 
 const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-const USER_DAILY = 'defaults.user_daily_usd';
-const TEAM_MONTHLY = 'defaults.team_monthly_usd';
-const ADJECTIVES = { day: 'daily', month: 'monthly' } as const;
+const FREE: Forecast = { most: NOTHING, most_nano_usd: 0, likely_tokens: 0 };
 
 /** The most tokens a request can use. A model reads and writes no more than its context window, whatever was asked. */
-function mostTokens(ctx: BudgetContext, model: ModelConfig): TokenCounts {
-  const { context_window, max_output_tokens } = model;
+function mostTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): TokenCounts {
   const output = ctx.get('request.max_tokens') ?? max_output_tokens;
   return {
     ...NOTHING,
@@ -70,103 +76,27 @@ function mostTokens(ctx: BudgetContext, model: ModelConfig): TokenCounts {
   };
 }
 
-/** The most those tokens can cost: the whole input at the dearest price that the cache lifetime asked for allows. */
-function highestCost(models: ModelCatalog, model: ModelConfig, tokens: TokenCounts, cache_ttl: string): number {
-  const { input } = tokens;
-  const ways: TokenCounts[] = [tokens];
-  if (cache_ttl !== 'none') ways.push({ ...tokens, input: 0, cache_write_5m: input });
-  if (cache_ttl === '1h') ways.push({ ...tokens, input: 0, cache_write_1h: input });
-  return Math.max(...ways.map((way) => models.cost(model, way)));
-}
-
-/** A limit of gateway.yaml: a claim that lacks only whose it is. */
-interface Limit {
-  readonly claim: Omit<LimitClaim, 'key'>;
-  /** Absent means always. */
-  readonly holds?: (facts: FactView) => boolean;
-  /** Whether it is the first on its counter, which counts every request, also those that no limit of it is for. */
-  readonly counts: boolean;
-}
-
-/** Everybody's limits, then those of the spend rules, in file order. */
-function readLimits({ config, condition }: Services, charge: CheckBudgetOptions['charge']): Limit[] {
-  const { user_daily_usd, team_monthly_usd } = config.spend_limits?.defaults ?? {};
-  const nanoOrNull = (usd: number | undefined) => (usd === undefined || charge === 'nothing' ? null : usdToNano(usd));
-  const limits: Omit<Limit, 'counts'>[] = [
-    { claim: { scope: 'user', window: 'day', limit_nano_usd: nanoOrNull(user_daily_usd), rule: USER_DAILY } },
-    { claim: { scope: 'team', window: 'month', limit_nano_usd: nanoOrNull(team_monthly_usd), rule: TEAM_MONTHLY } },
-  ];
-  for (const { name: rule, mode, logic, scope, window, limit_usd } of charge === 'nothing' ? [] : spendRules(config)) {
-    if (limit_usd === undefined || window === undefined) continue;
-    limits.push({
-      claim: { scope, window, limit_nano_usd: usdToNano(limit_usd), rule, ...(mode === 'shadow' && { shadow: true }) },
-      ...(logic !== true && { holds: condition(logic) }),
-    });
-  }
-  return limits.map((limit, index) => {
-    const sharesCounter = ({ claim }: Pick<Limit, 'claim'>) =>
-      claim.scope === limit.claim.scope && claim.window === limit.claim.window;
-    return { ...limit, counts: limits.findIndex(sharesCounter) === index };
-  });
-}
-
-/** The claims of a request on the limits it comes under; without a team or project it comes under none of theirs. */
-function claimsOf(
-  limits: readonly Limit[],
-  keys: Readonly<Record<SpendScope, string | undefined>>,
-  facts: () => FactView,
-): LimitClaim[] {
-  const claims: LimitClaim[] = [];
-  for (const { claim, holds, counts } of limits) {
-    const key = keys[claim.scope];
-    if (key === undefined) continue;
-    if (holds === undefined || holds(facts())) claims.push({ ...claim, key });
-    else if (counts) claims.push({ ...claim, key, limit_nano_usd: null });
-  }
-  return claims;
-}
-
-/** One sentence: what ran out, when it resets, what to do. */
-function explain({ scope, key, window, rule, ...limit }: LimitStanding, needed: number, resets_at: string): string {
-  const usd = (nano: number) => `${formatUsd(nano)} USD`;
-  const what = `The ${ADJECTIVES[window]} limit of ${usd(limit.limit_nano_usd)} for ${scope} ${key} (spend rule ${rule})`;
-  if (needed > limit.limit_nano_usd) {
-    return `${what} is smaller than the ${usd(needed)} this request may cost, and its reset at ${resets_at} will not change that: ask for fewer output tokens, or your administrator for a higher limit.`;
-  }
-  if (limit.spent_nano_usd + needed > limit.limit_nano_usd) {
-    return `${what} has no room for this request, which may cost ${usd(needed)}: ${usd(limit.spent_nano_usd)} is spent; it resets at ${resets_at}, until then ask your administrator for a higher limit.`;
-  }
-  return `${what} has no room for this request, which may cost ${usd(needed)}: ${usd(limit.spent_nano_usd)} is spent and ${usd(limit.held_nano_usd)} is held by requests in flight; try again when they have finished, or after the reset at ${resets_at}.`;
-}
-
-function refusal(standing: LimitStanding, needed: number, status: number, now: number): StageError {
-  const resets_at = new Date(standing.resets_at).toISOString();
-  return new StageError('spend_limit_exceeded', explain(standing, needed, resets_at), {
-    status,
-    headers: {
-      'retry-after': String(Math.max(1, Math.ceil((standing.resets_at - now) / 1000))),
-      'x-should-retry': 'false',
-    },
-    details: {
-      limit_usd: nanoToUsd(standing.limit_nano_usd),
-      spent_usd: nanoToUsd(standing.spent_nano_usd),
-      held_usd: nanoToUsd(standing.held_nano_usd),
-      needed_usd: nanoToUsd(needed),
-      window: standing.window,
-      scope: standing.scope,
-      resets_at,
-      rule: standing.rule,
-    },
-  });
+function likelyTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): number {
+  const input = Math.min(ctx.get('request.input_tokens_estimate'), context_window);
+  return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens);
 }
 
 /** The bill of a request that left and that nobody metered. What the upstream refused costs nothing. */
 function estimate({ reservation, tokens }: Hold, status: number | undefined, aborted: boolean): Settlement {
-  const { amount_nano_usd, claims: _, ...identity } = reservation;
+  const { amount_nano_usd } = reservation;
   const refused = status !== undefined && status >= 400;
   const from = aborted ? 'abort' : 'estimate';
   return {
-    ...identity,
+    request_id: reservation.request_id,
+    surface: reservation.surface,
+    principal_id: reservation.principal_id,
+    user: reservation.user,
+    team: reservation.team,
+    project: reservation.project,
+    token_id: reservation.token_id,
+    model: reservation.model,
+    upstream: reservation.upstream,
+    upstream_model: reservation.upstream_model,
     status: status ?? null,
     aborted,
     tokens: refused ? NOTHING : tokens,
@@ -179,7 +109,7 @@ function estimate({ reservation, tokens }: Hold, status: number | undefined, abo
 export default defineStage({
   name: 'check-budget',
   version: 1,
-  summary: 'Holds the most a request can cost against the spend limits that apply, or refuses it.',
+  summary: 'Holds what a request can cost against the limits that apply, or refuses it; tells callers how they stand.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -187,7 +117,8 @@ export default defineStage({
       charge: {
         enum: ['full', 'nothing'],
         default: 'full',
-        description: 'Whether the request costs what its model costs, or nothing: then no limit refuses it.',
+        description:
+          'Whether the request costs what its model costs, or nothing: then no limit by money or tokens refuses it.',
       },
     },
   },
@@ -201,60 +132,104 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   writes: WRITES,
-  raises: ['spend_limit_exceeded', 'store_unavailable'],
+  raises: ['spend_limit_exceeded', 'rate_limit_exceeded', 'store_unavailable'],
   needs: ['database'],
   create({ charge }: CheckBudgetOptions, services) {
     const { config, models, ledger, clock, log } = services;
-    const limits = readLimits(services, charge);
-    const refusal_status = config.spend_limits?.status ?? 429;
+    const limits = compileLimits(config, services.condition, { charge });
+    const { reserve, overshoot_percent, status = 429, advice } = config.spend_limits ?? {};
+    const headers = limitHeaders(config.server.profile.header_prefix);
+    const style = { status, advice, headers };
 
-    function holdFor(ctx: BudgetContext): Hold {
-      const id = ctx.get('request.model');
+    function forecast(ctx: BudgetContext, id: string, upstream: string): Forecast {
+      if (charge === 'nothing') return FREE;
       const model = models.find(id);
-      if (model === undefined) throw new Error(`the model "${id}" has no price in gateway.yaml`);
-      const tokens = charge === 'nothing' ? NOTHING : mostTokens(ctx, model);
+      if (model === undefined) throw new Error(`the model "${id}" is not in gateway.yaml`);
+      const most = mostTokens(ctx, model);
+      const server_tools = ctx.get('request.server_tool_uses') as Record<string, number> | undefined;
+      const usage = {
+        input: most.input,
+        output: most.output,
+        cache_ttl: ctx.get('request.cache.ttl') ?? 'none',
+        ...(server_tools !== undefined && { server_tools }),
+      };
+      const most_nano_usd = highestCost(models, model, usage, { upstream, at: ctx.get('request.received_at') });
+      return { most, most_nano_usd, likely_tokens: likelyTokens(ctx, model) };
+    }
+
+    /** What is asked of the ledger; a typical reservation asks for what such requests usually cost. */
+    function reservationFor(ctx: BudgetContext, { most_nano_usd, likely_tokens }: Forecast): ReservationRequest {
       const keys = {
         user: ctx.get('principal.email'),
         team: ctx.get('principal.team'),
         project: ctx.get('principal.project'),
-        model: id,
+        token: ctx.get('principal.token.id'),
+        model: ctx.get('request.model'),
         upstream: ctx.get('route.upstream'),
       };
-      const reservation: ReservationRequest = {
+      const typical = reserve === 'typical' && charge === 'full';
+      const usual = typical ? (ledger.typicalCost(keys.user, keys.model) ?? most_nano_usd) : most_nano_usd;
+      const { claims, on_store_error } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
+      return {
         request_id: ctx.get('request.id'),
         surface: ctx.get('request.surface'),
         principal_id: ctx.get('principal.id'),
         user: keys.user,
         team: keys.team ?? null,
         project: keys.project ?? null,
-        token_id: ctx.get('principal.token.id'),
-        model: id,
+        token_id: keys.token,
+        model: keys.model,
         upstream: keys.upstream,
         upstream_model: ctx.get('route.upstream_model'),
-        amount_nano_usd: highestCost(models, model, tokens, ctx.get('request.cache.ttl') ?? 'none'),
-        claims: claimsOf(limits, keys, () => services.facts(ctx)),
+        amount_nano_usd: Math.min(most_nano_usd, usual),
+        most_nano_usd,
+        ...(typical && { overshoot_percent: overshoot_percent! }),
+        tokens: likely_tokens,
+        claims,
+        on_store_error,
       };
-      return { reservation, tokens };
+    }
+
+    async function place(reservation: ReservationRequest): Promise<Reservation> {
+      try {
+        return await ledger.reserve(reservation);
+      } catch (error) {
+        if (!(error instanceof StageError) || error.code !== 'store_unavailable') throw error;
+        const more = { status: error.status, details: error.details, cause: error };
+        throw new StageError(error.code, error.message, {
+          ...more,
+          headers: { ...error.headers, ...headers.unreadable },
+        });
+      }
     }
 
     return {
       async request(ctx) {
-        const hold = holdFor(ctx);
-        const { amount_nano_usd } = hold.reservation;
-        const exceeded = await ledger.reserve(hold.reservation, ({ rule }) => ctx.noteShadow(`spend:${rule}`));
-        if (exceeded !== undefined) {
-          ctx.set('spend.rule', exceeded.rule);
-          throw refusal(exceeded, amount_nano_usd, refusal_status, clock.now());
+        const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
+        const reservation = reservationFor(ctx, expected);
+        const { exceeded, shadows, standings, unheld } = await place(reservation);
+        for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
+        if (exceeded.length > 0) {
+          ctx.set('spend.rule', exceeded[0]!.rule);
+          throw refuseForLimits(exceeded, reservation, style, clock.now());
         }
         try {
-          ctx.state = hold;
+          ctx.state = { reservation, tokens: expected.most, standings } satisfies Hold;
         } catch (error) {
           // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the hold back.
-          void ledger.release(hold.reservation.request_id);
+          void ledger.release(reservation.request_id);
           throw error;
         }
-        ctx.set('spend.reserved_nano_usd', amount_nano_usd);
+        ctx.set('spend.reserved_nano_usd', unheld ? 0 : reservation.amount_nano_usd);
+        ctx.set('spend.most_nano_usd', expected.most_nano_usd);
+        if (unheld) ctx.set('spend.unheld', true);
         return undefined;
+      },
+      // What the upstream says about limits is about the gateway's account. Its errors are passed on as they are.
+      response(ctx, head) {
+        if (head.status >= 400) return;
+        const hold = ctx.state as Hold | undefined;
+        head.replaceAll(headers.prefix, headers.onSuccess(hold?.standings ?? []));
       },
       // Nothing is awaited: the ledger keeps what it can't write yet, and the client has its answer.
       finish(ctx) {

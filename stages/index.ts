@@ -9,6 +9,7 @@ import managedSettings from './managed-settings.ts';
 import meterUsage from './meter-usage.ts';
 import readBody from './read-body.ts';
 import reportHealth from './report-health.ts';
+import reportSpending from './report-spending.ts';
 import resolveRoute from './resolve-route.ts';
 
 /** The stages that ship with the gateway, in the order a request usually meets them. */
@@ -21,6 +22,7 @@ export const stages: readonly StageDefinition[] = [
   forward,
   listModels,
   managedSettings,
+  reportSpending,
   reportHealth,
   fail,
   audit,

@@ -1,197 +1,35 @@
 import {
+  type Bill,
+  billFor,
+  type CacheLifetime,
   defineStage,
+  type EffectivePrice,
+  emptyBill,
+  type HoldWatch,
+  type ModelConfig,
+  moreToHold,
+  newUsageReading,
+  type PriceNote,
   type Provenance,
   type ResponseEvent,
+  readUsage,
   type Services,
   type Settlement,
   type StageContext,
-  type TokenCounts,
+  type UsageReading,
+  unpricedTools,
+  watchHold,
 } from '../engine/api.ts';
 
 interface MeterUsageOptions {
   readonly charge: 'full' | 'nothing';
 }
 
-const TOTALS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
-const SPLIT = ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens'] as const;
-
-type UsageField = (typeof TOTALS)[number] | (typeof SPLIT)[number];
-
-/** What is remembered of one response: numbers, never text. */
-interface Reading {
-  /** Usage as the upstream reported it; a field is absent until a usable number arrives. */
-  readonly reported: Partial<Record<UsageField, number>>;
-  /** Whether any usage was reported. */
-  seen: boolean;
-  /** Whether the upstream said that its output was complete. */
-  complete: boolean;
-  /** Whether the upstream reported an error inside a successful response. */
-  failed: boolean;
-  /** Whether a number was reported that can't be one. */
-  unusable: boolean;
-  /** Whether the response is a stream of events. */
-  streamed: boolean;
-  deltas: number;
-  delta_chars: number;
-}
-
-type CacheLifetime = 'none' | '5m' | '1h';
-
-/** What a forwarded request used and where each number came from. */
-interface Bill {
-  readonly tokens: TokenCounts;
-  readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>>;
-}
-
-const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-
-/** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
-const TOKENS_MAX = 100_000_000;
-
-/** Characters of JSON text that one output token is taken for when the upstream's count never came. */
-const CHARS_PER_TOKEN = 4;
-
-/** What surrounds the text in the data of a delta event. */
-const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
-
-function newReading(): Reading {
-  const flags = { seen: false, complete: false, failed: false, unusable: false, streamed: false };
-  return { reported: {}, ...flags, deltas: 0, delta_chars: 0 };
-}
-
-function asObject(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
-}
-
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    return asObject(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
-
-function isTokenCount(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= TOKENS_MAX;
-}
-
-/** Lays one `usage` object over what was reported before: the last usable number of each field counts. */
-function overlay(reading: Reading, value: unknown): void {
-  const usage = asObject(value);
-  if (usage === undefined) return;
-  reading.seen = true;
-  const take = (field: UsageField, found: unknown) => {
-    if (isTokenCount(found)) reading.reported[field] = found;
-    else if (found !== undefined && found !== null) reading.unusable = true;
-  };
-  for (const field of TOTALS) take(field, usage[field]);
-  const split = asObject(usage.cache_creation);
-  for (const field of SPLIT) take(field, split?.[field]);
-}
-
-function countDelta(reading: Reading, data: string): void {
-  reading.deltas++;
-  reading.delta_chars += Math.max(0, data.length - DELTA_FRAME_CHARS);
-}
-
-/** Takes in a document, or an event whose own `type` says what it is. */
-function readMessage(reading: Reading, message: Record<string, unknown> | undefined, data: string): void {
-  switch (message?.type) {
-    case 'message_start':
-      reading.streamed = true;
-      overlay(reading, asObject(message.message)?.usage);
-      break;
-    case 'message_delta':
-      overlay(reading, message.usage);
-      // An upstream may send several; only the one with the stop reason carries the final counts.
-      if (asObject(message.delta)?.stop_reason != null) reading.complete = true;
-      break;
-    case 'content_block_delta':
-      countDelta(reading, data);
-      break;
-    case 'error':
-      reading.failed = true;
-      break;
-    case 'message':
-      overlay(reading, message.usage);
-      reading.complete = true;
-      break;
-  }
-}
-
-/** Takes in one observed event. Only the few that carry usage are parsed: deltas are most of a stream. */
-function readEvent(reading: Reading, { name, data }: ResponseEvent): void {
-  if (name !== undefined) reading.streamed = true;
-  if (name === 'content_block_delta') countDelta(reading, data);
-  else if (name === 'error') reading.failed = true;
-  else if (name === undefined || name === 'message_start' || name === 'message_delta') {
-    readMessage(reading, parseObject(data), data);
-  }
-}
-
-/**
- * Splits cache writes by lifetime. What the upstream's split leaves open is counted at the longest lifetime the request
- * asked for, so that a one-hour write is never priced as a five-minute one; a split larger than the total stands.
- */
-function cacheTokens(reported: Reading['reported'], asked: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
-  const short = reported.ephemeral_5m_input_tokens ?? 0;
-  const long = reported.ephemeral_1h_input_tokens ?? 0;
-  const open = Math.max(0, (reported.cache_creation_input_tokens ?? 0) - short - long);
-  return {
-    cache_read: reported.cache_read_input_tokens ?? 0,
-    cache_write_5m: asked === '1h' ? short : short + open,
-    cache_write_1h: asked === '1h' ? long + open : long,
-  };
-}
-
-/** Output tokens that were relayed, judged by size: every delta is at least one token. */
-function relayedOutput(reading: Reading, relayed_bytes: number): number {
-  if (!reading.streamed) return Math.ceil(relayed_bytes / CHARS_PER_TOKEN);
-  return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
-}
-
-interface Circumstances {
-  readonly status: number | undefined;
-  readonly aborted: boolean;
-  readonly input_estimate: number;
-  readonly output_max: number;
-  readonly cache_asked: CacheLifetime;
-  readonly relayed_bytes: number;
-}
-
-function billOf(tokens: TokenCounts, input: Provenance, output: Provenance, cache: Provenance): Bill {
-  const all = [input, output, cache];
-  const cost = all.includes('abort') ? 'abort' : all.includes('estimate') ? 'estimate' : 'upstream';
-  return {
-    tokens,
-    provenance: { input, output, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache, cost },
-  };
-}
-
-/** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
-function decide(reading: Reading, { status, aborted, ...request }: Circumstances): Bill {
-  const guess = aborted ? 'abort' : 'estimate';
-  if (status === undefined) return billOf({ ...NOTHING, input: request.input_estimate }, guess, guess, guess);
-  const succeeded = status >= 200 && status < 300;
-  if (!succeeded || (reading.failed && !reading.seen)) return billOf(NOTHING, 'upstream', 'upstream', 'upstream');
-
-  const { reported, seen, complete } = reading;
-  const cache = cacheTokens(reported, request.cache_asked);
-  const cached = cache.cache_read + cache.cache_write_5m + cache.cache_write_1h;
-  const input = reported.input_tokens ?? Math.max(0, request.input_estimate - cached);
-  const final = complete && reported.output_tokens !== undefined;
-  const output = final
-    ? reported.output_tokens!
-    : Math.max(
-        reported.output_tokens ?? 0,
-        Math.min(request.output_max, relayedOutput(reading, request.relayed_bytes)),
-      );
-  return billOf(
-    { input, output, ...cache },
-    reported.input_tokens === undefined ? guess : 'upstream',
-    final ? 'upstream' : guess,
-    seen ? 'upstream' : guess,
-  );
+/** What is kept between the events of one response. */
+interface Metering {
+  readonly reading: UsageReading;
+  /** Absent when the most the request can cost is held, or nothing. */
+  readonly watch: HoldWatch | undefined;
 }
 
 type MeterContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
@@ -199,6 +37,7 @@ type MeterContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[n
 const READS = [
   'request.id',
   'request.surface',
+  'request.received_at',
   'request.model',
   'request.input_tokens_estimate',
   'request.cache.ttl',
@@ -213,6 +52,7 @@ const READS_IF_SET = [
   'principal.team',
   'principal.project',
   'spend.reserved_nano_usd',
+  'spend.most_nano_usd',
   'request.max_tokens',
   'upstream.attempts',
   'upstream.status',
@@ -225,28 +65,73 @@ const WRITES = [
   'usage.cache_read_input_tokens',
   'usage.cache_write_5m_input_tokens',
   'usage.cache_write_1h_input_tokens',
+  'usage.server_tools',
   'usage.cost_nano_usd',
   'usage.provenance',
 ] as const;
 
-/** A guess never costs more than was held for the request: what was held is the most it can cost. */
-function atMostHeld(ctx: MeterContext, { provenance }: Bill, cost: number): number {
-  return provenance.cost === 'upstream' ? cost : Math.min(cost, ctx.get('spend.reserved_nano_usd') ?? cost);
+/** A request with its price: what it costs, by whose word, and how it is to be written down. */
+interface Charge extends Omit<Bill, 'provenance'> {
+  readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
+  readonly cost: number;
 }
 
-function writeFacts(ctx: MeterContext, { tokens, provenance }: Bill, cost: number): void {
-  ctx.set('usage.input_tokens', tokens.input);
-  ctx.set('usage.output_tokens', tokens.output);
-  ctx.set('usage.cache_read_input_tokens', tokens.cache_read);
-  ctx.set('usage.cache_write_5m_input_tokens', tokens.cache_write_5m);
-  ctx.set('usage.cache_write_1h_input_tokens', tokens.cache_write_1h);
+const NO_TOOLS = Object.freeze({});
+
+/** The most models and tools without a price that are remembered as told. */
+const TOLD_MAX = 1000;
+
+function modelOf(ctx: MeterContext, { models }: Services): ModelConfig {
+  return models.find(ctx.get('request.model'))!;
+}
+
+/** The price at the moment the request arrived. */
+function priceOf(ctx: MeterContext, { models }: Services, model: ModelConfig): EffectivePrice {
+  return models.price(model, { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') });
+}
+
+/** Input and output of a request as far as it tells them itself. */
+function expected(ctx: MeterContext, { context_window, max_output_tokens }: ModelConfig) {
+  return {
+    input_estimate: Math.min(ctx.get('request.input_tokens_estimate'), context_window),
+    output_max: ctx.get('request.max_tokens') ?? max_output_tokens,
+    cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
+  };
+}
+
+/** A hold of less than the most the request can cost is watched while the answer streams. */
+function startMetering(ctx: MeterContext, services: Services): Metering {
+  const held = ctx.get('spend.reserved_nano_usd');
+  const most = ctx.get('spend.most_nano_usd');
+  const reading = newUsageReading();
+  if (held === undefined || most === undefined || held >= most) return { reading, watch: undefined };
+  const model = modelOf(ctx, services);
+  const { input_estimate, cache_asked } = expected(ctx, model);
+  const price = priceOf(ctx, services, model);
+  return { reading, watch: watchHold({ held, most, price, input_estimate, cache_asked }) };
+}
+
+/** A guess never costs more than the most that the request was found to cost before it was forwarded. */
+function atMost(ctx: MeterContext, { provenance }: Bill, cost: number): number {
+  if (provenance.cost === 'upstream') return cost;
+  return Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
+}
+
+function writeFacts(ctx: MeterContext, { usage, provenance, cost }: Charge): void {
+  ctx.set('usage.input_tokens', usage.input);
+  ctx.set('usage.output_tokens', usage.output);
+  ctx.set('usage.cache_read_input_tokens', usage.cache_read);
+  ctx.set('usage.cache_write_5m_input_tokens', usage.cache_write_5m);
+  ctx.set('usage.cache_write_1h_input_tokens', usage.cache_write_1h);
+  ctx.set('usage.server_tools', usage.server_tools ?? NO_TOOLS);
   ctx.set('usage.cost_nano_usd', cost);
   ctx.set('usage.provenance', provenance);
 }
 
 /** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
-function settle(ctx: MeterContext, { ledger, log }: Services, { tokens, provenance }: Bill, cost: number): void {
+function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenance, cost }: Charge): void {
   const request_id = ctx.get('request.id');
+  const { server_tools, ...tokens } = usage;
   const settlement: Settlement = {
     request_id,
     surface: ctx.get('request.surface'),
@@ -263,11 +148,55 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { tokens, provenan
     tokens,
     cost_nano_usd: cost,
     provenance,
+    ...(server_tools && { server_tools }),
     reserved: ctx.get('spend.reserved_nano_usd') !== undefined,
   };
   ledger.settle(settlement).catch((error: unknown) => {
     log.error({ err: error, request_id }, 'a request could not be settled');
   });
+}
+
+/** Charges requests; what has no price is told once for each model and tool. */
+function createCharger(services: Services) {
+  const { log, models } = services;
+  const told = new Set<string>();
+  function tellOnce(fields: { readonly model: string; readonly tool?: string }, message: string): void {
+    const name = JSON.stringify(fields);
+    if (told.has(name) || told.size >= TOLD_MAX) return;
+    told.add(name);
+    log.warn(fields, message);
+  }
+  return (ctx: MeterContext, reading: UsageReading): Charge => {
+    if (reading.unusable) {
+      const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
+      log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
+    }
+    const model = modelOf(ctx, services);
+    const price = priceOf(ctx, services, model);
+    const bill = billFor(reading, {
+      ...expected(ctx, model),
+      status: ctx.get('upstream.status'),
+      aborted: ctx.get('outcome.aborted') ?? false,
+      relayed_bytes: ctx.relayed_bytes,
+      fees: price.server_tools_pico,
+    });
+    const { usage } = bill;
+    const unknown_model = price.source === 'prices.unknown_model';
+    if (unknown_model) tellOnce({ model: model.id }, 'a model without a price was charged by prices.unknown_model');
+    const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
+    for (const tool of unpriced)
+      tellOnce({ model: model.id, tool }, 'a tool without a price was used; it cost nothing');
+    const notes = {
+      ...(unknown_model && { price: 'unknown_model' as const }),
+      ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
+    };
+    const provenance = unknown_model || unpriced.length > 0 ? { ...bill.provenance, ...notes } : bill.provenance;
+    const cost = models.cost(model, usage, {
+      upstream: ctx.get('route.upstream'),
+      at: ctx.get('request.received_at'),
+    });
+    return { usage, provenance, cost: atMost(ctx, bill, cost) };
+  };
 }
 
 export default defineStage({
@@ -298,38 +227,23 @@ export default defineStage({
   needs: ['database'],
   below: ['check-budget'],
   create({ charge }: MeterUsageOptions, services) {
-    function billFor(ctx: MeterContext): Bill {
-      if (charge === 'nothing') return billOf(NOTHING, 'upstream', 'upstream', 'upstream');
-      const reading = (ctx.state as Reading | undefined) ?? newReading();
-      if (reading.unusable) {
-        const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
-        services.log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
-      }
-      const model = services.models.find(ctx.get('request.model'))!;
-      return decide(reading, {
-        status: ctx.get('upstream.status'),
-        aborted: ctx.get('outcome.aborted') ?? false,
-        input_estimate: Math.min(ctx.get('request.input_tokens_estimate'), model.context_window),
-        output_max: ctx.get('request.max_tokens') ?? model.max_output_tokens,
-        cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
-        relayed_bytes: ctx.relayed_bytes,
-      });
-    }
-
+    const charged = createCharger(services);
     return {
       ...(charge === 'full' && {
         event(ctx: MeterContext, event: ResponseEvent) {
-          ctx.state ??= newReading();
-          readEvent(ctx.state as Reading, event);
+          ctx.state ??= startMetering(ctx, services);
+          const { reading, watch } = ctx.state as Metering;
+          readUsage(reading, event);
+          const more = watch && moreToHold(watch, reading);
+          if (more !== undefined) services.ledger.topUp(ctx.get('request.id'), more);
         },
       }),
       finish(ctx) {
         if (!ctx.get('upstream.attempts')) return;
-        const bill = billFor(ctx);
-        const model = services.models.find(ctx.get('request.model'))!;
-        const cost = charge === 'nothing' ? 0 : atMostHeld(ctx, bill, services.models.cost(model, bill.tokens));
-        writeFacts(ctx, bill, cost);
-        settle(ctx, services, bill, cost);
+        const reading = (ctx.state as Metering | undefined)?.reading ?? newUsageReading();
+        const result: Charge = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, reading);
+        writeFacts(ctx, result);
+        settle(ctx, services, result);
       },
     };
   },

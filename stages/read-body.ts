@@ -12,8 +12,16 @@ const IMAGE_TOKENS = 5000;
 /** Most tokens a document, a remote reference or a tool run by the provider can stand for; the context window caps it. */
 const REFERENCE_TOKENS = 1_000_000;
 
+/** No response can use a tool more often, whatever a request allows. */
+const TOOL_USES_MAX = 10_000;
+
+/** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
+const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
+
 /** Keys that decide routing and money: two parsers must not be able to disagree on them. */
 const DECISIVE_KEYS = ['model', 'max_tokens', 'stream'] as const;
+
+const NO_TOOLS = Object.freeze({});
 
 interface Fields {
   readonly model: string;
@@ -103,6 +111,19 @@ function toolTokens(tools: readonly unknown[]): number {
   return TOOL_PREAMBLE_TOKENS + (run_by_provider ? REFERENCE_TOKENS : 0);
 }
 
+/** The most uses the request allows of tools that the provider runs and may charge for, by name, where it bounds them. */
+function serverToolUses(tools: readonly unknown[]): Readonly<Record<string, number>> {
+  let most: Record<string, number> | undefined;
+  for (const tool of tools) {
+    const { type, max_uses } = (tool ?? {}) as { type?: unknown; max_uses?: unknown };
+    const name = typeof type === 'string' ? VERSIONED_TOOL.exec(type)?.[1] : undefined;
+    if (name === undefined || !Number.isInteger(max_uses) || (max_uses as number) <= 0) continue;
+    most ??= Object.create(null) as Record<string, number>;
+    most[name] = Math.min(TOOL_USES_MAX, (most[name] ?? 0) + (max_uses as number));
+  }
+  return most ?? NO_TOOLS;
+}
+
 /**
  * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
  * only refers to and what the provider adds.
@@ -122,6 +143,7 @@ export default defineStage<
   | 'request.max_tokens'
   | 'request.stream'
   | 'request.tool_count'
+  | 'request.server_tool_uses'
   | 'request.message_count'
   | 'request.input_tokens_estimate'
   | 'request.input_tokens_max'
@@ -138,6 +160,7 @@ export default defineStage<
     'request.max_tokens',
     'request.stream',
     'request.tool_count',
+    'request.server_tool_uses',
     'request.message_count',
     'request.input_tokens_estimate',
     'request.input_tokens_max',
@@ -165,6 +188,7 @@ export default defineStage<
       if (fields.max_tokens !== undefined) ctx.set('request.max_tokens', fields.max_tokens);
       ctx.set('request.stream', fields.stream);
       ctx.set('request.tool_count', fields.tools.length);
+      ctx.set('request.server_tool_uses', serverToolUses(fields.tools));
       ctx.set('request.message_count', fields.messages.length);
       ctx.set('request.input_tokens_estimate', Math.ceil(bytes.length / BYTES_PER_TOKEN));
       ctx.set('request.input_tokens_max', inputTokensMax(bytes, fields));

@@ -6,10 +6,12 @@ import {
   type ModelConfig,
   type ModelRefusal,
   matchesGlob,
+  type PricedRoute,
   type RoutingRule,
   routingRules,
   type Services,
   StageError,
+  type TokenCounts,
   type UpstreamConfig,
 } from '../engine/api.ts';
 
@@ -55,16 +57,25 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
   return { rule: undefined, shadows };
 }
 
-/** What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. */
-function likelyCost(models: Services['models'], model: ModelConfig, input: number, output: number | undefined): number {
+/**
+ * What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. The rules
+ * that choose the upstream may ask for it, so the default one's price has to do.
+ */
+function likelyCost(
+  models: Services['models'],
+  model: ModelConfig,
+  { input, output }: { readonly input: number; readonly output: number | undefined },
+  route: PricedRoute,
+): number {
   const { context_window, max_output_tokens } = model;
-  return models.cost(model, {
+  const tokens: TokenCounts = {
     input: Math.min(input, context_window),
     output: Math.min(output ?? max_output_tokens, max_output_tokens),
     cache_read: 0,
     cache_write_5m: 0,
     cache_write_1h: 0,
-  });
+  };
+  return models.cost(model, tokens, route);
 }
 
 /** Why there is no such model for this caller, what can be done about it, and the names involved. */
@@ -101,7 +112,7 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.model', 'principal.email', 'principal.groups'],
+  reads: ['request.model', 'request.received_at', 'principal.email', 'principal.groups'],
   readsIfSet: ['principal.token.group', 'request.input_tokens_estimate', 'request.max_tokens'],
   writes: [
     'route.estimate_nano_usd',
@@ -131,7 +142,9 @@ export default defineStage({
         if (refusal !== undefined) throw modelNotFound(id, refusal);
 
         const input_tokens = ctx.get('request.input_tokens_estimate') ?? 0;
-        ctx.set('route.estimate_nano_usd', likelyCost(models, model, input_tokens, ctx.get('request.max_tokens')));
+        const tokens = { input: input_tokens, output: ctx.get('request.max_tokens') };
+        const priced_as = { upstream: default_upstream.name, at: ctx.get('request.received_at') };
+        ctx.set('route.estimate_nano_usd', likelyCost(models, model, tokens, priced_as));
         const rules = rules_by_model.get(model)!;
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 

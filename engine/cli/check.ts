@@ -51,13 +51,35 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
 }
 
 function overshoots({ gateways }: CheckedPaths): Overshoot[] {
-  return gateways.map(({ config, pipelines }) => overshootBound(config.spend_limits, pipelines));
+  return gateways.map(({ config, pipelines }) => overshootBound(config, pipelines));
 }
 
-function describeOvershoot({ bound_nano_usd, not_bounded }: Overshoot): string {
-  if (bound_nano_usd === undefined) return 'spend limits: none, so spending is not bounded\n';
-  const lines = wrapText(`not bounded: ${not_bounded.join(', ')}`, 80, '  ', '    ');
-  return `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD\n${lines.join('\n')}\n`;
+const LINE_WIDTH = 80;
+
+/** The bound of each limit where there is one, and where it comes from. */
+function describeBounds({ limits, dearest }: Overshoot): string[] {
+  if (limits.length === 0) return [];
+  const largest_first = limits.toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd);
+  const bounds = largest_first.map(({ name, bound_nano_usd }) => `${name} by ${formatUsd(bound_nano_usd)}`);
+  const one = dearest && ` (${formatUsd(dearest.cost_nano_usd)} USD: ${dearest.model} at ${dearest.upstream})`;
+  const why = `each by overshoot_percent of it, or by what one request can cost${one ?? ''} if that is more; so is a limit that is set or granted at run time; reserve: worst_case makes it 0`;
+  return [
+    ...wrapText(`at most: ${bounds.join(', ')}`, LINE_WIDTH, '  ', '    '),
+    ...wrapText(why, LINE_WIDTH, '  ', '    '),
+  ];
+}
+
+function describeOvershoot(overshoot: Overshoot): string {
+  const { bound_nano_usd, only_others, not_bounded } = overshoot;
+  if (bound_nano_usd === undefined) {
+    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
+  }
+  const lines = [
+    `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`,
+    ...describeBounds(overshoot),
+    ...wrapText(`not bounded: ${not_bounded.join(', ')}`, LINE_WIDTH, '  ', '    '),
+  ];
+  return `${lines.join('\n')}\n`;
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
@@ -78,9 +100,13 @@ function describeLive(live: readonly LiveCheck[] | undefined): string {
 }
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
-  const spend_limits = overshoots(checked).map(({ bound_nano_usd, not_bounded }) => {
-    return { passed_by_at_most_usd: bound_nano_usd === undefined ? null : nanoToUsd(bound_nano_usd), not_bounded };
-  });
+  const inUsd = (nano_usd: number | undefined) => (nano_usd === undefined ? null : nanoToUsd(nano_usd));
+  const spend_limits = overshoots(checked).map(({ bound_nano_usd, limits, dearest, not_bounded }) => ({
+    passed_by_at_most_usd: inUsd(bound_nano_usd),
+    limits: limits.map(({ name, bound_nano_usd: own }) => ({ name, passed_by_at_most_usd: inUsd(own) })),
+    dearest_request_usd: inUsd(dearest?.cost_nano_usd),
+    not_bounded,
+  }));
   const document = { ...JSON.parse(findings), spend_limits, ...(live === undefined ? {} : { live }) };
   return `${JSON.stringify(document, null, 2)}\n`;
 }

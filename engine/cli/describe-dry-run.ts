@@ -2,6 +2,7 @@ import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Reason } from '../rules/reasons.ts';
 import { formatUsd, usdToNano } from '../services/money.ts';
 import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from './dry-run.ts';
+import type { LimitStep } from './dry-run-limits.ts';
 import { formatTable } from './table.ts';
 
 const DETAIL = ' '.repeat(7);
@@ -82,26 +83,46 @@ function ruleLines(steps: readonly RuleStep[], line_width: number): string[] {
   ];
 }
 
-function usd(amount: number): string {
-  return formatUsd(usdToNano(amount));
+/** Who or what a limit is of; of a combination everything. */
+function ofWhom({ scope, key }: LimitStep): string {
+  return scope.includes('+') ? (JSON.parse(key) as string[]).join(' + ') : key;
 }
 
+function amountOf(unit: LimitStep['unit'], amount: number): string {
+  return unit === 'usd' ? formatUsd(usdToNano(amount)) : String(amount);
+}
+
+/** One table of limits in USD, one of those that count something else. */
 function limitLines({ limits, past }: DryRun, line_width: number): string[] {
-  const rows = limits.map(({ rule, key, window, limit_usd, spent_usd, held_usd, needed_usd, room }) => [
-    rule,
-    key,
-    window,
-    usd(limit_usd),
-    usd(spent_usd + held_usd),
-    usd(needed_usd),
-    room ? 'yes' : 'NO',
-  ]);
+  const [in_usd, others] = [limits.filter(({ unit }) => unit === 'usd'), limits.filter(({ unit }) => unit !== 'usd')];
+  const tables = [in_usd, others].filter((some) => some.length > 0).map((some) => limitTable(some, past, line_width));
+  return tables.flatMap((table, i) => (i === 0 ? table : ['', ...table]));
+}
+
+function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_width: number): string[] {
+  const is_usd = limits[0]!.unit === 'usd';
+  const rows = limits.map((limit) => {
+    const { rule, window, unit } = limit;
+    const shown = (amount: number) => amountOf(unit, amount);
+    const per = is_usd ? window : window === 'open' ? 'at-once' : window;
+    return [
+      rule,
+      ofWhom(limit),
+      per,
+      shown(limit.limit),
+      ...(is_usd ? [] : [unit]),
+      shown(limit.spent + limit.held),
+      shown(limit.needed),
+      limit.room ? 'yes' : 'NO',
+    ];
+  });
   return formatTable(
     [
       { title: 'LIMIT', kind: 'text' },
       { title: 'OF', kind: 'text' },
       { title: 'PER', kind: 'word' },
-      { title: 'USD', kind: 'number' },
+      { title: is_usd ? 'USD' : 'MOST', kind: 'number' },
+      ...(is_usd ? [] : [{ title: 'UNIT', kind: 'word' } as const]),
       { title: 'USED', kind: 'number' },
       { title: past === undefined ? 'NEEDED' : 'LIKELY', kind: 'number' },
       { title: 'ROOM', kind: 'word' },

@@ -2,14 +2,15 @@ import { createHash } from 'node:crypto';
 import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded, StageEntry } from '../load/spec.ts';
-import { describeLimit, routingRules, type SpendRule, spendRules } from '../rules/config-rules.ts';
+import { routingRules } from '../rules/config-rules.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
+import { describeLimit, type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
-import { nanoToUsd } from '../services/money.ts';
 import type { Call, Played } from '../testing/played.ts';
 import type { StageTrace } from '../testing/watch.ts';
+import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 
 /** A condition as it turned out for a request. */
 export interface Verdict {
@@ -46,19 +47,6 @@ export interface RuleStep extends Verdict {
   readonly after_decision: boolean;
   /** What it leads to. */
   readonly effect: string;
-}
-
-/** A limit as the request would find it; amounts in USD. */
-export interface LimitStep {
-  readonly rule: string;
-  readonly scope: string;
-  readonly key: string;
-  readonly window: string;
-  readonly limit_usd: number;
-  readonly spent_usd: number;
-  readonly held_usd: number;
-  readonly needed_usd: number;
-  readonly room: boolean;
 }
 
 /** What an upstream would be sent. */
@@ -145,43 +133,44 @@ function isSet(facts: FactView, path: string): boolean {
   return flatFacts(facts).some(([known]) => known === path);
 }
 
-/** What a spend rule limits, for whom. */
-function spendingEffect(rule: SpendRule, facts: FactView): string {
-  const { scope } = rule;
-  const concerns = (scope !== 'team' && scope !== 'project') || isSet(facts, `principal.${scope}`);
-  return concerns ? describeLimit(rule) : `${describeLimit(rule)}, and the caller has no ${scope}`;
+/** What keeps the limits of a rule from a caller, although its condition holds. */
+function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
+  const principal = facts.principal as { readonly groups?: readonly string[] } | undefined;
+  const lacking = scopes.filter((scope) => scope === 'team' || scope === 'project');
+  const in_no_group = limit === undefined && !principal?.groups?.some((group) => Object.hasOwn(by_group ?? {}, group));
+  return [
+    ...lacking.filter((scope) => !isSet(facts, `principal.${scope}`)).map((scope) => `has no ${scope}`),
+    ...(in_no_group ? ['is in none of these groups'] : []),
+  ];
 }
 
-/** Every spend rule, with whether it applies to these facts. */
-export function spendingSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
-  return spendRules(config).map((rule) => ({
-    ...verdictOf(rule.logic, facts),
-    name: rule.name,
-    mode: rule.mode,
-    line: loaded.placeOf(`/spend_limits/rules/${rule.index}`)?.line,
+/** What the limits of one spend rule allow, for whom. */
+function spendingEffect(limits: readonly SpendLimit[], facts: FactView): string {
+  const effect = limits.map(describeLimit).join(' and ');
+  const reasons = [...new Set(limits.flatMap((limit) => spared(limit, facts)))];
+  return reasons.length === 0 ? effect : `${effect}, and the caller ${reasons.join(' and ')}`;
+}
+
+/**
+ * Every spend rule, with whether it applies to these facts. Rules on what a request costs or uses are left out where it is
+ * charged nothing.
+ */
+export function spendingSteps(
+  loaded: Loaded,
+  config: GatewayConfig,
+  facts: FactView,
+  charge: 'full' | 'nothing' = 'full',
+): RuleStep[] {
+  const limits = spendLimits(config).filter(({ pointer }) => pointer.startsWith('/spend_limits/rules/'));
+  const asked = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
+  return [...Map.groupBy(asked, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
+    ...verdictOf(of_rule[0]!.logic, facts),
+    name: of_rule[0]!.name,
+    mode: of_rule[0]!.mode,
+    line: loaded.placeOf(pointer)?.line,
     after_decision: false,
-    effect: spendingEffect(rule, facts),
+    effect: spendingEffect(of_rule, facts),
   }));
-}
-
-function limitSteps({ attempts }: Played): LimitStep[] {
-  return attempts.flatMap(({ request, standings }) =>
-    standings.flatMap(({ rule, scope, key, window, limit_nano_usd: limit, spent_nano_usd, held_nano_usd }) => {
-      // Counted, not limited.
-      if (limit === null) return [];
-      return {
-        rule,
-        scope,
-        key,
-        window,
-        limit_usd: nanoToUsd(limit),
-        spent_usd: nanoToUsd(spent_nano_usd),
-        held_usd: nanoToUsd(held_nano_usd),
-        needed_usd: nanoToUsd(request.amount_nano_usd),
-        room: spent_nano_usd + held_nano_usd + request.amount_nano_usd <= limit,
-      };
-    }),
-  );
 }
 
 function headerPairs(call: Call, config: GatewayConfig, host: string): [string, string][] {
@@ -223,12 +212,10 @@ function messageOf(body: Buffer): string {
   }
 }
 
-/** Whether limits could have refused the request: counting tokens, for one, is charged nothing. */
-function isCharged({ attempts }: Played): boolean {
-  return attempts.some(
-    ({ request, standings }) =>
-      request.amount_nano_usd > 0 || standings.some(({ limit_nano_usd }) => limit_nano_usd !== null),
-  );
+/** What the request was charged: counting tokens, for one, costs nothing. `undefined` where no budget was asked. */
+function chargeOf({ attempts }: Played): 'full' | 'nothing' | undefined {
+  if (attempts.length === 0) return undefined;
+  return attempts.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
 }
 
 /** The error a client would be told: that of the clause which answers in its place, or the one that was raised. */
@@ -246,6 +233,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
   const stages = trace.stages.map((stage) => stageStep(stage, shadow));
   const sent = sentStep(played, config);
   const own_answer = sent === undefined && response !== undefined;
+  const charge = chargeOf(played);
   return {
     pipeline: trace.pipeline.name,
     // What came after sending is made up, its outcome included.
@@ -256,7 +244,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     ),
     stages,
     routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
-    spending: isCharged(played) ? spendingSteps(loaded, config, facts) : [],
+    spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
     limits: limitSteps(played),
     shadow,
     ...(sent === undefined ? {} : { sent }),

@@ -7,9 +7,10 @@ import { factView } from '../rules/fact-view.ts';
 import { openDatabase } from '../services/database.ts';
 import { createModelCatalog } from '../services/models.ts';
 import { usdToNano } from '../services/money.ts';
-import { type Counter, readCounters } from '../services/spending.ts';
+import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { findAuditRecord } from '../services/usage.ts';
+import type { Counted } from '../testing/played.ts';
 import { type DryRun, entryStep, routingSteps, type StageStep, spendingSteps, verdictOf } from './dry-run.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
 import { limitsOfPast } from './past-limits.ts';
@@ -149,14 +150,14 @@ function replayStages(
   return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
 }
 
-/** Whether the pipeline charges what it forwards; counting tokens is free. */
-function isCharged({ stages }: PipelineSpec, steps: readonly StageStep[]): boolean {
-  return stages.some(
-    ({ id, definition, options }) =>
-      definition.name === 'check-budget' &&
-      (options as { charge?: string }).charge !== 'nothing' &&
-      steps.some((step) => step.id === id && step.fate === 'runs'),
+/** What the pipeline charges for what it forwards: counting tokens is free. `undefined` where it asks no budget. */
+function chargeOf({ stages }: PipelineSpec, steps: readonly StageStep[]): 'full' | 'nothing' | undefined {
+  const asked = stages.filter(
+    ({ id, definition }) =>
+      definition.name === 'check-budget' && steps.some((step) => step.id === id && step.fate === 'runs'),
   );
+  if (asked.length === 0) return undefined;
+  return asked.some(({ options }) => (options as { charge?: string }).charge !== 'nothing') ? 'full' : 'nothing';
 }
 
 function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
@@ -169,8 +170,8 @@ function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): Pip
 
 interface Remembered {
   readonly record: AuditRecord;
-  /** Of the days and months of now. */
-  readonly counters: readonly Counter[];
+  /** Of the windows of now. */
+  readonly counted: Counted;
 }
 
 async function recall(context: CommandContext, config: GatewayConfig, request_id: string): Promise<Remembered> {
@@ -178,7 +179,11 @@ async function recall(context: CommandContext, config: GatewayConfig, request_id
   try {
     const record = await findAuditRecord(database, request_id);
     const time_zone = config.spend_limits?.time_zone ?? 'UTC';
-    if (record !== undefined) return { record, counters: await readCounters(database, Date.now(), time_zone) };
+    if (record !== undefined) {
+      const now = Date.now();
+      const balances = await readCounters(database, now, time_zone);
+      return { record, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
+    }
   } finally {
     await database.close();
   }
@@ -190,22 +195,22 @@ async function recall(context: CommandContext, config: GatewayConfig, request_id
 /** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
 export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
-  { record, counters }: Remembered,
+  { record, counted }: Remembered,
 ): DryRun {
   const recorded = factsOf(record);
   const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
   const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
   const view = viewOf(facts);
   const routed = facts['route.upstream'] !== undefined;
-  const charged = routed && isCharged(pipeline, stages);
+  const charge = routed ? chargeOf(pipeline, stages) : undefined;
   return {
     pipeline: pipeline.name,
     past: { request_id: String(record.request_id), received_at: String(record.received_at ?? record.at) },
     facts,
     stages,
     routing: routed ? routingSteps(loaded, config, view) : [],
-    spending: charged ? spendingSteps(loaded, config, view) : [],
-    limits: charged ? limitsOfPast(config, facts, view, counters) : [],
+    spending: charge === undefined ? [] : spendingSteps(loaded, config, view, charge),
+    limits: charge === undefined ? [] : limitsOfPast(config, facts, view, counted, charge),
     shadow: [],
   };
 }

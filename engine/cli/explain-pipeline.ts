@@ -151,6 +151,11 @@ function cellOf(pipeline: PipelineSpec, stage: string): string {
   return marks.join(' ');
 }
 
+function matrixTable(titles: readonly string[], rows: readonly (readonly string[])[], line_width: number): string[] {
+  const columns = titles.map((title) => ({ title, kind: 'text' as const }));
+  return formatTable([{ title: 'STAGE', kind: 'word' }, ...columns], rows, line_width);
+}
+
 /** All pipelines on one screen: a row per stage, a column per pipeline, in each cell where the stage stands. */
 export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: number): string[] {
   // Stages in the order of the longest pipeline first, so that most columns count upwards.
@@ -167,15 +172,15 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
     ...(/\be\b|\be[?~]/.test(used) ? ['e: answers errors'] : []),
     'f: finally',
   ];
+  const titles = by_length.map(({ name }) => name.toUpperCase());
+  const whole = matrixTable(titles, rows, line_width);
+  // Names that would be cut off are broken at a dash.
+  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1));
+  const fits = !whole[0]!.includes('…');
+  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail!))];
+  const heads = broken.map(([head, tail]) => head ?? tail!);
   return [
-    ...formatTable(
-      [
-        { title: 'STAGE', kind: 'word' },
-        ...by_length.map(({ name }) => ({ title: name.toUpperCase(), kind: 'text' as const })),
-      ],
-      rows,
-      line_width,
-    ),
+    ...(fits ? whole : matrixTable(heads, [second_line, ...rows], line_width)),
     '',
     ...wrapText(`${legend.join('; ')}. appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`, line_width),
   ];

@@ -3,12 +3,10 @@ import { listed } from '../diagnostics/suggest.ts';
 import { groupsOf } from '../diff/models.ts';
 import type { Loaded } from '../load/spec.ts';
 import { openDatabase } from '../services/database.ts';
-import { nanoToUsd } from '../services/money.ts';
-import { readCounters } from '../services/spending.ts';
+import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { play } from '../testing/play.ts';
-import type { Played } from '../testing/played.ts';
-import type { Spent } from '../testing/test-case.ts';
+import type { Counted, Played } from '../testing/played.ts';
 import { type DryRun, describePlayed } from './dry-run.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
@@ -47,16 +45,12 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   });
 }
 
-/** What limits count by now for everybody and everything. */
-async function countedSoFar(context: CommandContext, config: GatewayConfig, at: number): Promise<Spent[]> {
+/** What limits count by now for everybody and everything, and those that were set and granted at run time. */
+async function countedSoFar(context: CommandContext, config: GatewayConfig, at: number): Promise<Counted> {
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   try {
-    const counters = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
-    return counters.map(({ spent_nano_usd, held_nano_usd, ...counter }) => ({
-      ...counter,
-      usd: nanoToUsd(spent_nano_usd),
-      held_usd: nanoToUsd(held_nano_usd),
-    }));
+    const balances = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
+    return { balances, ...(await readRunTimeLimits(database, at)) };
   } finally {
     await database.close();
   }
@@ -106,9 +100,9 @@ export async function explainRequestFile(
   const request = readRequest(file);
   const group = groupOf(config, caller);
   checkRegion(caller, config);
-  const spent = caller.ledger ? await countedSoFar(context, config, at) : [];
+  const counted = caller.ledger ? await countedSoFar(context, config, at) : undefined;
   const played = await play(
-    { loaded, at, behind_proxy: address !== undefined || region !== undefined, spent },
+    { loaded, at, behind_proxy: address !== undefined || region !== undefined, ...(counted && { counted }) },
     {
       request: { ...request, ...(caller.path === undefined ? {} : { path: caller.path }) },
       path: '/v1/messages',

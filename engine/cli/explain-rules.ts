@@ -2,7 +2,8 @@ import type { GatewayConfig } from '../config.ts';
 import { shownPath } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Loaded, SourcePlace } from '../load/spec.ts';
-import { describeLimit, routingRules, spendLimits } from '../rules/config-rules.ts';
+import { routingRules } from '../rules/config-rules.ts';
+import { describeLimit, spendLimits } from '../rules/spend-limits.ts';
 import { describeCondition } from '../rules/words.ts';
 
 /** A rule in force with the place it comes from. */

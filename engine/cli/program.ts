@@ -9,10 +9,12 @@ import { addExplain } from './commands/explain.ts';
 import { addGateway } from './commands/gateway.ts';
 import { addInit } from './commands/init.ts';
 import { addLedger } from './commands/ledger.ts';
+import { addLimits } from './commands/limits.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogout } from './commands/logout.ts';
 import { examples } from './commands/options.ts';
 import { addPolicy } from './commands/policy.ts';
+import { addPrices } from './commands/prices.ts';
 import { addSessions } from './commands/sessions.ts';
 import { addStages } from './commands/stages.ts';
 import { addTest } from './commands/test.ts';
@@ -42,7 +44,9 @@ const COMMANDS = [
   addSessions,
   addPolicy,
   addUsage,
+  addLimits,
   addLedger,
+  addPrices,
   addAudit,
   addCreate,
   addDiff,

@@ -8,10 +8,11 @@ import { protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
 import type { Loaded } from '../load/spec.ts';
 import { programVersion } from '../package-root.ts';
 import { compileCondition } from '../rules/compile.ts';
+import { spendLimits } from '../rules/spend-limits.ts';
 import type { RequestContext } from '../run/context.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';
 import { openAuditLog } from '../services/audit-log.ts';
-import { systemClock } from '../services/clock.ts';
+import { everyInBackground, systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
 import { createHealth } from '../services/health.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
@@ -19,7 +20,9 @@ import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
 import { openLedger } from '../services/ledger.ts';
 import { vouchedDays } from '../services/resting.ts';
+import { startRetention } from '../services/retention.ts';
 import { createSecrets } from '../services/secrets.ts';
+import { openSpoolingLedger } from '../services/spooling-ledger.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
 import { waitAtMost } from '../services/wait-at-most.ts';
@@ -42,6 +45,8 @@ export interface RunningGateway {
 
 /** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
 const REVOCATIONS_PATIENCE_MS = 2000;
+/** Longest a request waits for the database to hold its money where no spend limits say. */
+const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
 /** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
 const STEP_SECONDS = 8;
 /** What the server may take beyond `drain_seconds` to end the requests that are left. */
@@ -131,13 +136,20 @@ async function openServices(
     return service;
   };
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
-  const time_zone = () => reloader().config().spend_limits?.time_zone ?? 'UTC';
+  const limitsNow = () => reloader().config().spend_limits;
   const vouched_days = () => vouchedDays(reloader().config());
+  const goes_on_without = () => goesOnWithoutStore(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
+  const retention = () => reloader().config().database.retention;
+  const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
+  opened('retention', { close: stop });
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   // Session tokens are refused until it is known which of them were ended.
   await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
-  const access_tokens = opened('access tokens', openAccessTokens({ database, clock, log, vouched_days }));
+  const access_tokens = opened(
+    'access tokens',
+    openAccessTokens({ database, clock, log, vouched_days, goes_on_without }),
+  );
   const foundation: Foundation = {
     database,
     clock,
@@ -149,17 +161,32 @@ async function openServices(
       await revocations.catchUp();
     },
   };
+  const ledger = openLedger({
+    database,
+    clock,
+    log,
+    time_zone: () => limitsNow()?.time_zone ?? 'UTC',
+    reserve_timeout_ms: () => (limitsNow()?.store_timeout_seconds ?? DEFAULT_STORE_TIMEOUT_SECONDS) * 1000,
+  });
+  opened('ledger', ledger);
+  const spool_dir = () => limitsNow()?.spool_dir;
   const lasting: LastingServices = {
     clock,
     log,
     audit: opened('audit log', openAuditLog({ database, clock, log })),
-    ledger: opened('ledger', openLedger({ database, clock, log, time_zone })),
+    ledger: opened('spool', openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, clock, log })),
     health: createHealth(database, () => reloader().state()),
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
   return { lasting, foundation, database };
+}
+
+/** Whether some requests go on while the database is away. */
+function goesOnWithoutStore(config: GatewayConfig): boolean {
+  if (config.spend_limits?.on_store_error === 'allow') return true;
+  return spendLimits(config).some(({ on_store_error }) => on_store_error === 'allow');
 }
 
 /** What serves the paths that belong to no pipeline. */

@@ -1,5 +1,6 @@
 import { printable } from '../diagnostics/printable.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
+import { StartError } from '../services/start-error.ts';
 import {
   DEFAULT_DIMENSIONS,
   reportUsage,
@@ -7,26 +8,39 @@ import {
   type UsageFilter,
   type UsageRow,
 } from '../services/usage.ts';
+import { roundedUsd } from './amounts.ts';
 import { type CsvCell, formatCsv } from './csv.ts';
-import { EXIT_OK } from './exit-codes.ts';
+import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
+/** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
+export interface UsageOptions extends Omit<UsageFilter, 'upstream_model' | 'token_group'> {
+  readonly config: string;
+  readonly upstreamModel?: string;
+  readonly tokenGroup?: string;
+  readonly by?: readonly UsageDimension[];
+  readonly timeZone?: string;
+  readonly json?: true;
+  readonly csv?: true;
+}
+
+/** The most dimensions that a table has room for. */
+const IN_TABLE = 2;
+
 /** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
-export async function usage(
-  context: CommandContext,
-  given: UsageFilter & {
-    readonly config: string;
-    readonly by?: readonly UsageDimension[];
-    readonly json?: true;
-    readonly csv?: true;
-  },
-): Promise<number> {
+export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
   const { terminal } = context;
-  const { config: config_file, by, json, csv, ...filter } = given;
+  const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...others } = given;
+  if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
+    throw new StartError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`, {
+      exit_code: EXIT_USAGE,
+    });
+  }
+  const filter = { ...others, upstream_model: upstreamModel, token_group: tokenGroup };
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
-    reportUsage(database, filter, { by, time_zone: config.spend_limits?.time_zone }),
+    reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
   );
   if (json) terminal.data(`${JSON.stringify(rows.map(usageJson), null, 2)}\n`);
   else if (csv) terminal.data(usageCsv(rows, by));
@@ -35,8 +49,13 @@ export async function usage(
   return EXIT_OK;
 }
 
-function usageJson({ cost_nano_usd, ...row }: UsageRow): object {
-  return { ...row, cost_usd: nanoToUsd(cost_nano_usd) };
+/** Adjustments are rare, and told where there are any. */
+function usageJson({ cost_nano_usd, adjusted_nano_usd, ...row }: UsageRow): object {
+  return {
+    ...row,
+    cost_usd: nanoToUsd(cost_nano_usd),
+    ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
+  };
 }
 
 const COUNTS = [
@@ -54,8 +73,9 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
     ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
     ...COUNTS.map((count) => ({ number: String(row[count]) })),
     { number: formatUsd(row.cost_nano_usd) },
+    { number: formatUsd(row.adjusted_nano_usd) },
   ]);
-  return formatCsv([...by, ...COUNTS, 'cost_usd'], cells);
+  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd'], cells);
 }
 
 const NUMBERS: readonly Column[] = [
@@ -66,6 +86,7 @@ const NUMBERS: readonly Column[] = [
   { title: 'CACHE W', kind: 'number' },
   { title: 'COST USD', kind: 'number' },
 ];
+const ADJUSTED: Column = { title: 'ADJUSTED', kind: 'number' };
 
 /** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
 interface Layout {
@@ -93,11 +114,13 @@ function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
 export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
   const { title, headingOf, nameOf } = layoutOf(by);
   const groups = Map.groupBy(rows, headingOf);
+  const adjusted = rows.some((row) => row.adjusted_nano_usd !== 0n);
+  const numbers = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
   const cells = [...groups].flatMap(([heading, own]) =>
-    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...numbersOf([row])]),
+    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...numbers([row])]),
   );
-  const columns: readonly Column[] = [{ title, kind: 'text' }, ...NUMBERS];
-  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbersOf(rows)]], line_width);
+  const columns: readonly Column[] = [{ title, kind: 'text' }, ...NUMBERS, ...(adjusted ? [ADJUSTED] : [])];
+  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbers(rows)]], line_width);
   const total = lines.pop()!;
   const described = [...groups].flatMap(([heading, own]) => [
     ...(heading === undefined ? [] : [shorten(printable(heading), line_width)]),
@@ -122,14 +145,17 @@ function numbersOf(rows: readonly UsageRow[]): string[] {
     briefly(sum((row) => row.output_tokens)),
     briefly(sum((row) => row.cache_read_tokens)),
     briefly(sum((row) => row.cache_write_5m_tokens + row.cache_write_1h_tokens)),
-    roundedUsd(rows.reduce((total, row) => total + row.cost_nano_usd, 0n)),
+    roundedUsd(
+      rows.reduce((total, row) => total + row.cost_nano_usd, 0n),
+      6,
+    ),
   ];
 }
 
-/** An amount with six decimals. */
-function roundedUsd(nano_usd: bigint): string {
-  const [whole, fraction = ''] = formatUsd(((nano_usd + 500n) / 1000n) * 1000n).split('.');
-  return `${whole}.${fraction.padEnd(6, '0')}`;
+/** How much of the cost was put right later. */
+function adjustedOf(rows: readonly UsageRow[]): string {
+  const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
+  return total === 0n ? '' : roundedUsd(total, 6);
 }
 
 /** A count in at most seven characters: exact up to a million, then with four digits and a unit. */

@@ -3,6 +3,7 @@ import { EXPAND_CODES } from './codes/expand.ts';
 import { FLOW_CODES } from './codes/flow.ts';
 import { LINK_CODES } from './codes/link.ts';
 import { LINT_CODES } from './codes/lints.ts';
+import { MONEY_CODES } from './codes/money.ts';
 import { POLICY_CODES } from './codes/policies.ts';
 import { RULE_CODES } from './codes/rules.ts';
 import { SCHEMA_CODES } from './codes/schema.ts';
@@ -27,6 +28,7 @@ export const DIAGNOSTICS = {
   ...SCHEMA_CODES,
   ...LINK_CODES,
   ...AUTH_CODES,
+  ...MONEY_CODES,
   ...RULE_CODES,
   ...FLOW_CODES,
   ...WARNING_CODES,

@@ -1,37 +1,55 @@
 import type { SpendScope, Window } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
-import { describeLimit, type SpendLimit, spendLimits } from '../rules/config-rules.ts';
 import { simplify } from '../rules/simplify.ts';
+import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import { describeCondition } from '../rules/words.ts';
-import { formatUsd, usdToNano } from '../services/money.ts';
+import { formatUsd } from '../services/money.ts';
 import type { SpendingRow } from '../services/spending.ts';
 import { type Change, compareNames, isSame } from './change.ts';
 
-/** Reads what was spent in the current day or month. */
+/** Reads what was spent in the current day, week or month. */
 export type ReadSpending = (window: Window) => Promise<readonly SpendingRow[]>;
 
 /** A limit wherever it stands in its list. */
 type Limit = Omit<SpendLimit, 'pointer'>;
 
+/** The limits of one default or rule, of which a rule may have several; at least one. */
+type Limits = readonly Limit[];
+
 /** How many callers over a limit are named. */
 const NAMED_MAX = 5;
 
-function limitsOf(config: GatewayConfig): Map<string, Limit> {
-  return new Map(spendLimits(config).map(({ pointer: _, ...limit }) => [limit.name, limit]));
+function limitsOf(config: GatewayConfig): Map<string, Limits> {
+  const limits = spendLimits(config).map(({ pointer: _, ...limit }) => limit);
+  return Map.groupBy(limits, ({ name }) => name);
 }
 
-function inWords(limit: Limit): string {
-  const shadow = limit.mode === 'shadow' ? ', only recorded' : '';
-  return `${describeLimit(limit)}${limit.logic === true ? '' : ` when ${describeCondition(limit.logic)}`}${shadow}`;
+function inWords(limits: Limits): string {
+  const { mode, logic } = limits[0]!;
+  const shadow = mode === 'shadow' ? ', only recorded' : '';
+  const amounts = limits.map(describeLimit).join(' and ');
+  return `${amounts}${logic === true ? '' : ` when ${describeCondition(logic)}`}${shadow}`;
 }
 
 const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = {
   user: (row) => row.user,
   team: (row) => row.team,
   project: (row) => row.project,
+  token: (row) => row.token_id,
   model: (row) => row.model,
   upstream: (row) => row.upstream,
 };
+
+/** The counter that a row counts under; `undefined` when it has no part in one of the scopes. */
+function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
+  const keys = scopes.map((scope) => KEYS[scope](row));
+  return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
+}
+
+/** What a limit allows requests of this kind, of whose callers only one group is known; `undefined` when nobody knows. */
+function amountFor({ limit, by_group }: Limit, { token_group }: SpendingRow): number | undefined {
+  return (token_group === null ? undefined : by_group?.[token_group]) ?? limit;
+}
 
 /** Whether a limit may have applied to requests of this kind; conditions over anything else are given the benefit of the doubt. */
 function mayApply(limit: Limit, row: SpendingRow): boolean {
@@ -56,25 +74,34 @@ function isCounted({ scope, window }: Limit, limits: Iterable<Limit>): boolean {
   return [...limits].some((other) => other.scope === scope && other.window === window);
 }
 
+const WHEN: Readonly<Record<Window, string>> = { day: 'today', week: 'this week', month: 'this month' };
+
+/** Names of a counter for people, and how many there are. */
+function describeWho({ scopes }: Limit, count: number): string {
+  if (scopes.length > 1) return `${count} ${count === 1 ? 'combination' : 'combinations'} of ${scopes.join(' and ')}`;
+  return `${count} ${scopes[0]}${count === 1 ? '' : 's'}`;
+}
+
 function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | undefined {
-  const keyOf = KEYS[limit.scope];
   const spent = new Map<string, number>();
-  const concerned = new Set<string>();
+  const most = new Map<string, number>();
   for (const row of rows) {
-    const key = keyOf(row);
-    if (key === null) continue;
+    const key = keyOf(limit, row);
+    if (key === undefined) continue;
     spent.set(key, (spent.get(key) ?? 0) + row.cost_nano_usd);
-    if (mayApply(limit, row)) concerned.add(key);
+    const amount = mayApply(limit, row) ? amountFor(limit, row) : undefined;
+    if (amount !== undefined) most.set(key, Math.max(most.get(key) ?? 0, amount));
   }
-  const most = usdToNano(limit.limit_usd!);
   const over = [...spent]
-    .filter(([key, nano_usd]) => concerned.has(key) && nano_usd >= most)
+    .filter(([key, nano_usd]) => nano_usd >= (most.get(key) ?? Number.POSITIVE_INFINITY))
     .sort(([, a], [, b]) => b - a);
   if (over.length === 0) return undefined;
-  const named = over.slice(0, NAMED_MAX).map(([key, nano_usd]) => `${key} (${formatUsd(nano_usd)} USD)`);
+  const shown = (key: string) => (limit.scopes.length === 1 ? key : (JSON.parse(key) as string[]).join(' + '));
+  const named = over.slice(0, NAMED_MAX).map(([key, nano_usd]) => `${shown(key)} (${formatUsd(nano_usd)} USD)`);
   const more = over.length > NAMED_MAX ? ` and ${over.length - NAMED_MAX} more` : '';
-  const what = over.length === 1 ? `1 ${limit.scope} has` : `${over.length} ${limit.scope}s have`;
-  return `${what} already spent it ${limit.window === 'day' ? 'today' : 'this month'}: ${named.join(', ')}${more}`;
+  const verb = over.length === 1 ? 'has' : 'have';
+  const when = WHEN[limit.window as Window];
+  return `${describeWho(limit, over.length)} ${verb} already spent it ${when}: ${named.join(', ')}${more}`;
 }
 
 /** Limits that come, go or change, with the callers who are over a limit already when the ledger can be read. */
@@ -86,13 +113,17 @@ export async function diffLimits(
   const old_limits = limitsOf(before);
   const new_limits = limitsOf(after);
   const { kept, lost, gained } = compareNames(old_limits.keys(), new_limits.keys());
-  const told = async (name: string, change: string): Promise<Change> => {
-    const limit = new_limits.get(name)!;
-    const rows = limit.limit_usd === undefined ? undefined : await readSpending?.(limit.window!);
+  const overNow = async (limit: Limit): Promise<string[]> => {
+    if (limit.unit !== 'nano_usd') return [];
+    const rows = await readSpending?.(limit.window as Window);
     const over = rows && describeOver(limit, rows);
-    const counted = isCounted(limit, old_limits.values());
-    const from_now = counted ? '' : '; spending counts only from when the limit is first in force';
-    return { section: 'limits', subject: name, change, ...(over === undefined ? {} : { details: [over + from_now] }) };
+    if (over === undefined) return [];
+    const counted = isCounted(limit, [...old_limits.values()].flat());
+    return [over + (counted ? '' : '; spending counts only from when the limit is first in force')];
+  };
+  const told = async (name: string, change: string): Promise<Change> => {
+    const details = (await Promise.all(new_limits.get(name)!.map(overNow))).flat();
+    return { section: 'limits', subject: name, change, ...(details.length === 0 ? {} : { details }) };
   };
   const changed = kept.filter((name) => !isSame(old_limits.get(name), new_limits.get(name)));
   return [

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { GatewayConfig, ModelConfig, RoutingRuleConfig } from '../config.ts';
+import type { GatewayConfig, ModelConfig, Profile, RoutingRuleConfig } from '../config.ts';
 import { deepFreeze } from './freeze.ts';
 
 /** What clients assume of a model whose window is not stated. */
@@ -32,16 +32,23 @@ function shapeRule({ upstreams, weights: _, ...rule }: RawRule, index: number): 
   return { ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: rule.upstream ?? upstreams![0]! };
 }
 
+/** Where no server is named, the embedded one is meant. */
+function shapeDatabase(database: GatewayConfig['database'] = {}, directory: string): GatewayConfig['database'] {
+  if (database.postgres !== undefined || database.embedded !== undefined) return database;
+  return { ...database, embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } };
+}
+
 /**
  * The configuration stages see, from a validated gateway.yaml.
  * @param directory of gateway.yaml, where the embedded database lives by default.
  */
-export function shapeConfig(value: unknown, directory: string): GatewayConfig {
+export function shapeConfig(value: unknown, directory: string, profile: Profile): GatewayConfig {
   // Conditions have their named rules expanded by now.
   const { rules: _, ...raw } = value as RawConfig;
   return deepFreeze({
     ...raw,
-    database: raw.database ?? { embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } },
+    server: { ...raw.server, profile },
+    database: shapeDatabase(raw.database, directory),
     models: raw.models.map(shapeModel),
     routing: { ...raw.routing, rules: (raw.routing.rules ?? []).map(shapeRule) },
   });

@@ -5,8 +5,10 @@ import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
 import { linkGateway } from './link-gateway.ts';
+import { checkPrices } from './link-money.ts';
 import { childOf, itemsOf, type MapNode, textOf } from './node.ts';
 import { type PolicySource, policySource } from './policies.ts';
+import { loadProfile } from './profile.ts';
 import { GATEWAY_SCHEMA } from './schemas.ts';
 import { validate } from './validate.ts';
 
@@ -58,6 +60,9 @@ export function checkGateway(
   if (validated.ok) conditions.reportUnused();
   linkGateway(root, names, findings);
   allowWarnings(root, findings);
+  const { profile, file: profile_file } = loadProfile(root, file, options);
+  const config = findings.errors() === before ? shapeConfig(validated.value, dirname(file), profile) : undefined;
+  if (config !== undefined) checkPrices(config, root, findings);
   const value = validated.value as { pipelines?: unknown; stages?: unknown };
   const pathsOf = (what: string) =>
     validated.annotations
@@ -66,11 +71,11 @@ export function checkGateway(
   const modules = pathsOf('module').filter(isModule);
   const named = childOf(root, 'stages');
   return {
-    config: findings.errors() === before ? shapeConfig(validated.value, dirname(file)) : undefined,
+    config: findings.errors() === before ? config : undefined,
     // Listed twice was reported; loaded twice its stage would seem to be there already.
     modules: [...new Set(modules)],
     knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
-    named_files: pathsOf('file'),
+    named_files: [...pathsOf('file'), ...(profile_file === undefined ? [] : [profile_file])],
     names,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
     policy_source: policySource(root, value),

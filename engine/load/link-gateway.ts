@@ -1,11 +1,11 @@
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { matchesGlob } from '../rules/glob.ts';
-import { priceToPico, usdToNano } from '../services/money.ts';
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
+import { linkMoney } from './link-money.ts';
 import { childOf, type Entry, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
 
 /** Checks what must fit together in gateway.yaml; tolerates values that validation already refused. */
@@ -18,7 +18,7 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   linker.tokenGroups();
   linker.routing();
   linker.regions();
-  linker.money();
+  linkMoney(root, names, findings);
   linkAuth(root, findings);
 }
 
@@ -168,29 +168,5 @@ class GatewayLinker {
     this.findings.report('C4004', key_mark, `this rule has no upstream ${quote(key)}`, {
       help: didYouMean(key, upstreams, all) ?? all,
     });
-  }
-
-  /** Amounts must be exact in the units money is kept in. */
-  money(): void {
-    for (const model of this.model_nodes) {
-      for (const { value } of entriesOf(childOf(model, 'pricing'))) this.exact(value, priceToPico);
-    }
-    const limits = childOf(this.root, 'spend_limits');
-    for (const { value } of entriesOf(childOf(limits, 'defaults'))) this.exact(value, usdToNano);
-    for (const rule of itemsOf(childOf(limits, 'rules'))) {
-      const amount = childOf(rule, 'limit_usd');
-      if (amount !== undefined) this.exact(amount, usdToNano);
-    }
-  }
-
-  private exact(node: Node, convert: (amount: number) => number): void {
-    if (node.kind !== 'scalar' || !Number.isFinite(node.value) || Number(node.value) < 0) return;
-    try {
-      convert(Number(node.value));
-    } catch (error) {
-      this.findings.report('C3005', node.mark, 'the amount cannot be kept exactly', {
-        expected: (error as Error).message,
-      });
-    }
   }
 }

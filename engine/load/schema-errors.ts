@@ -4,6 +4,7 @@ import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
+import { withoutOtherBranches } from './schema-branches.ts';
 import { alternativeKeys, flow, inEnvironment, listMeant, reportSchemaError } from './schema-wording.ts';
 import type { SchemaError } from './validate.ts';
 
@@ -52,8 +53,7 @@ export function reportSchemaErrors(
   root: Node,
   findings: Findings,
 ): Node {
-  const branches = errors.filter(({ keyword }) => keyword === 'anyOf').map(({ schemaPath }) => `${schemaPath}/`);
-  const own = errors.filter(({ schemaPath }) => !branches.some((branch) => schemaPath.startsWith(branch)));
+  const own = withoutOtherBranches(errors, root);
   const reporter = new KeyReporter(own, schema, root, findings);
   const slips = reporter.report();
   const told = new Set<string>();

@@ -48,11 +48,16 @@ export function alternativeKeys(error: SchemaError): string[] {
   return branches.flatMap((branch) => branch.required ?? []);
 }
 
+/** Of more alternatives only the first is proposed. */
+const PROPOSED_MAX = 3;
+
 /** @param join whether the mapping lacks one of the keys, or each. */
 function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
   const properties = (error.parentSchema?.properties ?? {}) as Readonly<Record<string, JsonSchema>>;
   const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
-  const help = keys.map((key) => proposal(key, properties[key])).join(` ${join} `);
+  const many = join === 'or' && keys.length > PROPOSED_MAX;
+  const proposals = (many ? keys.slice(0, 1) : keys).map((key) => proposal(key, properties[key]));
+  const help = `${proposals.join(` ${join} `)}${many ? ', or one of the others' : ''}`;
   const message = join === 'and' ? `the keys ${names} are missing` : `the key ${names} is missing`;
   return { code: 'C3002', mark: owner.mark, message, details: { help: `add ${help}` } };
 }

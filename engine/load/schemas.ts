@@ -19,5 +19,8 @@ export const FRAGMENT_SCHEMA = readSchema('fragment');
 /** Schema of a managed policy. */
 export const POLICY_SCHEMA = readSchema('policy');
 
+/** Schema of a profile. */
+export const PROFILE_SCHEMA = readSchema('profile');
+
 /** Schema of a pipeline test. */
 export const PIPELINE_TEST_SCHEMA = readSchema('pipeline-test');

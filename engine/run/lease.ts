@@ -5,6 +5,7 @@ import { deepFreeze } from '../load/freeze.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 import { factIndex } from './fact-store.ts';
+import { checkHeader } from './result.ts';
 
 /** Longest name of a shadow rule that is kept, in characters. */
 const SHADOW_NAME_LENGTH_MAX = 200;
@@ -67,6 +68,14 @@ export class Lease implements StageContext {
       remove: (name: string) => {
         this.#check();
         head.remove(name);
+      },
+      replaceAll: (prefix: string, headers: Readonly<Record<string, string>>) => {
+        this.#check();
+        if (typeof prefix !== 'string' || prefix === '') throw new Error('the prefix of the headers is not a text');
+        // A copy, so that what is checked is what is set.
+        const copy = { ...headers };
+        for (const [name, value] of Object.entries(copy)) checkHeader(name, value);
+        head.replaceAll(prefix, copy);
       },
     });
   }

@@ -22,6 +22,11 @@ export interface OpenAccessTokens extends BearerTokens {
 const CACHE_MS = 30_000;
 /** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
 const LOOKUP_PATIENCE_MS = 2500;
+/** How long it answers where requests go on without the database; what it says may be that old, whatever was announced. */
+const CACHE_AWAY_MS = 3_600_000;
+/** How long a lookup is waited for then, and how long after one that failed none is. */
+const AWAY_PATIENCE_MS = 500;
+const AWAY_REST_MS = 1000;
 const MAX_CACHED = 10_000;
 /** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
 const MAX_CACHED_UNKNOWN = 1000;
@@ -35,8 +40,8 @@ interface Entry extends OwnerStanding {
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
   readonly revoked_at: number | undefined;
-  /** By the monotonic clock. */
-  readonly stale_at: number;
+  /** When it was looked up, by the monotonic clock. */
+  readonly read_at: number;
   /** When its use is to be noted again, by the monotonic clock. */
   use_due_at: number;
 }
@@ -69,12 +74,18 @@ export function openAccessTokens(options: {
    * somebody who has no session. Absent or `undefined`: without end.
    */
   readonly vouched_days?: () => number | undefined;
+  /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
+  readonly goes_on_without?: () => boolean;
 }): OpenAccessTokens {
   const { database, clock, log, every = everyInBackground, vouched_days = () => undefined } = options;
+  const { goes_on_without = () => false } = options;
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
   /** When a hash nobody has may be looked up again. */
   const unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
   const looking = new Map<string, Lookup>();
+  /** Entries from before are looked up again. By the monotonic clock, as is the next. */
+  let fresh_from = Number.NEGATIVE_INFINITY;
+  let away_until = 0;
   /** Last use by token id, not yet written. */
   let used = new Map<string, Date>();
 
@@ -88,7 +99,12 @@ export function openAccessTokens(options: {
     entries.clear();
     unknown.clear();
   };
-  database.listen(TOKENS_CHANNEL, onAnnounced, forgetAll).catch((error) => {
+  const onMissed = () => {
+    looking.clear();
+    unknown.clear();
+    fresh_from = clock.monotonic();
+  };
+  database.listen(TOKENS_CHANNEL, onAnnounced, onMissed).catch((error) => {
     log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
   });
 
@@ -117,11 +133,11 @@ export function openAccessTokens(options: {
     const lookup: Lookup = lookups
       .run(hash)
       .then((row) => {
-        const stale_at = clock.monotonic() + CACHE_MS;
-        const entry = row && entryOf(row, stale_at, entries.peek(hash)?.use_due_at ?? 0);
+        const read_at = clock.monotonic();
+        const entry = row && entryOf(row, read_at, entries.peek(hash)?.use_due_at ?? 0);
         // A change was announced meanwhile, and this may have been read before it.
         if (looking.get(hash) !== lookup) return entry;
-        if (entry === undefined) unknown.set(hash, stale_at);
+        if (entry === undefined) unknown.set(hash, read_at + CACHE_MS);
         else entries.set(hash, entry);
         return entry;
       })
@@ -132,9 +148,9 @@ export function openAccessTokens(options: {
     return lookup;
   };
 
-  const patiently = (lookup: Lookup): Lookup =>
+  const patiently = (lookup: Lookup, patience_ms: number): Lookup =>
     new Promise((resolve, reject) => {
-      const timer = clock.after(LOOKUP_PATIENCE_MS, () => reject(storeAway()));
+      const timer = clock.after(patience_ms, () => reject(storeAway()));
       lookup.then(resolve, reject).finally(() => timer.close());
     });
 
@@ -147,6 +163,18 @@ export function openAccessTokens(options: {
       used.set(entry.principal.token.id, new Date(clock.now()));
     }
     return entry.principal;
+  };
+
+  /** Whether what is known of a token may stand while the database is away. */
+  const isEnough = ({ read_at }: Entry) => clock.monotonic() < read_at + CACHE_AWAY_MS && goes_on_without();
+  const lookAgain = async (hash: string, known: Entry): Promise<Principal> => {
+    if (clock.monotonic() < away_until) return admit(known);
+    const found = await patiently(look(hash), AWAY_PATIENCE_MS).catch((error) => {
+      if (isPermanent(error)) throw error;
+      away_until = clock.monotonic() + AWAY_REST_MS;
+      return known;
+    });
+    return admit(found);
   };
 
   const flush = async () => {
@@ -172,9 +200,10 @@ export function openAccessTokens(options: {
       const hash = hashToken(token);
       const now = clock.monotonic();
       const entry = entries.get(hash);
-      if (entry !== undefined && now < entry.stale_at) return admit(entry);
+      if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > fresh_from) return admit(entry);
       if (now < (unknown.get(hash) ?? 0)) throw unknownToken();
-      return patiently(look(hash)).then(admit, (error) => {
+      if (entry !== undefined && isEnough(entry)) return lookAgain(hash, entry);
+      return patiently(look(hash), LOOKUP_PATIENCE_MS).then(admit, (error) => {
         throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
       });
     },
@@ -187,7 +216,7 @@ export function openAccessTokens(options: {
   };
 }
 
-function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
+function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
   const { id, name, token_group: group } = row;
   return {
     principal: Object.freeze({
@@ -204,7 +233,7 @@ function entryOf(row: TokenRow, stale_at: number, use_due_at: number): Entry {
     revoked_at: row.revoked_at?.getTime(),
     vouched_at: row.vouched_at,
     is_barred: row.is_barred,
-    stale_at,
+    read_at,
     use_due_at,
   };
 }

@@ -10,7 +10,7 @@ export interface Actor {
 /** What a change needs beside the change itself: where, when and by whom. */
 export interface Changing {
   readonly database: Pick<Database, 'query'>;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: Pick<Clock, 'now' | 'frozen'>;
   readonly actor: Actor;
   /** The session through which a person acts: nothing is made when it has ended, though its token is not refused yet. */
   readonly session_id?: string;
@@ -23,7 +23,12 @@ export type AdminAction =
   | 'token.revoke'
   | 'token.move'
   | 'session.end'
-  | 'person.cut_off';
+  | 'person.cut_off'
+  | 'limit.set'
+  | 'limit.clear'
+  | 'limit.grant'
+  | 'limit.revoke'
+  | 'ledger.reprice';
 
 /** One change an administrator, a person or the gateway made. Never holds a token, a hash or a secret. */
 export interface AdminChange {
@@ -31,7 +36,7 @@ export interface AdminChange {
   readonly at: Date;
   readonly actor: Actor;
   readonly action: AdminAction;
-  /** Id of the token or session, or e-mail of the person. */
+  /** Id of the token, session or grant, e-mail of the person, or what is limited: `user ana@example.com per day`. */
   readonly subject: string;
   /** `null` for what did not exist before. */
   readonly before: Readonly<Record<string, unknown>> | null;

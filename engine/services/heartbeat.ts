@@ -24,6 +24,10 @@ const PATIENCE_SECONDS = 30;
 /** A process that itself just came back can't tell who is dead: it first lives as long as it has patience. */
 const BEATS_BEFORE_RECOVERY = PATIENCE_SECONDS / (BEAT_MS / 1000);
 const BEATS_BETWEEN_PARTITIONS = 720;
+const BEATS_BETWEEN_MINUTES = 12;
+/** Few enough that nobody waits for their locks. */
+const MINUTE_BATCH = 1000;
+const MAX_MINUTE_BATCHES = 20;
 /** For how many beats a doubt lasts: longer than a statement can run after its connection broke. */
 const BEATS_OF_DOUBT = 6;
 const MAX_RECOVERED = 500;
@@ -38,8 +42,10 @@ export function createHeartbeat(options: {
   readonly process: GatewayProcess;
   isLive(request_id: string): boolean;
   readonly release: LedgerStatements['release'];
+  /** Done once the database is known to be there; it may fail. */
+  onFirstBeat(): Promise<void>;
 }): Heartbeat {
-  const { database, clock, log, every, process_id, process, isLive, release } = options;
+  const { database, clock, log, every, process_id, process, isLive, release, onFirstBeat } = options;
   let registered: Promise<void> | undefined;
   let beats = 0;
   let beats_in_a_row = 0;
@@ -97,10 +103,23 @@ export function createHeartbeat(options: {
     if (unknown.length > 0) await release(unknown);
   };
 
+  const deleteMinutes = async () => {
+    for (let batch = 0; batch < MAX_MINUTE_BATCHES; batch++) {
+      const [row] = await database.query<{ deleted: number }>(
+        'delete_minutes',
+        'select delete_minutes($1, $2) as deleted',
+        [databaseTime(clock), MINUTE_BATCH],
+      );
+      if (row!.deleted < MINUTE_BATCH) return;
+    }
+  };
+
   const beat = async () => {
     if (registered === undefined) await register();
     else await sayAlive();
     if (beats === 0) await recordPredecessors();
+    if (beats === 0)
+      await onFirstBeat().catch((error) => log.debug({ err: error }, 'what costs are typical is not known'));
     if (doubtful_beats > 0) {
       await releaseUnknown();
       doubtful_beats--;
@@ -108,6 +127,7 @@ export function createHeartbeat(options: {
     if (beats % BEATS_BETWEEN_PARTITIONS === 0) {
       await database.query('ensure_partitions', 'select ensure_partitions($1)', [databaseTime(clock)]);
     }
+    if (beats % BEATS_BETWEEN_MINUTES === 0) await deleteMinutes();
     beats++;
   };
   const recover = () => recordOrphans([]);

@@ -1,6 +1,26 @@
-import type { Clock, LimitClaim, LimitStanding, ReservationRequest, Settlement, TokenCounts } from '../api.ts';
+import type {
+  Clock,
+  CounterName,
+  LimitClaim,
+  Reservation,
+  ReservationRequest,
+  Settlement,
+  Standing,
+  TokenCounts,
+} from '../api.ts';
+import { percentToPpm } from './admission.ts';
+import { CounterList } from './counter-list.ts';
 import type { Database } from './database.ts';
-import { storable, storableJson } from './storable.ts';
+import {
+  type CounterNumbers,
+  type ExchangeAnswer,
+  judge,
+  NOTHING_TO_TELL,
+  type PackedHold,
+  standing,
+} from './ledger-verdicts.ts';
+import { addSpentByDay } from './spent-by-day.ts';
+import { storableJson } from './storable.ts';
 
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -9,36 +29,36 @@ export type LedgerStore = Pick<Database, 'query'>;
 export interface Exchanged {
   /** Whether each settlement was written; false for one that was written before. */
   readonly written: readonly boolean[];
-  readonly verdicts: readonly Verdict[];
+  readonly reservations: readonly Reservation[];
 }
 
-/** What came of one reservation. */
-export interface Verdict {
-  /** The limit that refused it; `undefined` when it was granted. */
-  readonly refusal: LimitStanding | undefined;
-  /** The limits in shadow mode that would have refused it, when it was granted. */
-  readonly shadows: readonly LimitStanding[];
+/** A settlement in the windows of an earlier time; see `OpenLedger.settleAt`. */
+export interface LateSettlement {
+  readonly settlement: Settlement;
+  readonly counters: readonly CounterName[];
+  /** Milliseconds since the epoch. */
+  readonly at_ms: number;
 }
 
-/** The ledger's statements, each for many requests at once. Errors are the database's. */
+/** What a reservation shall hold from now on. */
+export interface TopUp {
+  readonly request_id: string;
+  readonly amount_nano_usd: number;
+}
+
+/** The ledger's statements, most for many requests at once. Errors are the database's. */
 export interface LedgerStatements {
   /** Settles, then reserves, in one transaction. */
   exchange(settlements: readonly Settlement[], requests: readonly ReservationRequest[]): Promise<Exchanged>;
+  /** Whether the settlement was written; false when it was written before. */
+  settleAt(late: LateSettlement): Promise<boolean>;
   release(request_ids: readonly string[]): Promise<void>;
+  topUp(top_ups: readonly TopUp[]): Promise<void>;
+  standings(claims: readonly LimitClaim[]): Promise<Standing[]>;
 }
 
-interface ExchangeRow {
-  /** Set in a row about a settlement; the rest is about a reservation. */
-  readonly repeated_request: string | null;
-  readonly refused_request: string;
-  /** Place among the counters of the request; for a limit in shadow mode counted on from their number. */
-  readonly refused_claim: number;
-  readonly spent_nano_usd: number;
-  readonly held_nano_usd: number;
-  readonly resets_at_ms: number;
-}
-
-type CounterName = Pick<LimitClaim, 'scope' | 'key' | 'window'>;
+const EXCHANGE = 'select exchange_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) as answer';
+const NONE = '[]';
 
 /** Creates the statements of one process. */
 export function createLedgerStatements(options: {
@@ -48,32 +68,78 @@ export function createLedgerStatements(options: {
   readonly process_id: string;
 }): LedgerStatements {
   const { database, clock, time_zone, process_id } = options;
+
+  const exchange = async (counters: CounterList, rows: string, holds: string, counted_at: Date | null) => {
+    const [row] = await database.query<{ answer: string | null }>('ledger_exchange', EXCHANGE, [
+      process_id,
+      databaseTime(clock),
+      counted_at,
+      time_zone(),
+      ...counters.columns,
+      rows,
+      holds,
+    ]);
+    const answer = row?.answer;
+    return answer == null ? NOTHING_TO_TELL : (JSON.parse(answer) as ExchangeAnswer);
+  };
+
   return {
     async exchange(settlements, requests) {
       const counters = new CounterList();
-      const rows = settlements.map((settlement) => packSettlement(settlement, counters));
+      const rows = settlements.map((each) => packSettlement(each, keptCounters(each), counters));
       const holds = requests.map((request) => packHold(request, counters));
-      const remarks = await database.query<ExchangeRow>(
-        'ledger_exchange',
-        'select * from exchange_batch($1, $2, $3, $4, $5, $6, $7, $8)',
-        [process_id, databaseTime(clock), time_zone(), ...counters.columns, storableJson(rows), storableJson(holds)],
-      );
-      // Nearly always there is nothing to remark.
-      const repeated = new Set(remarks.map((row) => row.repeated_request));
-      const refused = Map.groupBy(remarks, (row) => row.refused_request);
+      const [written, held] = [storableJson(rows), storableJson(holds.map(({ row }) => row))];
+      const answer = await exchange(counters, written, held, null);
+      const { repeated } = answer;
       return {
-        written: settlements.map(({ request_id }) => !repeated.has(request_id)),
-        verdicts: requests.map((request) => judge(request, refused.get(request.request_id))),
+        written: settlements.map(({ request_id }) => !repeated.includes(request_id)),
+        reservations: judge(holds, answer),
       };
+    },
+    async settleAt({ settlement, counters: named, at_ms }) {
+      const counters = new CounterList();
+      const money = named.filter(({ unit }) => unit === 'nano_usd');
+      const counted = money.length > 0 ? money : keptCounters(settlement);
+      const row = packSettlement({ ...settlement, reserved: false }, counted, counters);
+      const { repeated } = await exchange(counters, storableJson([row]), NONE, new Date(at_ms));
+      return repeated.length === 0;
     },
     async release(request_ids) {
       await database.query('ledger_release', 'select release_batch($1)', [request_ids]);
+    },
+    async topUp(top_ups) {
+      await database.query('ledger_top_up', 'select top_up_batch($1, $2)', [
+        top_ups.map(({ request_id }) => request_id),
+        top_ups.map(({ amount_nano_usd }) => amount_nano_usd),
+      ]);
+    },
+    async standings(claims) {
+      const meant = claims.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
+      if (meant.length === 0) return [];
+      const counters = new CounterList();
+      const positions = meant.map((claim) => counters.position(claim));
+      const [row] = await database.query<{ standings: string }>(
+        'ledger_standings',
+        'select read_standings($1, $2, $3, $4, $5, $6) as standings',
+        [databaseTime(clock), time_zone(), ...counters.columns],
+      );
+      const numbers = JSON.parse(row!.standings) as CounterNumbers[];
+      const standings = meant
+        .map((claim, i) => ({
+          claim,
+          numbers: numbers[positions[i]! - 1]!,
+          first: positions.indexOf(positions[i]!) === i,
+        }))
+        // One that was set at run time is one limit, whatever claims it takes the place of.
+        .filter((each) => each.first || each.numbers[4] === null)
+        .map((each) => standing(each.claim, each.numbers));
+      return addSpentByDay(standings, { database, now: databaseTime(clock), time_zone: time_zone() });
     },
   };
 }
 
 /** The time to tell the database; `null` lets it use its own clock, the one clock that all replicas share. */
-export function databaseTime(clock: Clock): Date | null {
+export function databaseTime(clock: Pick<Clock, 'now' | 'frozen'>): Date | null {
   return clock.frozen ? new Date(clock.now()) : null;
 }
 
@@ -82,65 +148,58 @@ export function isCount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-const GRANTED: Verdict = { refusal: undefined, shadows: [] };
-
-function judge(request: ReservationRequest, rows: readonly ExchangeRow[] | undefined): Verdict {
-  if (rows === undefined) return GRANTED;
-  // In the order in which they were packed.
-  const by_counter = [...Map.groupBy(request.claims, nameOf).values()];
-  let refusal: LimitStanding | undefined;
-  const shadows: LimitStanding[] = [];
-  for (const row of rows) {
-    const in_shadow = row.refused_claim >= by_counter.length;
-    const standings = by_counter[row.refused_claim % by_counter.length]!.filter(
-      ({ shadow = false, limit_nano_usd }) => shadow === in_shadow && limit_nano_usd !== null,
-    )
-      .map((claim) => standing(claim, row))
-      .toSorted((a, b) => a.limit_nano_usd - b.limit_nano_usd);
-    if (in_shadow) shadows.push(...standings.filter((limit) => lacks(limit, request.amount_nano_usd)));
-    else refusal = standings[0];
-  }
-  return { refusal, shadows };
-}
-
-function lacks({ spent_nano_usd, held_nano_usd, limit_nano_usd }: LimitStanding, needed_nano_usd: number): boolean {
-  return spent_nano_usd + held_nano_usd + needed_nano_usd > limit_nano_usd;
-}
-
-function standing({ scope, key, window, rule, limit_nano_usd }: LimitClaim, row: ExchangeRow): LimitStanding {
-  return {
-    scope,
-    key,
-    window,
-    rule,
-    limit_nano_usd: limit_nano_usd!,
-    spent_nano_usd: row.spent_nano_usd,
-    held_nano_usd: row.held_nano_usd,
-    resets_at: row.resets_at_ms,
-  };
-}
-
 /** What is held counts once on each counter, however many claims there are on it, and the smallest limit decides. */
-function packHold({ claims, ...identity }: ReservationRequest, counters: CounterList): object {
+function packHold(request: ReservationRequest, counters: CounterList): PackedHold & { readonly row: object } {
+  const claims = moneyFirst(request.claims);
+  const places: number[] = [];
   const positions: number[] = [];
   const limits: (number | null)[] = [];
   let shadow_limits: (number | null)[] | undefined;
+  let money = 0;
   for (const claim of claims) {
-    const { shadow = false, limit_nano_usd: limit } = claim;
     const position = counters.position(claim);
-    let at = positions.indexOf(position);
-    if (at < 0) {
-      at = positions.push(position) - 1;
+    let place = positions.indexOf(position);
+    if (place < 0) {
+      place = positions.push(position) - 1;
       limits.push(null);
+      if (claim.unit === 'nano_usd') money++;
     }
-    if (shadow) {
+    places.push(place);
+    if (claim.shadow === true) {
       shadow_limits ??= [];
-      shadow_limits[at] = smaller(shadow_limits[at] ?? null, limit);
+      shadow_limits[place] = smaller(shadow_limits[place] ?? null, claim.limit);
     } else {
-      limits[at] = smaller(limits[at] ?? null, limit);
+      limits[place] = smaller(limits[place]!, claim.limit);
     }
   }
-  return { ...identity, counters: positions, limits, shadow_limits };
+  const { overshoot_percent: percent } = request;
+  const row = {
+    request_id: request.request_id,
+    surface: request.surface,
+    principal_id: request.principal_id,
+    user: request.user,
+    team: request.team,
+    project: request.project,
+    token_id: request.token_id,
+    model: request.model,
+    upstream: request.upstream,
+    upstream_model: request.upstream_model,
+    amount_nano_usd: request.amount_nano_usd,
+    most_nano_usd: request.most_nano_usd,
+    tokens: request.tokens,
+    ppm: percent === undefined ? undefined : percentToPpm(percent),
+    counters: positions,
+    money,
+    limits,
+    shadow_limits,
+  };
+  return { request, claims, places, counters: positions, row };
+}
+
+/** Ledger rows name the counters of money only, which therefore come first. */
+function moneyFirst(claims: readonly LimitClaim[]): readonly LimitClaim[] {
+  if (claims.every(({ unit }) => unit === 'nano_usd')) return claims;
+  return claims.toSorted((a, b) => Number(a.unit !== 'nano_usd') - Number(b.unit !== 'nano_usd'));
 }
 
 function smaller(a: number | null, b: number | null): number | null {
@@ -151,17 +210,19 @@ function smaller(a: number | null, b: number | null): number | null {
  * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the held
  * amount. Who asked for what stands in the reservation already, where there is one.
  */
-function packSettlement(settlement: Settlement, counters: CounterList): object {
-  const { tokens, cost_nano_usd, status, provenance, request_id, reserved, aborted, ...identity } = settlement;
+function packSettlement(settlement: Settlement, counted: readonly CounterName[], counters: CounterList): object {
+  const { tokens, cost_nano_usd, status, provenance, request_id, reserved, aborted, server_tools, ...identity } =
+    settlement;
   const cost_is_known = isCount(cost_nano_usd);
   return {
     request_id,
     reserved,
     aborted,
-    ...(!reserved && { ...identity, counters: countersOf(settlement).map((claim) => counters.position(claim)) }),
+    ...(!reserved && { ...identity, counters: counted.map((counter) => counters.position(counter)) }),
     ...packTokens(tokens),
     status: Number.isInteger(status) ? status : null,
     cost_nano_usd: cost_is_known ? cost_nano_usd : null,
+    ...(server_tools !== undefined && { server_tools }),
     provenance: cost_is_known ? provenance : { ...provenance, cost: 'estimate' },
   };
 }
@@ -178,29 +239,7 @@ function packTokens(tokens: TokenCounts): TokenCounts {
 }
 
 /** The counters that are kept for everybody, for a settlement without a reservation to say which. */
-function countersOf({ user, team }: Settlement): CounterName[] {
-  const own: CounterName = { scope: 'user', key: user, window: 'day' };
-  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month' }];
-}
-
-function nameOf({ scope, key, window }: CounterName): string {
-  return `${scope} ${window} ${key}`;
-}
-
-/** Counters of a batch as three parallel columns; a position counts from 1, like an SQL array. */
-class CounterList {
-  readonly columns: readonly [string[], string[], string[]] = [[], [], []];
-  readonly #positions = new Map<string, number>();
-
-  position(counter: CounterName): number {
-    const name = nameOf(counter);
-    const known = this.#positions.get(name);
-    if (known !== undefined) return known;
-    const [scopes, keys, windows] = this.columns;
-    scopes.push(counter.scope);
-    keys.push(storable(counter.key));
-    const position = windows.push(counter.window);
-    this.#positions.set(name, position);
-    return position;
-  }
+function keptCounters({ user, team }: Settlement): CounterName[] {
+  const own: CounterName = { scope: 'user', key: user, window: 'day', unit: 'nano_usd' };
+  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }];
 }

@@ -1,11 +1,23 @@
-import type { Clock, Ledger, Log, ReservationRequest, Settlement } from '../api.ts';
+import {
+  type Clock,
+  type CounterName,
+  type Ledger,
+  type Log,
+  type Reservation,
+  type ReservationRequest,
+  type Settlement,
+  StageError,
+} from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import { createGroupCommit } from './group-commit.ts';
 import { createHeartbeat } from './heartbeat.ts';
-import { createLedgerStatements, isCount, type LedgerStore, type Verdict } from './ledger-statements.ts';
-import { isStorable } from './storable.ts';
+import { createLedgerStatements, isCount, type LedgerStore, type TopUp } from './ledger-statements.ts';
+import { readRecentCosts } from './recent-costs.ts';
+import { assertReservable } from './reservable.ts';
+import { createRetryPause } from './retry-pause.ts';
 import { asStoreError, isPermanent } from './store-errors.ts';
+import { createTypicalCosts } from './typical-cost.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 /** The ledger of one process. Any number of them share a database. */
@@ -20,25 +32,44 @@ export interface OpenLedger extends Ledger {
    * @returns how many. Raises store_unavailable.
    */
   recover(): Promise<number>;
+  /**
+   * Writes the ledger row of a request that went out without a hold, as of `at_ms` (since the epoch): its money counts on
+   * these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
+   * settled instead. @returns false when the row was there already. Raises store_unavailable.
+   */
+  settleAt(settlement: Settlement, counters: readonly CounterName[], at_ms: number): Promise<boolean>;
+  /**
+   * Says that a request goes out although its reservation failed: if that turns out to have been placed, it is not given
+   * back. To be called in the same turn in which `reserve` failed.
+   */
+  keep(request_id: string): void;
+  /** Ends `keep`: what may still be placed under the id is given back. */
+  forget(request_id: string): void;
   /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
   close(): Promise<void>;
 }
 
 const MAX_BATCH = 500;
-const FIRST_RETRY_MS = 50;
-const LAST_RETRY_MS = 2000;
 const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
+const RESERVE_TIMEOUT_MS = 5000;
 
 /** A settlement waits this long for a reservation to share its statement with; nobody waits for a settlement. */
 const SETTLE_PATIENCE_MS = 10;
+/** What is topped up within this time shares a statement. */
+const TOP_UP_PATIENCE_MS = 20;
 
-type Move = { readonly reserve: ReservationRequest } | { readonly settle: Settlement };
+/** A reservation on its way; nobody waits for one that is given up, and it need not be placed any more. */
+interface Wish {
+  readonly reserve: ReservationRequest;
+  given_up: boolean;
+}
+type Move = Wish | { readonly settle: Settlement };
 /** For a reservation what came of it, for a settlement whether it was written. */
-type MoveResult = Verdict | boolean;
+type MoveResult = Reservation | boolean;
 
 /**
- * Opens the ledger; needs no database yet. Windows are calendar days and months in `time_zone`, by the database's clock.
+ * Opens the ledger; needs no database yet. Windows are calendar windows in `time_zone`, by the database's clock.
  * A request counts in the window it was reserved in, also when it is settled after the window's end.
  */
 export function openLedger(options: {
@@ -47,12 +78,16 @@ export function openLedger(options: {
   readonly log: Log;
   /** IANA name; `spend_limits.time_zone`. Asked each time, because a reload can change it. */
   readonly time_zone?: () => string;
+  /** How long a reservation waits for the database at most; `spend_limits.store_timeout_seconds`. Asked each time. */
+  readonly reserve_timeout_ms?: () => number;
   readonly process?: GatewayProcess;
   readonly every?: Every;
 }): OpenLedger {
   const { database, clock, log, time_zone = () => 'UTC', process = ownProcess(), every = everyInBackground } = options;
+  const { reserve_timeout_ms = () => RESERVE_TIMEOUT_MS } = options;
   const process_id = crypto.randomUUID();
   const statements = createLedgerStatements({ database, clock, time_zone, process_id });
+  const costs = createTypicalCosts();
   /** Requests whose reservation row may exist and is still needed. No Set: see the engine's `Bag`. */
   const live: Record<string, true> = Object.create(null);
   let unwritten = 0;
@@ -67,6 +102,10 @@ export function openLedger(options: {
     process,
     isLive: (request_id) => request_id in live,
     release: statements.release,
+    async onFirstBeat() {
+      for (const { user, model, cost_nano_usd } of await readRecentCosts(database, clock))
+        costs.add(user, model, cost_nano_usd);
+    },
   });
 
   const moving = createGroupCommit<Move, MoveResult>({
@@ -76,11 +115,19 @@ export function openLedger(options: {
     isolates: isPermanent,
     async execute(moves) {
       const settlements = moves.flatMap((move) => ('settle' in move ? [move.settle] : []));
-      const reservations = moves.flatMap((move) => ('reserve' in move ? [move.reserve] : []));
-      if (reservations.length > 0) await heartbeat.register();
-      const { written, verdicts } = await statements.exchange(settlements, reservations);
+      const wanted = () => moves.flatMap((move) => ('reserve' in move && !move.given_up ? [move] : []));
+      if (wanted().length > 0) await heartbeat.register();
+      const wishes = wanted();
+      if (settlements.length + wishes.length === 0) return moves.map(() => GIVEN_UP);
+      const { written, reservations } = await statements.exchange(
+        settlements,
+        wishes.map(({ reserve }) => reserve),
+      );
       let [settled, reserved] = [0, 0];
-      return moves.map((move) => ('settle' in move ? written[settled++]! : verdicts[reserved++]!));
+      return moves.map((move) => {
+        if ('settle' in move) return written[settled++]!;
+        return move === wishes[reserved] ? reservations[reserved++]! : GIVEN_UP;
+      });
     },
   });
   const releasing = createGroupCommit<string, void>({
@@ -92,6 +139,50 @@ export function openLedger(options: {
       return Array<void>(request_ids.length);
     },
   });
+  const toppingUp = createGroupCommit<TopUp, void>({
+    lanes: 1,
+    max_items: MAX_BATCH,
+    patience_ms: TOP_UP_PATIENCE_MS,
+    isolates: isPermanent,
+    async execute(top_ups) {
+      await statements.topUp(top_ups);
+      return Array<void>(top_ups.length);
+    },
+  });
+
+  const release = async (request_id: string): Promise<void> => {
+    try {
+      await releasing.run(request_id);
+    } catch (error) {
+      log.debug({ err: error, request_id }, 'a hold could not be released yet');
+      heartbeat.doubt();
+    } finally {
+      delete live[request_id];
+    }
+  };
+
+  const reserveInTime = async (wish: Wish): Promise<Reservation> => {
+    const { request_id } = wish.reserve;
+    const { promise: too_late, reject } = Promise.withResolvers<never>();
+    const timer = clock.after(reserve_timeout_ms(), () => {
+      wish.given_up = true;
+      reject(new StageError('store_unavailable', TOO_SLOW));
+    });
+    const moved = moving.run(wish) as Promise<Reservation>;
+    try {
+      return await Promise.race([moved, too_late]);
+    } catch (error) {
+      if (wish.given_up) {
+        const giveBack = async ({ exceeded }: Reservation) => {
+          if (exceeded.length === 0 && !(request_id in live)) await release(request_id);
+        };
+        moved.then(giveBack).catch(() => {});
+      }
+      throw error;
+    } finally {
+      timer.close();
+    }
+  };
 
   const settleUntilWritten = async (settlement: Settlement): Promise<void> => {
     const { request_id } = settlement;
@@ -100,8 +191,8 @@ export function openLedger(options: {
         const written = await moving.runSoon({ settle: settlement });
         retry.reset();
         delete live[request_id];
-        if (!written)
-          log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
+        if (written) learn(settlement);
+        else log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
         return;
       } catch (error) {
         if (isPermanent(error)) {
@@ -114,25 +205,34 @@ export function openLedger(options: {
       }
     }
   };
+  const learn = ({ user, model, cost_nano_usd, provenance }: Settlement) => {
+    if (provenance.cost === 'upstream' && isCount(cost_nano_usd)) costs.add(user, model, cost_nano_usd);
+  };
 
   return {
     beat: heartbeat.beat,
     recover: heartbeat.recover,
-    async reserve(request, onShadow) {
+    typicalCost: costs.typicalCost,
+    async reserve(request) {
       assertReservable(request);
       const { request_id } = request;
       live[request_id] = true;
       try {
-        const { refusal, shadows } = (await moving.run({ reserve: request })) as Verdict;
-        if (refusal !== undefined) delete live[request_id];
-        if (onShadow !== undefined) for (const standing of shadows) onShadow(standing);
-        return refusal;
+        const reservation = await reserveInTime({ reserve: request, given_up: false });
+        if (reservation.exceeded.length > 0) delete live[request_id];
+        return reservation;
       } catch (error) {
         delete live[request_id];
         // The statement may have been committed although nobody heard of it.
         if (!isPermanent(error)) heartbeat.doubt();
         throw asStoreError(error);
       }
+    },
+    topUp(request_id, amount_nano_usd) {
+      if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
+      toppingUp.runSoon({ request_id, amount_nano_usd }).catch((error) => {
+        log.debug({ err: error, request_id }, 'a hold could not be topped up');
+      });
     },
     async settle(settlement) {
       unwritten++;
@@ -142,14 +242,28 @@ export function openLedger(options: {
         if (--unwritten === 0) onAllWritten();
       }
     },
-    async release(request_id) {
+    release,
+    async settleAt(settlement, counters, at_ms) {
       try {
-        await releasing.run(request_id);
+        const written = await statements.settleAt({ settlement, counters, at_ms });
+        if (written) learn(settlement);
+        return written;
       } catch (error) {
-        log.debug({ err: error, request_id }, 'a hold could not be released yet');
-        heartbeat.doubt();
-      } finally {
-        delete live[request_id];
+        throw asStoreError(error);
+      }
+    },
+    keep(request_id) {
+      live[request_id] = true;
+    },
+    forget(request_id) {
+      delete live[request_id];
+      heartbeat.doubt();
+    },
+    async standings(claims) {
+      try {
+        return await statements.standings(claims);
+      } catch (error) {
+        throw asStoreError(error);
       }
     },
     async close() {
@@ -169,45 +283,6 @@ export function openLedger(options: {
   };
 }
 
-function assertReservable(request: ReservationRequest): void {
-  const { request_id, amount_nano_usd, claims } = request;
-  if (!isStorable(request_id)) throw new TypeError('a request id cannot hold NUL or half a surrogate pair');
-  const amounts = [amount_nano_usd, ...claims.map((claim) => claim.limit_nano_usd ?? 0)];
-  for (const amount of amounts) {
-    if (!isCount(amount)) throw new RangeError(`an amount in nano-USD cannot be ${amount}`);
-  }
-}
-
-/** A pause that everybody waiting for the store shares, so that they come back as one batch; longer each time. */
-function createRetryPause() {
-  let next_ms = FIRST_RETRY_MS;
-  let pause: Promise<void> | undefined;
-  let wake = () => {};
-  let over = false;
-  return {
-    get over() {
-      return over;
-    },
-    reset() {
-      next_ms = FIRST_RETRY_MS;
-    },
-    wait(): Promise<void> {
-      pause ??= new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, next_ms);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        next_ms = Math.min(next_ms * 2, LAST_RETRY_MS);
-      }).finally(() => {
-        pause = undefined;
-      });
-      return pause;
-    },
-    /** No more pauses: whoever fails now gives up. */
-    end() {
-      over = true;
-      wake();
-    },
-  };
-}
+const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
+/** Nobody looks at it. */
+const GIVEN_UP: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };

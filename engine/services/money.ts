@@ -4,6 +4,7 @@
  */
 const NANO_DIGITS = 9;
 const PRICE_DIGITS = 6;
+const FEE_DIGITS = 9;
 const NANO_PER_USD = 10n ** BigInt(NANO_DIGITS);
 const PICO_PER_NANO = 1000;
 
@@ -15,6 +16,30 @@ export function usdToNano(usd: number): number {
 /** Pico-USD per token of a price in USD per million tokens, exactly. Throws a RangeError that says what is wrong. */
 export function priceToPico(usd_per_million_tokens: number): number {
   return scaleDecimal(usd_per_million_tokens, PRICE_DIGITS, 'a price in USD per million tokens');
+}
+
+/** Pico-USD per use of a fee in USD per 1,000 uses, exactly. Throws a RangeError that says what is wrong. */
+export function feeToPico(usd_per_thousand_uses: number): number {
+  return scaleDecimal(usd_per_thousand_uses, FEE_DIGITS, 'a fee in USD per 1,000 uses');
+}
+
+/**
+ * A price in pico-USD times some multipliers, read as decimals; rounded up once, to the next pico-USD, when the product is
+ * not whole. Throws a RangeError for a multiplier that cannot be one and for a product beyond 2^53.
+ */
+export function multiplyPrice(pico: number, multipliers: readonly number[]): number {
+  let product = BigInt(pico);
+  let divisor = 1n;
+  for (const multiplier of multipliers) {
+    const { digits, decimals } = readDecimal(multiplier, 'a multiplier of prices');
+    product *= digits;
+    divisor *= 10n ** BigInt(decimals);
+  }
+  const whole = (product + divisor - 1n) / divisor;
+  if (whole > BigInt(Number.MAX_SAFE_INTEGER)) {
+    throw new RangeError(`a price of ${pico} pico-USD cannot be multiplied by ${multipliers.join(' and ')}: too large`);
+  }
+  return Number(whole);
 }
 
 /** An amount in nano-USD as a decimal in USD, without trailing zeros: `12.5`, `0.000000001`. */
@@ -53,14 +78,22 @@ function priceManyTokens(counts: readonly number[], pico_prices: readonly number
   return Number(nano);
 }
 
-/** `value` times 10^digits, read from its shortest decimal text so that 0.1 is one tenth and not the nearest double. */
+/** `value` times 10^digits, exactly. */
 function scaleDecimal(value: number, digits: number, what: string): number {
+  const { digits: whole, decimals } = readDecimal(value, what);
+  const shift = digits - decimals;
+  if (shift < 0) throw new RangeError(`${what} has at most ${digits} decimals, ${value} has more`);
+  const scaled = whole * 10n ** BigInt(shift);
+  if (scaled > BigInt(Number.MAX_SAFE_INTEGER)) throw new RangeError(`${what} cannot be as large as ${value}`);
+  return Number(scaled);
+}
+
+/** `value` as digits / 10^decimals, read from its shortest decimal text so that 0.1 is one tenth and not the nearest double. */
+function readDecimal(value: number, what: string): { digits: bigint; decimals: number } {
   if (!Number.isFinite(value) || value < 0) throw new RangeError(`${what} cannot be ${value}`);
   const [mantissa = '', exponent = '0'] = String(value).split('e');
   const [whole = '', fraction = ''] = mantissa.split('.');
-  const shift = Number(exponent) + digits - fraction.length;
-  if (shift < 0) throw new RangeError(`${what} has at most ${digits} decimals, ${value} has more`);
-  const scaled = BigInt(whole + fraction) * 10n ** BigInt(shift);
-  if (scaled > BigInt(Number.MAX_SAFE_INTEGER)) throw new RangeError(`${what} cannot be as large as ${value}`);
-  return Number(scaled);
+  const decimals = fraction.length - Number(exponent);
+  const digits = BigInt(whole + fraction);
+  return decimals < 0 ? { digits: digits * 10n ** BigInt(-decimals), decimals: 0 } : { digits, decimals };
 }

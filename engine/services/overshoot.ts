@@ -1,29 +1,47 @@
-import type { SpendLimitsConfig } from '../config.ts';
+import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { isCertain } from '../load/guards.ts';
 import type { PipelineSpec } from '../load/spec.ts';
+import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
+import type { EffectivePrice, TokenCounts } from '../stage-services.ts';
+import { overshootOf } from './admission.ts';
+import { costOf, createPriceBook } from './prices.ts';
 
-/** How far spending can pass the configured limits. */
+/** The request that can cost the most, in tokens. */
+export interface DearestRequest {
+  readonly model: string;
+  readonly upstream: string;
+  readonly cost_nano_usd: number;
+}
+
+/** How far one limit can be passed. */
+export interface LimitOvershoot {
+  readonly name: string;
+  readonly bound_nano_usd: number;
+}
+
+/** How far spending can pass the configured limits in USD. */
 export interface Overshoot {
-  /** Most by which one limit can be passed, in nano-USD; absent when there are no limits, so that nothing is bounded. */
+  /** Most by which one limit can be passed, in nano-USD; absent when there are no limits in USD, so that nothing is bounded. */
   readonly bound_nano_usd?: number;
+  /** Whether something is limited, only not in USD. */
+  readonly only_others?: true;
+  /** By limit, where it is not 0; in file order. */
+  readonly limits: readonly LimitOvershoot[];
+  /** Under `reserve: typical` with a limit in USD. */
+  readonly dearest?: DearestRequest;
   /** What costs money and is in no bound, in words. */
   readonly not_bounded: readonly string[];
 }
 
-/** A tool that the upstream runs is billed per use, and how often it is used is known only afterwards. */
+/** Under `worst_case`, as many uses are held as the request allows. */
+const ENDLESS_TOOLS = 'tools that the upstream runs itself, where a request does not say how often at most';
+/** How often a request may use them is up to its caller. */
 const PROVIDER_TOOLS = 'tools that the upstream runs itself';
 /** Fees by the month, minimum charges, taxes. */
 const OTHER_FEES = 'fees other than for tokens';
+const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
 
-function hasLimits({ defaults, rules }: SpendLimitsConfig): boolean {
-  const amounts = [
-    ...Object.values(defaults),
-    ...rules.map((rule) => (rule.mode === 'shadow' ? undefined : rule.limit_usd)),
-  ];
-  return amounts.some((amount) => amount !== undefined);
-}
-
-/** Whether every request that a pipeline sends out has first held the most it can cost. Counting tokens is free. */
+/** Whether every request that a pipeline sends out has first held what it is to hold. Counting tokens is free. */
 function holdsAll({ match, stages }: PipelineSpec): boolean {
   if (match.surface === 'count_tokens') return true;
   const runs = stages.filter(({ mode }) => mode === 'enforce');
@@ -38,12 +56,72 @@ function holdsAll({ match, stages }: PipelineSpec): boolean {
 }
 
 /**
- * The overshoot bound of spend limits. A request first holds the most it can cost, and is refused when a limit has no room
- * for that: no limit is passed, whatever runs at once. `typical` behaves like `worst_case` in this version.
+ * The overshoot bound of limits in USD. Under `worst_case` a request first holds the most it can cost, and is refused when
+ * a limit has no room for that: no limit is passed, whatever runs at once. Under `typical` all that is in flight may pass
+ * a limit by `overshoot_percent` of it, and one request that is alone by whatever it can cost at most.
  */
-export function overshootBound(limits: SpendLimitsConfig | undefined, pipelines: readonly PipelineSpec[]): Overshoot {
-  if (limits === undefined || !hasLimits(limits)) return { not_bounded: ['all spending'] };
+export function overshootBound(config: GatewayConfig, pipelines: readonly PipelineSpec[]): Overshoot {
+  const in_force = spendLimits(config).filter(({ mode }) => mode === 'enforce');
+  const enforced = in_force.filter(({ unit }) => unit === 'nano_usd');
+  if (config.spend_limits === undefined || enforced.length === 0) {
+    return { limits: [], not_bounded: ['all spending'], ...(in_force.length > 0 && { only_others: true }) };
+  }
+  const { reserve, overshoot_percent } = config.spend_limits;
   const open = pipelines.filter((pipeline) => !holdsAll(pipeline));
-  const unheld = open.map(({ name }) => `what the pipeline ${name} sends without a full hold`);
-  return { bound_nano_usd: 0, not_bounded: [...unheld, PROVIDER_TOOLS, OTHER_FEES] };
+  const not_bounded = [
+    ...open.map(({ name }) => `what the pipeline ${name} sends without a full hold`),
+    ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
+    reserve === 'worst_case' ? ENDLESS_TOOLS : PROVIDER_TOOLS,
+    OTHER_FEES,
+  ];
+  if (reserve === 'worst_case') return { bound_nano_usd: 0, limits: [], not_bounded };
+  const dearest = dearestRequest(config);
+  const limits = enforced.map((limit) => {
+    const share = overshootOf(largestAmount(limit), overshoot_percent);
+    return { name: limit.name, bound_nano_usd: Math.max(share, dearest?.cost_nano_usd ?? 0) };
+  });
+  const bound_nano_usd = Math.max(...limits.map((limit) => limit.bound_nano_usd));
+  return { bound_nano_usd, limits, ...(dearest && { dearest }), not_bounded };
+}
+
+function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
+  return Math.max(limit, ...Object.values(by_group));
+}
+
+/** The dearest request that any model takes at any upstream, by any price of any time; `undefined` without models. */
+function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
+  const book = createPriceBook(config);
+  let dearest: DearestRequest | undefined;
+  for (const model of config.models) {
+    for (const { name: upstream } of config.upstreams) {
+      for (const { price } of book.periods(model.id, upstream)) {
+        const cost_nano_usd = price === undefined ? 0 : mostCost(model, price);
+        if (dearest === undefined || cost_nano_usd > dearest.cost_nano_usd) {
+          dearest = { model: model.id, upstream, cost_nano_usd };
+        }
+      }
+    }
+  }
+  return dearest;
+}
+
+const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
+/** The most a request can cost in tokens: a full window of the dearest kind of input, and the longest output. */
+function mostCost({ context_window, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
+  const output = Math.max(context_window, max_output_tokens);
+  // With the prices below the tier of long inputs, and with those of the tier where it is reached.
+  const inputs = [Math.min(context_window, price.long_context?.above_input_tokens ?? context_window), context_window];
+  const costs = inputs.flatMap((input) =>
+    INPUT_KINDS.map((kind) => {
+      try {
+        return costOf(price, { ...NOTHING, output, [kind]: input });
+      } catch (error) {
+        if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
+        throw error;
+      }
+    }),
+  );
+  return Math.max(...costs);
 }

@@ -45,6 +45,11 @@ export function generateTokenId(): string {
   return `tok_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
 }
 
+/** A new identifier of a grant. */
+export function generateGrantId(): string {
+  return `grt_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
+}
+
 function checksum(body: string): string {
   let rest = crc32(body);
   let text = '';

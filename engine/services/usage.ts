@@ -1,30 +1,45 @@
 import type { AuditRecord } from '../api.ts';
 import type { Database } from './database.ts';
+import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
 
 /** Which ledger rows a report counts; every field that is present must match. */
 export interface UsageFilter {
-  /** Settled at or after. */
-  readonly since?: Date | undefined;
-  /** Settled before. */
-  readonly until?: Date | undefined;
+  /** Settled at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
+  readonly since?: Date | string | undefined;
+  /** Settled before; a date is midnight as well. */
+  readonly until?: Date | string | undefined;
+  /** E-mail address, any case. */
   readonly user?: string | undefined;
   readonly team?: string | undefined;
   readonly project?: string | undefined;
   readonly model?: string | undefined;
   readonly upstream?: string | undefined;
+  readonly upstream_model?: string | undefined;
   readonly surface?: string | undefined;
+  /** Id of an access token or session. */
+  readonly token?: string | undefined;
+  readonly token_group?: string | undefined;
 }
 
-/** What usage can be told apart by. A day or month is that of the settlement. */
+/**
+ * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that of the settlement; `status` is a class such as
+ * `2xx`; `estimated` is `yes` where the upstream did not say what was used.
+ */
 export const USAGE_DIMENSIONS = [
   'user',
   'team',
   'project',
   'model',
   'upstream',
+  'upstream_model',
   'surface',
   'token',
+  'token_group',
+  'status',
+  'estimated',
+  'hour',
   'day',
+  'week',
   'month',
 ] as const;
 
@@ -49,7 +64,10 @@ export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string
   readonly cache_read_tokens: number;
   readonly cache_write_5m_tokens: number;
   readonly cache_write_1h_tokens: number;
+  /** What it cost, as far as is known: adjustments are in it. */
   readonly cost_nano_usd: bigint;
+  /** How much of it are adjustments; negative where the first price was too high. */
+  readonly adjusted_nano_usd: bigint;
 }
 
 /** How usage is told apart, and in which time zone (IANA name, by default UTC) a day begins. */
@@ -58,60 +76,100 @@ export interface UsageGrouping {
   readonly time_zone?: string | undefined;
 }
 
+const SETTLED = 'l.settled_at at time zone ?';
+
 const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
-  user: 'user_email',
-  team: 'team',
-  project: 'project',
-  model: 'model',
-  upstream: 'upstream',
-  surface: 'surface',
-  token: 'token_id',
-  day: "to_char(settled_at at time zone $9::text, 'YYYY-MM-DD')",
-  month: "to_char(settled_at at time zone $9::text, 'YYYY-MM')",
+  user: 'l.user_email',
+  team: 'l.team',
+  project: 'l.project',
+  model: 'l.model',
+  upstream: 'l.upstream',
+  upstream_model: 'l.upstream_model',
+  surface: 'l.surface',
+  token: 'l.token_id',
+  token_group: 't.token_group',
+  status: "left(l.status::text, 1) || 'xx'",
+  // An adjustment goes with what it adjusts.
+  estimated: "case when coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') = 'upstream' then 'no' else 'yes' end",
+  hour: `to_char(${SETTLED}, 'YYYY-MM-DD"T"HH24:00')`,
+  day: `to_char(${SETTLED}, 'YYYY-MM-DD')`,
+  week: `to_char(${SETTLED}, 'IYYY-"W"IW')`,
+  month: `to_char(${SETTLED}, 'YYYY-MM')`,
 };
 
-const isTime = (dimension: UsageDimension) => dimension === 'day' || dimension === 'month';
+/** The dimensions that are texts of a row, by which it can be looked for. */
+const NAMED = [
+  'user',
+  'team',
+  'project',
+  'model',
+  'upstream',
+  'upstream_model',
+  'surface',
+  'token',
+  'token_group',
+] as const;
+
+const isTime = (dimension: UsageDimension) => /^(?:hour|day|week|month)$/.test(dimension);
 
 /**
- * Sums up the ledger, told apart by some dimensions: the dearest rows first or, with a day or month among them, the
- * oldest. Raises store_unavailable.
+ * Sums up the ledger, told apart by some dimensions: the dearest rows first or, with a time among them, the oldest. It
+ * takes as long as it needs. Its errors are pg's own.
  */
-export async function reportUsage(
-  database: Pick<Database, 'query'>,
+export function reportUsage(
+  database: Pick<Database, 'knex'>,
   filter: UsageFilter = {},
   { by = DEFAULT_DIMENSIONS, time_zone = 'UTC' }: UsageGrouping = {},
 ): Promise<UsageRow[]> {
+  const columns = by.map((dimension) => ({
+    text: `${DIMENSION_SQL[dimension]} as "${dimension}"`,
+    values: isTime(dimension) ? [time_zone] : [],
+  }));
   const positions = by.map((_, i) => i + 1);
   const times = positions.filter((position) => isTime(by[position - 1]!));
-  const order = [...times, 'sum(cost_nano_usd) desc', ...positions.filter((position) => !times.includes(position))];
-  const rows = await database.query<UsageRow & { readonly cost_nano_usd: string }>(
-    `usage_by_${by.join('_')}`,
-    `select ${by.map((dimension) => `${DIMENSION_SQL[dimension]} as "${dimension}"`).join(', ')},
-       count(*) as requests,
-       sum(input_tokens)::bigint as input_tokens, sum(output_tokens)::bigint as output_tokens,
-       sum(cache_read_tokens)::bigint as cache_read_tokens,
-       sum(cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
-       sum(cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(cost_nano_usd)::text as cost_nano_usd
-     from ledger
-     where ($1::timestamptz is null or settled_at >= $1) and ($2::timestamptz is null or settled_at < $2)
-       and ($3::text is null or user_email = $3) and ($4::text is null or team = $4)
-       and ($5::text is null or project = $5) and ($6::text is null or model = $6)
-       and ($7::text is null or upstream = $7) and ($8::text is null or surface = $8)
-     group by ${positions.join(', ')}
-     order by ${order.join(', ')}`,
+  const order = [...times, 'sum(l.cost_nano_usd) desc', ...positions.filter((position) => !times.includes(position))];
+  const { text, values } = joinSql(
     [
-      filter.since ?? null,
-      filter.until ?? null,
-      filter.user?.toLowerCase() ?? null,
-      filter.team ?? null,
-      filter.project ?? null,
-      filter.model ?? null,
-      filter.upstream ?? null,
-      filter.surface ?? null,
-      ...(times.length > 0 ? [time_zone] : []),
+      { text: 'select', values: [] },
+      joinSql(columns, ', '),
+      { text: `, ${SUMS} from ledger l ${tokensOf(by, filter)} where`, values: [] },
+      joinSql(conditionsOf(filter, time_zone), ' and '),
+      { text: `group by ${positions.join(', ')} order by ${order.join(', ')}`, values: [] },
     ],
+    ' ',
   );
-  return rows.map((row) => ({ ...row, cost_nano_usd: BigInt(row.cost_nano_usd) }));
+  return readForLong(database, async (read) =>
+    (await read<UsageRow>(text, values)).map((row) => ({
+      ...row,
+      cost_nano_usd: BigInt(row.cost_nano_usd),
+      adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
+    })),
+  );
+}
+
+const SUMS = `count(*) filter (where l.kind = 'request') as requests,
+  sum(l.input_tokens)::bigint as input_tokens, sum(l.output_tokens)::bigint as output_tokens,
+  sum(l.cache_read_tokens)::bigint as cache_read_tokens,
+  sum(l.cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
+  sum(l.cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(l.cost_nano_usd)::text as cost_nano_usd,
+  coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd`;
+
+function tokensOf(by: readonly UsageDimension[], { token_group }: UsageFilter): string {
+  const needed = by.includes('token_group') || token_group !== undefined;
+  return needed ? 'left join access_tokens t on t.id = l.token_id' : '';
+}
+
+function conditionsOf(filter: UsageFilter, time_zone: string): SqlPart[] {
+  const { since, until } = filter;
+  const conditions: SqlPart[] = [{ text: 'true', values: [] }];
+  const add = (parts: readonly SqlPart[]) => conditions.push(joinSql(parts, ' '));
+  if (since !== undefined) add([{ text: 'l.settled_at >=', values: [] }, momentSql(since, time_zone)]);
+  if (until !== undefined) add([{ text: 'l.settled_at <', values: [] }, momentSql(until, time_zone)]);
+  for (const name of NAMED) {
+    const wanted = name === 'user' ? filter.user?.toLowerCase() : filter[name];
+    if (wanted !== undefined) add([{ text: `${DIMENSION_SQL[name]} = ?`, values: [wanted] }]);
+  }
+  return conditions;
 }
 
 /** One row of the audit log. */

@@ -1,7 +1,8 @@
 /** Calendar windows without a database, the same as its `date_trunc` with a time zone gives. */
-import type { Window } from '../api.ts';
+import type { LimitWindow, Window } from '../api.ts';
 
 const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
@@ -45,15 +46,26 @@ function momentOf(wall_ms: number, time_zone: string): number {
 
 function startOnWall(kind: Window, wall_ms: number): Date {
   const date = new Date(wall_ms);
-  return new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), kind === 'day' ? date.getUTCDate() : 1));
+  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+  if (kind === 'month') return new Date(Date.UTC(year, month));
+  const after_monday = kind === 'week' ? (date.getUTCDay() + 6) % 7 : 0;
+  return new Date(Date.UTC(year, month, day - after_monday));
 }
 
-/** When the window that a moment lies in began and ends, in milliseconds since the epoch. */
-export function windowAt(kind: Window, at_ms: number, time_zone: string): { start: number; end: number } {
+/**
+ * When the window that a moment lies in began and ends, in milliseconds since the epoch; what is counted only while it is
+ * under way began always, and its end is `null`.
+ */
+export function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): { start: number; end: number | null } {
+  if (kind === 'open') return { start: Number.NEGATIVE_INFINITY, end: null };
+  if (kind === 'minute') {
+    const start = at_ms - (((at_ms % MINUTE_MS) + MINUTE_MS) % MINUTE_MS);
+    return { start, end: start + MINUTE_MS };
+  }
   const start = momentOf(startOnWall(kind, wallClock(at_ms, time_zone)).getTime(), time_zone);
   // From what the clock shows at the start, as the database counts: where a day has no midnight that is one o'clock.
   const end = new Date(wallClock(start, time_zone));
-  if (kind === 'day') end.setUTCDate(end.getUTCDate() + 1);
-  else end.setUTCMonth(end.getUTCMonth() + 1);
+  if (kind === 'month') end.setUTCMonth(end.getUTCMonth() + 1);
+  else end.setUTCDate(end.getUTCDate() + (kind === 'day' ? 1 : 7));
   return { start, end: momentOf(end.getTime(), time_zone) };
 }

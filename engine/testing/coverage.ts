@@ -1,7 +1,8 @@
 /** Which decisions of a configuration the tests have seen fall one way, and which the other. */
 import type { Loaded, PipelineSpec, SourcePlace, StageEntry } from '../load/spec.ts';
 import { compileCondition } from '../rules/compile.ts';
-import { routingRules, spendRules } from '../rules/config-rules.ts';
+import { routingRules } from '../rules/config-rules.ts';
+import { spendLimits } from '../rules/spend-limits.ts';
 import type { Played } from './played.ts';
 
 /** A decision and the ways it can fall, each with whether a test saw it. */
@@ -75,14 +76,12 @@ export function createCoverage(): Coverage {
   }
 
   function seeSpending(loaded: Loaded, { attempts }: Played): void {
-    const rules = loaded.config === undefined ? [] : spendRules(loaded.config);
-    for (const { request, standings } of attempts) {
-      for (const { index, name } of rules) {
-        const claim = standings.find(({ rule }) => rule === name);
-        if (claim === undefined || claim.limit_nano_usd === null) continue;
-        const needed = claim.spent_nano_usd + claim.held_nano_usd + request.amount_nano_usd;
-        const outcome = needed > claim.limit_nano_usd ? 'refusing' : 'letting pass';
-        note(loaded.placeOf(`/spend_limits/rules/${index}`), 'spend rule', outcome);
+    const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
+    for (const { standings } of attempts) {
+      for (const { pointer, name, window, unit } of limits) {
+        const claim = standings.find((one) => one.rule === name && one.window === window && one.unit === unit);
+        if (claim === undefined || claim.limit === null) continue;
+        note(loaded.placeOf(pointer), 'spend rule', claim.room ? 'letting pass' : 'refusing');
       }
     }
   }
@@ -138,9 +137,10 @@ function expectRules(loaded: Loaded, file: string, expectPoint: ExpectPoint): vo
       expectPoint(place, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
     }
   }
-  for (const { index, name, limit_usd } of spendRules(config)) {
-    const place = loaded.placeOf(`/spend_limits/rules/${index}`);
-    if (limit_usd !== undefined && isSameFile(place, file)) {
+  // A rule with several amounts is one decision: it refuses when any of them has no room.
+  for (const { pointer, name } of spendLimits(config)) {
+    const place = loaded.placeOf(pointer);
+    if (pointer.startsWith('/spend_limits/rules/') && isSameFile(place, file)) {
       expectPoint(place, 'spend rule', name, ['refusing', 'letting pass']);
     }
   }

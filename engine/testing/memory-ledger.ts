@@ -1,12 +1,26 @@
-import type { Clock, Ledger, LimitClaim, LimitStanding, ReservationRequest, Settlement } from '../api.ts';
+import type {
+  Clock,
+  CounterName,
+  Ledger,
+  LimitClaim,
+  LimitStanding,
+  ReservationRequest,
+  Settlement,
+  Standing,
+} from '../api.ts';
 import { StageError } from '../errors.ts';
+import { byLatestReset, holdIn, lacksRoom } from '../services/admission.ts';
 import { isCount } from '../services/ledger-statements.ts';
-import { windowAt } from './calendar.ts';
+import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
-/** Money that counts against a limit before a test begins; amounts in nano-USD. */
-export interface Balance extends Pick<LimitClaim, 'scope' | 'key' | 'window'> {
-  readonly spent_nano_usd: number;
-  readonly held_nano_usd: number;
+/** What counts against a limit before a test begins; numbers in the unit of the counter. */
+export interface Balance extends CounterName {
+  readonly spent: number;
+  readonly held: number;
+  /** The most that what is held can come to; as much as is held where absent. */
+  readonly most?: number;
+  /** How many requests hold it; where absent one, or as many as are counted. */
+  readonly in_flight?: number;
 }
 
 /** A row of the ledger, by the names of its columns. */
@@ -14,40 +28,45 @@ export type LedgerRow = Readonly<Record<string, unknown>>;
 
 /** A limit as a reservation found it. */
 export interface ClaimStanding extends LimitClaim {
-  readonly spent_nano_usd: number;
-  readonly held_nano_usd: number;
+  /** The limit in force, where the claim has one: that of the claim or one set in its place, and what is granted on top. */
+  readonly in_force: number | null;
+  readonly spent: number;
+  readonly held: number;
+  /** What the request would hold of it. */
+  readonly needed: number;
+  /** Whether there is room for it; always where nothing limits it. */
+  readonly room: boolean;
 }
 
-/** An attempt to hold money: what was asked, the state of every limit before, and the limit that refused it. */
+/** An attempt to hold money: what was asked, the state of every limit before, and the limits that refused it. */
 export interface Attempt {
   readonly request: ReservationRequest;
   readonly standings: readonly ClaimStanding[];
-  readonly refusal: LimitStanding | undefined;
+  readonly exceeded: readonly LimitStanding[];
 }
 
 /** A ledger that lives as long as its process and follows the same rules as the one in the database. */
-export interface MemoryLedger extends Ledger {
+export interface MemoryLedger extends Ledger, RunTimeLimits {
   /** Every reservation that was tried, oldest first. */
   readonly attempts: readonly Attempt[];
   /** Rows, oldest first. */
   readonly rows: readonly LedgerRow[];
   /** What all open reservations hold, in nano-USD. */
   held(): number;
-  /** What is spent and held in the current window. */
-  balance(name: Pick<LimitClaim, 'scope' | 'key' | 'window'>): { spent: number; held: number };
-  /** Puts money on a counter. */
+  /** What is counted in the current window. */
+  balance(name: CounterName): Pick<LimitStanding, 'spent' | 'held' | 'most' | 'in_flight'>;
+  /** Puts something on a counter. */
   put(balance: Balance): void;
+  /** Says what requests of a caller to a model usually cost, in nano-USD. */
+  teach(user: string, model: string, nano_usd: number): void;
 }
 
-interface Counter {
-  readonly resets_at: number;
-  spent: number;
-  held: number;
-}
-
-interface Reservation {
+interface Open {
   readonly request: ReservationRequest;
   readonly counters: readonly Counter[];
+  amount_nano_usd: number;
+  /** Whether it went out without a hold, because the ledger was away. */
+  readonly unheld: boolean;
 }
 
 /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
@@ -57,102 +76,179 @@ export function openMemoryLedger(options: {
   readonly isAway?: () => boolean;
 }): MemoryLedger {
   const { clock, time_zone = 'UTC', isAway = () => false } = options;
-  const counters = new Map<string, Counter>();
-  const reservations = new Map<string, Reservation>();
+  const counters = openCounters(() => clock.now(), time_zone);
+  const reservations = new Map<string, Open>();
+  const typical = new Map<string, number>();
   const attempts: Attempt[] = [];
   const rows: LedgerRow[] = [];
 
-  function counterOf({ scope, key, window }: Pick<LimitClaim, 'scope' | 'key' | 'window'>): Counter {
-    const { start, end } = windowAt(window, clock.now(), time_zone);
-    const name = JSON.stringify([scope, key, window, start]);
-    const counter = counters.get(name) ?? { resets_at: end, spent: 0, held: 0 };
-    counters.set(name, counter);
-    return counter;
+  const away = () => new StageError('store_unavailable', 'The test says that the database is away.');
+
+  /** Counter by counter, those of money first, as the database looks at them. */
+  function byCounter(claims: readonly LimitClaim[]): (readonly LimitClaim[])[] {
+    return [...Map.groupBy(moneyFirst(claims), (claim) => counters.at(claim)).values()];
   }
 
-  /** The state of a limit that has no room for an amount; `undefined` when it has. */
-  function exceeded(claim: LimitClaim, amount_nano_usd: number): LimitStanding | undefined {
-    const { scope, key, window, rule, limit_nano_usd } = claim;
-    const { spent, held, resets_at } = counterOf(claim);
-    if (limit_nano_usd === null || spent + held + amount_nano_usd <= limit_nano_usd) return undefined;
-    return { scope, key, window, rule, limit_nano_usd, spent_nano_usd: spent, held_nano_usd: held, resets_at };
+  /** How claims stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
+  function inForce(claims: readonly LimitClaim[]): Standing[] {
+    return byCounter(claims).flatMap((on_counter) => {
+      const in_shadow = on_counter.every(({ shadow = false }) => shadow);
+      return counters.inForce(in_shadow ? [{ ...on_counter[0]!, limit: null, shadow: false }] : on_counter);
+    });
   }
 
-  /** Limits without room, counter by counter as they are first claimed, the smallest of each counter first. */
-  function exceededBy({ claims, amount_nano_usd }: ReservationRequest, in_shadow: boolean): LimitStanding[] {
-    return [...Map.groupBy(claims, counterOf).values()].flatMap((on_counter) =>
-      on_counter
-        .filter(({ shadow = false }) => shadow === in_shadow)
-        .flatMap((claim) => exceeded(claim, amount_nano_usd) ?? [])
-        .toSorted((a, b) => a.limit_nano_usd - b.limit_nano_usd),
-    );
+  function inShadow(claims: readonly LimitClaim[]): Standing[] {
+    const shadows = claims.filter(({ shadow = false }) => shadow);
+    return shadows.map((claim) => ({ ...stateOf(counters.at(claim)), rule: claim.rule, limit: claim.limit }));
   }
 
-  /** The exceeded limit that resets last; the first of several. */
-  function refusalOf(request: ReservationRequest): LimitStanding | undefined {
-    return exceededBy(request, false).toSorted((a, b) => b.resets_at - a.resets_at)[0];
+  function withoutRoom(standings: readonly Standing[], request: ReservationRequest): LimitStanding[] {
+    return standings
+      .filter(isLimit)
+      .filter((standing) => lacksRoom(standing, request))
+      .toSorted(byLatestReset);
+  }
+
+  function found(claim: LimitClaim, request: ReservationRequest): ClaimStanding {
+    const counter = counters.at(claim);
+    const { shadow = false, unit, limit } = claim;
+    const in_force = shadow ? limit : counters.inForce([claim])[0]!.limit;
+    const room = in_force === null || !lacksRoom({ ...stateOf(counter), limit: in_force }, request);
+    const { spent, held } = counter;
+    return { ...claim, in_force, spent, held, needed: holdIn(unit, request).amount, room };
+  }
+
+  function hold(request: ReservationRequest, unheld: boolean): void {
+    const touched = [...new Set(request.claims.map((claim) => counters.at(claim)))];
+    const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unheld };
+    if (!unheld) move(open, 1);
+    reservations.set(request.request_id, open);
+  }
+
+  /** Puts what a reservation holds on its counters, or takes it off again. */
+  function move({ request, counters: touched, amount_nano_usd }: Open, sign: 1 | -1): void {
+    for (const counter of touched) {
+      const { amount, most } = holdIn(counter.name.unit, { ...request, amount_nano_usd });
+      counter.held += sign * amount;
+      counter.most += sign * most;
+      counter.in_flight += sign;
+    }
+  }
+
+  function end(request_id: string): Open | undefined {
+    const open = reservations.get(request_id);
+    if (open === undefined) return undefined;
+    reservations.delete(request_id);
+    if (!open.unheld) move(open, -1);
+    return open;
   }
 
   return {
     attempts,
     rows,
-    held: () => [...reservations.values()].reduce((sum, { request }) => sum + request.amount_nano_usd, 0),
+    set: counters.set,
+    unset: counters.unset,
+    grant: counters.grant,
+    held: () => [...reservations.values()].reduce((sum, open) => sum + (open.unheld ? 0 : open.amount_nano_usd), 0),
     balance(name) {
-      const { spent, held } = counterOf(name);
-      return { spent, held };
+      const { spent, held, most, in_flight } = counters.at(name);
+      return { spent, held, most, in_flight };
     },
-    put({ spent_nano_usd, held_nano_usd, ...name }) {
-      const counter = counterOf(name);
-      counter.spent += spent_nano_usd;
-      counter.held += held_nano_usd;
+    put({ spent, held, most = held, in_flight, ...name }) {
+      const counter = counters.at(name);
+      counter.spent += spent;
+      counter.held += held;
+      counter.most += most;
+      counter.in_flight += in_flight ?? (name.unit === 'requests' ? held : Number(held > 0));
     },
-    async reserve(request, onShadow) {
-      if (!isCount(request.amount_nano_usd)) throw new RangeError(`cannot hold ${request.amount_nano_usd} nano-USD`);
-      if (isAway()) throw new StageError('store_unavailable', 'The test says that the database is away.');
-      const standings = request.claims.map((claim) => {
-        const { spent, held } = counterOf(claim);
-        return { ...claim, spent_nano_usd: spent, held_nano_usd: held };
-      });
-      const refusal = refusalOf(request);
-      attempts.push({ request, standings, refusal });
-      if (refusal !== undefined) return refusal;
-      for (const standing of exceededBy(request, true)) onShadow?.(standing);
-      // Several limits may share a counter, which counts the request once.
-      const touched = [...new Set(request.claims.map(counterOf))];
-      for (const counter of touched) counter.held += request.amount_nano_usd;
-      reservations.set(request.request_id, { request, counters: touched });
-      return undefined;
+    teach: (user, model, nano_usd) => void typical.set(JSON.stringify([user, model]), nano_usd),
+    typicalCost: (user, model) => typical.get(JSON.stringify([user, model])),
+    async reserve(request) {
+      const { amount_nano_usd, most_nano_usd, tokens } = request;
+      const wrong = [amount_nano_usd, most_nano_usd, tokens].find((value) => !isCount(value));
+      if (wrong !== undefined) throw new RangeError(`cannot hold ${wrong}`);
+      if (amount_nano_usd > most_nano_usd)
+        throw new RangeError('a hold cannot be more than the most a request can cost');
+      if (isAway()) {
+        if (request.on_store_error !== 'allow') throw away();
+        hold(request, true);
+        return { exceeded: [], shadows: [], standings: [], unheld: true };
+      }
+      const exceeded = withoutRoom(inForce(request.claims), request);
+      attempts.push({ request, standings: request.claims.map((claim) => found(claim, request)), exceeded });
+      if (exceeded.length > 0) return { exceeded, shadows: [], standings: [], unheld: false };
+      const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
+      hold(request, false);
+      const standings = counters.inForce(inMoney(request.claims)).filter(isLimit);
+      return { exceeded, shadows, standings, unheld: false };
+    },
+    topUp(request_id, amount_nano_usd) {
+      const open = reservations.get(request_id);
+      if (open === undefined || open.unheld) return;
+      const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
+      if (!(raised > open.amount_nano_usd)) return;
+      move(open, -1);
+      open.amount_nano_usd = raised;
+      move(open, 1);
     },
     async settle(settlement) {
       const { request_id, reserved } = settlement;
-      const reservation = reservations.get(request_id);
-      if (reservation === undefined && (reserved || rows.some((row) => row.request_id === request_id))) return;
-      reservations.delete(request_id);
-      const row = rowOf(settlement, reservation?.request);
+      const open = end(request_id);
+      if (open === undefined && (reserved || rows.some((row) => row.request_id === request_id))) return;
+      const row = rowOf(settlement, open);
       rows.push(row);
-      for (const counter of reservation?.counters ?? namesFor(settlement).map(counterOf)) {
-        counter.spent += row.cost_nano_usd as number;
-        counter.held -= reservation?.request.amount_nano_usd ?? 0;
+      for (const counter of open?.counters ?? namesFor(settlement).map((name) => counters.at(name))) {
+        counter.spent += spentOf(counter, row);
       }
     },
     async release(request_id) {
-      const reservation = reservations.get(request_id);
-      reservations.delete(request_id);
-      for (const counter of reservation?.counters ?? []) counter.held -= reservation!.request.amount_nano_usd;
+      end(request_id);
+    },
+    async standings(claims) {
+      if (isAway()) throw away();
+      return counters.inForce(inMoney(claims)).map((standing) => counters.withSpentByDay(standing));
     },
   };
 }
 
+function inMoney(claims: readonly LimitClaim[]): LimitClaim[] {
+  return claims.filter(({ unit }) => unit === 'nano_usd');
+}
+
+function moneyFirst(claims: readonly LimitClaim[]): LimitClaim[] {
+  return [...inMoney(claims), ...claims.filter(({ unit }) => unit !== 'nano_usd')];
+}
+
+function isLimit(standing: Standing): standing is LimitStanding {
+  return standing.limit !== null;
+}
+
+const TOKEN_COLUMNS = [
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_5m_tokens',
+  'cache_write_1h_tokens',
+];
+
+/** What a request that is over adds to a counter; nothing where only what is under way counts. */
+function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
+  if (window === 'open') return 0;
+  if (unit === 'requests') return 1;
+  if (unit === 'tokens') return TOKEN_COLUMNS.reduce((sum, column) => sum + (row[column] as number), 0);
+  return row.cost_nano_usd as number;
+}
+
 /** The counters that are kept for everybody, for a settlement without a reservation to say which. */
-function namesFor({ user, team }: Settlement): Pick<LimitClaim, 'scope' | 'key' | 'window'>[] {
-  const own = { scope: 'user', key: user, window: 'day' } as const;
-  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month' }];
+function namesFor({ user, team }: Settlement): CounterName[] {
+  const own = { scope: 'user', key: user, window: 'day', unit: 'nano_usd' } as const;
+  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }];
 }
 
 /** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was held. */
-function rowOf(settlement: Settlement, reserved: ReservationRequest | undefined): LedgerRow {
-  const { tokens, status, aborted, cost_nano_usd, provenance } = settlement;
-  const identity = reserved ?? settlement;
+function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
+  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools } = settlement;
+  const identity = open?.request ?? settlement;
   const count = (value: number) => (isCount(value) ? value : 0);
   const priced = isCount(cost_nano_usd);
   return {
@@ -173,7 +269,9 @@ function rowOf(settlement: Settlement, reserved: ReservationRequest | undefined)
     cache_read_tokens: count(tokens.cache_read),
     cache_write_5m_tokens: count(tokens.cache_write_5m),
     cache_write_1h_tokens: count(tokens.cache_write_1h),
-    cost_nano_usd: priced ? cost_nano_usd : (reserved?.amount_nano_usd ?? 0),
+    cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
+    server_tools: server_tools ?? null,
+    kind: 'request',
     provenance: priced ? provenance : { ...provenance, cost: 'estimate' },
   };
 }

@@ -7,6 +7,8 @@ import { generateToken, generateTokenId, hashToken } from '../services/token-for
 
 /** Whom a token is made for. */
 export interface TokenWish {
+  /** Id of the token or session; a new one where absent. */
+  readonly id?: string;
   readonly user: string;
   readonly group: string;
   /** Groups of the identity provider. */
@@ -64,13 +66,13 @@ export function openMemoryTokens(options: {
       });
       return token;
     },
-    add({ user, group, groups = [], team, project, expires_at, revoked_at }) {
+    add({ id = generateTokenId(), user, group, groups = [], team, project, expires_at, revoked_at }) {
       const token = generateToken();
       const hash = hashToken(token);
       const email = user.toLowerCase();
       rows.set(hash, {
         hash,
-        id: generateTokenId(),
+        id,
         name: 'test',
         token_group: group,
         team: team ?? null,
@@ -86,9 +88,9 @@ export function openMemoryTokens(options: {
   };
 }
 
-function principalOf({ user, group, groups = [], roles, team, project }: SessionWish): Principal {
+function principalOf({ id = 'ses_test', user, group, groups = [], roles, team, project }: SessionWish): Principal {
   const email = user.toLowerCase();
-  const token = Object.freeze({ id: 'ses_test', name: 'session', group });
+  const token = Object.freeze({ id, name: 'session', group });
   const lists = { groups: Object.freeze([...groups]), roles: Object.freeze([...roles]) };
   return Object.freeze({ id: `user:${email}`, email, kind: 'session', ...lists, team, project, token });
 }

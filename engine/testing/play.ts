@@ -3,21 +3,22 @@
  * and tokens in memory, scripted upstream.
  * @module
  */
-import type { GatewayConfig } from '../config.ts';
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../config.ts';
 import { servePlan } from '../http/app.ts';
 import { createServer } from '../http/server.ts';
 import type { Loaded } from '../load/spec.ts';
+import { counterKey } from '../rules/spend-limits.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';
 import { type FrozenClock, frozenClock } from '../services/clock.ts';
 import { rolesOf, tokenGroupOf } from '../services/identity/standing.ts';
 import { usdToNano } from '../services/money.ts';
 import { generateToken } from '../services/token-format.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from './client.ts';
-import type { MemoryLedger } from './memory-ledger.ts';
+import type { Balance, MemoryLedger } from './memory-ledger.ts';
 import { openMemoryServices, type Recorded, SECRET_MARK } from './memory-services.ts';
 import type { MemoryTokens } from './memory-tokens.ts';
 import { createConfinement } from './no-network.ts';
-import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
+import type { Call, Counted, Played, Playground, PlayOptions, PlayWish } from './played.ts';
 import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from './test-case.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from './upstream.ts';
 import { createScript, scriptedBody } from './upstream-script.ts';
@@ -145,7 +146,12 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     config,
     now: () => clock.now(),
     advance: (milliseconds) => clock.advance(milliseconds),
-    spend: (spent, caller) => ledger.put(balanceOf(spent, caller)),
+    spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
+    count({ balances, settings = [], grants = [] }) {
+      for (const balance of balances) ledger.put(balance);
+      for (const { amount, ...name } of settings) ledger.set(name, amount);
+      for (const { amount, expires_at, ...name } of grants) ledger.grant(name, amount, expires_at);
+    },
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
       const held_before = ledger.held();
@@ -180,24 +186,35 @@ export async function openPlayground(options: PlayOptions): Promise<Playground> 
 }
 
 /** One request, played from opening to closing; for explanations. */
-export async function play(
-  options: PlayOptions & { readonly spent?: readonly Spent[] },
-  wish: PlayWish,
-): Promise<Played> {
+export async function play(options: PlayOptions & { readonly counted?: Counted }, wish: PlayWish): Promise<Played> {
   const playground = await openPlayground(options);
   try {
-    for (const spent of options.spent ?? []) playground.spend(spent, wish.caller ?? {});
+    if (options.counted !== undefined) playground.count(options.counted);
     return await playground.play(wish);
   } finally {
     await playground.close();
   }
 }
 
+/** Token group of a caller; a signed-in person may have none. */
+function groupFor({ kind, group, groups = [] }: Caller, config: GatewayConfig): string | undefined {
+  if (kind === 'session') return group ?? tokenGroupOf(config, groups);
+  return group ?? config.token_groups[0]?.name ?? 'all';
+}
+
+/** Id of the token or session of a caller, the same in all its requests. */
+function tokenIdOf(caller: Caller, config: GatewayConfig): string {
+  const { kind = 'access_token', user = SOMEBODY } = caller;
+  const parts = [kind === 'session' ? 'ses' : 'tok', groupFor(caller, config) ?? 'none', user.toLowerCase()];
+  return parts.join('_');
+}
+
 function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
-  const { credential, kind, user = SOMEBODY, group, groups = [], team, project } = caller;
+  const { credential, kind, user = SOMEBODY, groups = [], team, project } = caller;
   // Well formed, and nobody's.
   if (credential === 'wrong') return generateToken();
   const wish = {
+    id: tokenIdOf(caller, config),
     user,
     groups,
     team,
@@ -205,20 +222,31 @@ function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, n
     ...(credential === 'expired' && { expires_at: now - 1000 }),
     ...(credential === 'revoked' && { revoked_at: now - 1000 }),
   };
-  if (kind !== 'session') return tokens.add({ ...wish, group: group ?? config.token_groups[0]?.name ?? 'all' });
-  const roles = rolesOf(config.auth ?? {}, groups);
-  return tokens.signIn({ ...wish, group: group ?? tokenGroupOf(config, groups), roles });
+  const group = groupFor(caller, config);
+  if (kind !== 'session') return tokens.add({ ...wish, group: group! });
+  return tokens.signIn({ ...wish, group, roles: rolesOf(config.auth ?? {}, groups) });
 }
 
-function balanceOf({ scope, key, window, usd, held_usd = 0 }: Spent, caller: Caller) {
-  const own: Partial<Record<Spent['scope'], string | undefined>> = {
+function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance {
+  const { scope, key, window, usd, held_usd = 0, requests, tokens } = spent;
+  const own: Partial<Record<SpendScope, string | undefined>> = {
     user: (caller.user ?? SOMEBODY).toLowerCase(),
     team: caller.team,
     project: caller.project,
+    token: tokenIdOf(caller, config),
   };
-  const name = key ?? own[scope];
-  if (name === undefined) throw new Error(`the caller has no ${scope} whose budget could be spent`);
-  return { scope, key: name, window, spent_nano_usd: usdToNano(usd), held_nano_usd: usdToNano(held_usd) };
+  const given = new Map([scope].flat().map((each, i) => [each, [key ?? []].flat()[i] ?? own[each]]));
+  const scopes = SPEND_SCOPES.filter((each) => given.has(each));
+  const keys = scopes.map((each) => {
+    const name = given.get(each);
+    if (name === undefined) throw new Error(`the caller has no ${each} whose budget could be spent`);
+    return name;
+  });
+  const name = { scope: scopes.join('+'), key: counterKey(keys), window };
+  if (usd !== undefined) return { ...name, unit: 'nano_usd', spent: usdToNano(usd), held: usdToNano(held_usd) };
+  const unit = tokens === undefined ? 'requests' : 'tokens';
+  const count = tokens ?? requests ?? 0;
+  return { ...name, unit, ...(window === 'open' ? { spent: 0, held: count } : { spent: count, held: 0 }) };
 }
 
 /** A plan that tells when no request is in it. */

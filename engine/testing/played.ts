@@ -1,9 +1,9 @@
 /** What there is to play with, and what is known when a request was played. */
-import type { AuditRecord, FactView } from '../api.ts';
+import type { AuditRecord, CounterName, FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
 import type { ClientResponse } from './client.ts';
-import type { Attempt, LedgerRow } from './memory-ledger.ts';
+import type { Attempt, Balance, LedgerRow } from './memory-ledger.ts';
 import type { Caller, CaseRequest, CaseUpstream, Spent } from './test-case.ts';
 import type { Received, ScriptedUpstream } from './upstream.ts';
 import type { RequestTrace } from './watch.ts';
@@ -60,6 +60,14 @@ export interface PlayWish {
   readonly upstream?: CaseUpstream;
 }
 
+/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
+export interface Counted {
+  readonly balances: readonly Balance[];
+  readonly settings?: readonly (CounterName & { readonly amount: number })[];
+  /** `expires_at` in milliseconds since the epoch. */
+  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
+}
+
 /** A gateway to play with. Requests come one after another and share budgets. */
 export interface Playground {
   readonly config: GatewayConfig;
@@ -67,8 +75,10 @@ export interface Playground {
   now(): number;
   /** Lets time pass. */
   advance(milliseconds: number): void;
-  /** Puts money on a counter; the key of a user, team or project is the caller's own unless it is given. */
+  /** Puts something on a counter; the key of a user, team, project or token is the caller's own unless it is given. */
   spend(spent: Spent, caller: Caller): void;
+  /** Takes over what another ledger counts. */
+  count(counted: Counted): void;
   play(wish: PlayWish): Promise<Played>;
   close(): Promise<void>;
 }

@@ -4,16 +4,18 @@ import type {
   AuditRecord,
   FactView,
   GatewayConfig,
-  LimitStanding,
+  LimitClaim,
   ManagedPolicies,
   Principal,
   RequestBody,
+  Reservation,
   ReservationRequest,
   Services,
   Settlement,
   StageContext,
   StageDefinition,
   StageHooks,
+  Standing,
 } from '../api.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import { ENGINE_FACTS, type FactPath, type FactValue } from '../facts.ts';
@@ -42,7 +44,7 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     server: {
       listen: '127.0.0.1:0',
       public_url: 'http://127.0.0.1',
-      profile: 'neutral',
+      profile: { header_prefix: 'vendor' },
       trusted_proxies: [],
       limits: { body_bytes: 33_554_432, header_bytes: 262_144, buffered_bytes: 268_435_456 },
       timeouts: {
@@ -55,12 +57,13 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     },
     database: {},
     upstreams: [
-      { name: 'main', type: 'vendor', base_url: 'http://127.0.0.1:9', region: 'eu', supports },
+      { name: 'main', type: 'vendor', base_url: 'http://127.0.0.1:9', region: 'eu', supports, price_multiplier: 1 },
       {
         name: 'spare',
         type: 'vendor',
         base_url: 'http://127.0.0.1:9',
         supports: { prompt_cache_1h: false, count_tokens: false },
+        price_multiplier: 1,
       },
     ],
     models: [
@@ -83,6 +86,8 @@ export interface Recorded {
   readonly settlements: Settlement[];
   readonly reservations: ReservationRequest[];
   readonly released: string[];
+  /** What holds were raised to, in order. */
+  readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
   /** Records by file. */
   readonly lines: Map<string, AuditRecord[]>;
@@ -94,11 +99,14 @@ export interface Recorded {
 export interface ServiceWishes {
   /** Whom `tokens.verify` finds; throws to refuse. */
   readonly verify?: (token: string) => Principal | Promise<Principal>;
-  /** The limit that `ledger.reserve` finds exceeded; throws to fail. Limits in shadow mode go to `onShadow`. */
+  /** What `ledger.reserve` finds, as far as it is not a hold that was placed where nothing is limited; throws to fail. */
   readonly reserve?: (
     request: ReservationRequest,
-    onShadow: ((standing: LimitStanding) => void) | undefined,
-  ) => LimitStanding | undefined | Promise<LimitStanding | undefined>;
+  ) => Partial<Reservation> | undefined | Promise<Partial<Reservation> | undefined>;
+  /** What `ledger.typicalCost` knows; nothing unless this says so. */
+  readonly typicalCost?: (user: string, model: string) => number | undefined;
+  /** What `ledger.standings` finds; throws to fail. */
+  readonly standings?: (claims: readonly LimitClaim[]) => readonly Standing[] | Promise<readonly Standing[]>;
   /** What `ledger.settle` does after noting the settlement. */
   readonly settle?: () => Promise<void>;
   /** What `health.check` finds. */
@@ -119,6 +127,7 @@ function fakeServices(
     settlements: [],
     reservations: [],
     released: [],
+    topped_up: [],
     audit: [],
     lines: new Map(),
     log: [],
@@ -144,9 +153,12 @@ function fakeServices(
     models: createModelCatalog(config, policies),
     policies,
     ledger: {
-      async reserve(request, onShadow) {
+      async reserve(request) {
         recorded.reservations.push(request);
-        return wishes.reserve?.(request, onShadow);
+        return { exceeded: [], shadows: [], standings: [], unheld: false, ...(await wishes.reserve?.(request)) };
+      },
+      topUp(request_id, amount_nano_usd) {
+        recorded.topped_up.push({ request_id, amount_nano_usd });
       },
       async settle(settlement) {
         recorded.settlements.push(settlement);
@@ -154,6 +166,11 @@ function fakeServices(
       },
       async release(request_id) {
         recorded.released.push(request_id);
+      },
+      typicalCost: (user, model) => wishes.typicalCost?.(user, model),
+      async standings(claims) {
+        if (wishes.standings === undefined) throw new Error('the test does not say how limits stand');
+        return wishes.standings(claims);
       },
     },
     audit: {

@@ -1,4 +1,5 @@
 /** What `schemas/pipeline-test.schema.json` describes in words. */
+import type { LimitWindow, SpendScope } from '../api.ts';
 
 /** Start of time where nobody says otherwise: a Tuesday, at noon. */
 export const DEFAULT_START = '2026-03-10T12:00:00Z';
@@ -77,13 +78,17 @@ export interface Expectations {
   readonly never?: readonly Unwanted[];
 }
 
-/** Money on a counter before the first request. */
+/** What counts against a limit before the first request: money, or requests or tokens. */
 export interface Spent {
-  readonly scope: 'user' | 'team' | 'project' | 'model' | 'upstream';
-  readonly key?: string;
-  readonly window: 'day' | 'month';
-  readonly usd: number;
+  /** Several: a limit that is counted for each combination. */
+  readonly scope: SpendScope | readonly SpendScope[];
+  /** As many as there are scopes, in their order. */
+  readonly key?: string | readonly string[];
+  readonly window: LimitWindow;
+  readonly usd?: number;
   readonly held_usd?: number;
+  readonly requests?: number;
+  readonly tokens?: number;
 }
 
 /** One request and what must become of it. */

@@ -23,6 +23,7 @@ import {
   type Spent,
   type Step,
 } from './test-case.ts';
+import { checkSpent } from './test-spent.ts';
 
 /** A test file that can be run. */
 export interface TestFile {
@@ -119,18 +120,6 @@ function checkTimes(root: MapNode, node: Node, findings: Findings): void {
     } else {
       now = moment;
     }
-  }
-}
-
-function checkSpent(node: Node, findings: Findings): void {
-  const caller = childOf(node, 'caller');
-  for (const item of itemsOf(childOf(node, 'spent'))) {
-    const scope = textOf(childOf(item, 'scope')) ?? '';
-    if (childOf(item, 'key') !== undefined || scope === 'user' || childOf(caller, scope) !== undefined) continue;
-    const own = scope === 'team' || scope === 'project';
-    const problem = own ? `the caller has no ${scope} whose budget could be spent` : `which ${scope} is not said`;
-    const help = own ? `give the caller one, or name it: key: <${scope}>` : `name it: key: <${scope}>`;
-    findings.report('C8006', childOf(item, 'scope')?.mark ?? item.mark, problem, { help });
   }
 }
 

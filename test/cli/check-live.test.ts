@@ -38,6 +38,7 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
         type: 'vendor',
         base_url,
         supports: { prompt_cache_1h: true, count_tokens: true },
+        price_multiplier: 1,
         ...credential,
       },
     ],

@@ -72,7 +72,9 @@ test('json is one document on standard output and nothing else', async () => {
     errors: 0,
     warnings: 0,
     diagnostics: [],
-    spend_limits: [{ passed_by_at_most_usd: null, not_bounded: ['all spending'] }],
+    spend_limits: [
+      { passed_by_at_most_usd: null, limits: [], dearest_request_usd: null, not_bounded: ['all spending'] },
+    ],
   });
   assert.equal(words, '');
 });
@@ -173,10 +175,85 @@ test('findings cannot command the terminal', async () => {
   assert.ok(!data.includes('\x1b'));
 });
 
-test('with limits the check says by how much they can be passed, and what no limit bounds', async () => {
-  const { path } = project({
-    'gateway.yaml': `${GATEWAY}spend_limits: { defaults: { user_daily_usd: 5 }, reserve: worst_case }\n`,
-  });
-  const { words } = await check([path('gateway.yaml')]);
-  assert.match(words, /^spend limits: passed by at most 0 USD\n {2}not bounded: .*tools/m);
+/** What check says about spending, of a gateway.yaml with this section. */
+async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
+  const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
+  const { words, data } = await check([path('gateway.yaml')]);
+  assert.equal(data, '');
+  return words.slice(words.indexOf('\n') + 1);
+}
+
+test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {
+  assert.match(
+    await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }'),
+    /^spend limits: passed by at most 0 USD\n {2}not bounded: tools .*, where a request does not say\n {4}how often at most, fees other than for tokens\n$/,
+  );
+});
+
+test('limits are passed by their share or by one request where what is typical is held', async () => {
+  // 200,000 tokens of output at 15 USD per million, and as many written to the cache for an hour at 6.
+  const dearest = 4.2;
+  const limits = '{ reserve: typical, defaults: { user_daily_usd: 5, team_monthly_usd: 2000.5 } }';
+  assert.equal(
+    await moneyOf(limits),
+    `spend limits: passed by at most 200.05 USD
+  at most: defaults.team_monthly_usd by 200.05, defaults.user_daily_usd by ${dearest}
+  each by overshoot_percent of it, or by what one request can cost (${dearest} USD:
+    coder-1 at main) if that is more; so is a limit that is set or granted at
+    run time; reserve: worst_case makes it 0
+  not bounded: tools that the upstream runs itself, fees other than for tokens
+`,
+  );
+  const { path } = project({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
+  const { data } = await check([path('gateway.yaml')], { format: 'json' });
+  const [spend_limits] = JSON.parse(data).spend_limits;
+  assert.deepEqual([spend_limits.passed_by_at_most_usd, spend_limits.dearest_request_usd], [200.05, dearest]);
+  assert.deepEqual(spend_limits.limits, [
+    { name: 'defaults.user_daily_usd', passed_by_at_most_usd: dearest },
+    { name: 'defaults.team_monthly_usd', passed_by_at_most_usd: 200.05 },
+  ]);
+});
+
+test('the dearest request is at the dearest upstream, at the dearest time, in the tier of long inputs', async () => {
+  const limits = '{ reserve: typical, overshoot_percent: 0, defaults: { user_daily_usd: 5 } }';
+  const of = async (change: (text: string) => string) => {
+    const [first] = (await moneyOf(limits, change(GATEWAY))).split('\n');
+    return Number(/by at most (\S+) USD/.exec(first!)?.[1]);
+  };
+  assert.equal(await of((text) => text), 4.2);
+  assert.equal(await of((text) => text.replace('family: coder', 'context_window: 1000000')), 21);
+  // Output may be longer than the window.
+  assert.equal(await of((text) => text.replace('family: coder', 'max_output_tokens: 400000')), 7.2);
+  const tier = (above: number) =>
+    `output: 15, cache_write_1h: 3, long_context: { above_input_tokens: ${above}, input: 4, output: 20 } }`;
+  assert.equal(await of((text) => text.replace('output: 15 }', tier(199_999))), 5.6);
+  assert.equal(await of((text) => text.replace('output: 15 }', tier(200_000))), 3.75);
+  const spare =
+    '  - { name: spare, api_key_env: UPSTREAM_KEY, base_url: https://spare.example.com, price_multiplier: 1.5 }\n';
+  assert.equal(await of((text) => text.replace('models:\n', `${spare}models:\n`)), 6.3);
+  // Dearer than any amount there is.
+  const pricing = 'context_window: 1000000000, pricing: { input: 1000000, output: 1000000 }';
+  assert.ok((await of((text) => text.replace(/family.*\n.*/, pricing.replace(', ', '\n    ')))) > 9_000_000);
+  const row = "prices: { rows: [{ models: ['coder-*'], from: 2030-01-01, until: 2030-01-02, multiplier: 2 }] }\n";
+  assert.equal(await of((text) => text + row), 8.4);
+});
+
+test('the largest amount of a limit by group counts, and no limit in shadow mode', async () => {
+  const by_group = '{ name: by-group, scope: user, window: day, limit_usd_by_group: { staff: 90, guests: 1 } }';
+  const shadow = '{ name: shadow, scope: team, window: month, limit_usd: 9000, mode: shadow }';
+  const text = await moneyOf(`{ reserve: typical, rules: [${by_group}, ${shadow}] }`);
+  assert.match(text, /^spend limits: passed by at most 9 USD\n {2}at most: by-group by 9\n/);
+});
+
+test('limits on requests and tokens bound no spending', async () => {
+  assert.equal(
+    await moneyOf('{ rules: [{ name: parallel, scope: user, concurrency: 8, tokens_per_minute: 9 }] }'),
+    'spend limits: none in USD, so spending is not bounded\n',
+  );
+});
+
+test('what goes out while the database is away is not bounded', async () => {
+  const limits = (more: string) => `{ reserve: worst_case, defaults: { user_daily_usd: 5 }, ${more} }`;
+  assert.match(await moneyOf(limits('on_store_error: allow')), /not bounded: what goes out while the database is away/);
+  assert.doesNotMatch(await moneyOf(limits('on_store_error: deny')), /database/);
 });

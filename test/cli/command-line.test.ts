@@ -42,6 +42,8 @@ test('every command explains itself with examples in 80 columns', async () => {
     'sessions end',
     'usage',
     'ledger verify',
+    'prices check',
+    'prices show',
     'audit tail',
     'audit changes',
     'login',

@@ -7,6 +7,7 @@ import type { GatewayConfig } from '../../engine/config.ts';
 import { load } from '../../engine/load/index.ts';
 import type { Loaded } from '../../engine/load/spec.ts';
 import type { Counter } from '../../engine/services/spending.ts';
+import type { Counted } from '../../engine/testing/played.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, type Project } from '../load/support/project.ts';
 
@@ -89,8 +90,8 @@ before(async () => {
 });
 after(() => project.remove());
 
-const replay = (change: object, counters: readonly Counter[] = []) =>
-  replayRecord(usable, { record: { ...RECORD, ...change }, counters });
+const replay = (change: object, balances: readonly Counter[] = [], more: Partial<Counted> = {}) =>
+  replayRecord(usable, { record: { ...RECORD, ...change }, counted: { balances, ...more } });
 const fates = (change: object) => Object.fromEntries(replay(change).stages.map(({ id, fate }) => [id, fate]));
 
 describe('a past request', () => {
@@ -156,8 +157,11 @@ describe('the limits of a past request', () => {
     scope: 'user',
     key: 'ann@example.com',
     window: 'day',
-    spent_nano_usd: 2_500_000_000,
-    held_nano_usd: 400_000_000,
+    unit: 'nano_usd',
+    spent: 2_500_000_000,
+    held: 400_000_000,
+    most: 400_000_000,
+    in_flight: 1,
   };
 
   it('are those it comes under today, with what is used now and what it likely costs', () => {
@@ -169,13 +173,26 @@ describe('the limits of a past request', () => {
         scope: 'user',
         key: 'ann@example.com',
         window: 'day',
-        limit_usd: 3,
-        spent_usd: 2.5,
-        held_usd: 0.4,
-        needed_usd: 0.2,
+        unit: 'usd',
+        limit: 3,
+        spent: 2.5,
+        held: 0.4,
+        needed: 0.2,
         room: false,
       },
     ]);
+  });
+
+  it('are those that were set and granted at run time', () => {
+    const { scope, key, window, unit } = mine;
+    const name = { scope, key, window, unit };
+    const limitsOf = (more: Partial<Counted>) =>
+      replay({ estimate_usd: 0.2 }, [mine], more).limits.map(({ limit, room }) => [limit, room]);
+    assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 9_000_000_000 }] }), [[9, true]]);
+    const grant = { ...name, amount: 100_000_000, expires_at: 0 };
+    assert.deepEqual(limitsOf({ grants: [grant] }), [[3.1, true]]);
+    assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 0 }], grants: [grant] }), [[0.1, false]]);
+    assert.deepEqual(limitsOf({ settings: [{ ...name, key: 'bob@example.com', amount: 0 }] }), [[3, false]]);
   });
 
   it('do not count for a request that would not be charged', () => {

@@ -1,11 +1,10 @@
 /** What a configuration does, told without running it: pipelines, rules, requests that are never sent. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { cli } from './support.ts';
-import { commandBench } from './with-gateway.ts';
 
 const CONFIG = `server:
   listen: 127.0.0.1:8080
@@ -75,14 +74,10 @@ describe('explain', () => {
     const { stdout, exit_code, stderr } = await explain();
     assert.equal(exit_code, 0, stderr);
     const lines = stdout.split('\n');
-    assert.deepEqual(lines[0]!.split(/ +/).toSorted(), [
-      'COUNT-TOKENS',
-      'HEALTH',
-      'MANAGED-SETTINGS',
-      'MESSAGES',
-      'MODELS',
-      'STAGE',
-    ]);
+    // All six are too wide for the screen, so that names are broken.
+    const titles = ['STAGE', 'COUNT-', 'HEALTH', 'MANAGED-', 'MESSAGES', 'MODELS', 'OAUTH-'];
+    assert.deepEqual(lines[0]!.split(/ +/).toSorted(), titles.toSorted());
+    assert.deepEqual(lines[1]!.trim().split(/ +/).toSorted(), ['SETTINGS', 'TOKENS', 'USAGE']);
     assert.match(stdout, /^fail +(3\? +4\?|4\? +3\?)$/m);
     assert.match(stdout, /^audit +f +f$/m);
     for (const line of lines) assert.ok(line.length <= 80, line);
@@ -280,38 +275,5 @@ describe('explain', () => {
       assert.match(stderr, expected);
       assert.match(stderr, /^appscli: [^\n]+\n$/);
     }
-  });
-});
-
-describe('explain with a database', () => {
-  const bench = commandBench();
-
-  it('replays the rules over a past request by its id', async () => {
-    const id = await bench.request(await bench.newToken({ user: 'ann@example.com', team: 'search' }));
-    const { stdout } = await bench.succeed('explain', id, '--json');
-    const run = JSON.parse(stdout);
-    assert.equal(run.pipeline, 'messages');
-    assert.equal(run.facts['principal.email'], 'ann@example.com');
-    assert.deepEqual(run.facts['principal.groups'], ['all']);
-    assert.equal(run.facts['route.upstream'], 'main');
-    const unknown = await bench.run('explain', '00000000-0000-4000-8000-000000000000');
-    assert.equal(unknown.exit_code, 1);
-    assert.match(unknown.stderr, /^appscli: the audit log has no request 0000.*ids\n$/);
-  });
-
-  it('counts what the ledger says is spent', async () => {
-    await bench.request(await bench.newToken({ user: 'bob@example.com' }));
-    const file = join(directory, 'ledger.json');
-    await writeFile(file, JSON.stringify({ model: 'coder-1', max_tokens: 10, messages: [] }));
-    const config = JSON.parse(await readFile(bench.config_file, 'utf8'));
-    const limited = join(directory, 'limited.yaml');
-    const spend_limits = { reserve: 'worst_case', defaults: { user_daily_usd: 5 } };
-    await writeFile(limited, JSON.stringify({ ...config, spend_limits }));
-    const caller = ['--user', 'bob@example.com', '--group', 'all', '--config', limited];
-    const { stdout, stderr } = await cli(['explain', file, ...caller, '--ledger', '--json'], { env: bench.env });
-    assert.equal(stderr, '');
-    const [limit] = JSON.parse(stdout).limits;
-    assert.deepEqual([limit.scope, limit.key], ['user', 'bob@example.com']);
-    assert.ok(limit.spent_usd > 0);
   });
 });

@@ -54,3 +54,12 @@ test('another certificate is taken over, no certificate is not, and neither is a
   assert.equal(adopt({}, { tls }).config.server.tls, undefined);
   assert.deepEqual(adopt({}, { tls }).needs_restart, ['server.tls']);
 });
+
+test('requests are spooled where they were before, whatever else the limits say', () => {
+  const limits = (spool_dir: string, status = 429) => configured({ spend_limits: { spool_dir, status } });
+  const { config, needs_restart } = adoptConfig(limits('/a'), limits('/b', 402));
+  assert.deepEqual(config.spend_limits, limits('/a', 402).spend_limits);
+  assert.deepEqual(needs_restart, ['spend_limits.spool_dir']);
+  assert.deepEqual(adoptConfig(configured({}), limits('/b')).config, limits('/b'));
+  assert.deepEqual(adoptConfig(limits('/a'), configured({})).needs_restart, []);
+});

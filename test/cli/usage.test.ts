@@ -64,9 +64,9 @@ test('usage --by and --csv sum up by what is asked for, exactly, up to a moment'
   );
   assert.equal(
     titles,
-    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd',
+    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd',
   );
-  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315$/);
+  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0$/);
   assert.equal(rest, '');
   const by_day = JSON.parse((await bench.succeed('usage', '--by', 'day', '--json', ...only)).stdout);
   assert.deepEqual(Object.keys(by_day[0]).slice(0, 2), ['day', 'requests']);
@@ -77,19 +77,52 @@ test('usage --by and --csv sum up by what is asked for, exactly, up to a moment'
   assert.equal(none.stdout.split('\r\n').length, 2);
 });
 
-test('usage refuses dimensions it does not have, the same one twice, more than two, and two formats at once', async () => {
-  for (const by of ['colour', 'user,', '', 'user,user', 'user,team,model']) {
+test("usage narrows down to a token, a token group and the upstream's own model", async () => {
+  const token = await bench.newToken({ user: 'kim@example.com', name: 'one' });
+  await bench.request(token);
+  const only = ['--user', 'KIM@example.com'];
+  const counted = async (...filter: readonly string[]) => {
+    const { stdout } = await bench.succeed('usage', '--json', ...only, ...filter);
+    return JSON.parse(stdout).reduce((sum: number, { requests }: { requests: number }) => sum + requests, 0);
+  };
+  const [{ token: id }] = JSON.parse((await bench.succeed('usage', '--by', 'token', '--json', ...only)).stdout);
+  assert.equal(await counted('--token', id), 1);
+  assert.equal(await counted('--token', 'tok_other'), 0);
+  assert.equal(await counted('--token-group', 'all', '--surface', 'messages'), 1);
+  assert.equal(await counted('--token-group', 'mapped-only'), 0);
+  assert.equal(await counted('--upstream-model', 'coder-1'), 1);
+  assert.equal(await counted('--surface', 'count_tokens'), 0);
+  const today = new Date().toISOString().slice(0, 10);
+  assert.equal(await counted('--until', today), 0);
+  assert.equal(await counted('--since', '12h', '--time-zone', 'Asia/Kolkata'), 1);
+  const { stdout } = await bench.succeed('usage', '--csv', '--by', 'month,team,model,estimated', ...only);
+  assert.match(stdout, /^month,team,model,estimated,requests,[^\n]+\r\n\d{4}-\d\d,,coder-1,no,1,/);
+});
+
+test('usage refuses dimensions it does not have, the same one twice, too many, zones that are none, and two formats at once', async () => {
+  for (const by of ['colour', 'user,', '', 'user,user', 'user,team,model,day,week']) {
     const { exit_code, stdout, stderr } = await bench.run('usage', '--by', by);
     assert.equal(exit_code, 64, by);
     assert.equal(stdout, '');
-    assert.match(stderr, /^appscli: [^\n]*Write one or two of user, team, [^\n]+\n$/);
+    assert.match(stderr, /^appscli: [^\n]*Write one to four of user, team, [^\n]+\n$/);
+  }
+  const wide = await bench.run('usage', '--by', 'user,team,model');
+  assert.deepEqual([wide.exit_code, wide.stdout], [64, '']);
+  assert.match(
+    wide.stderr,
+    /^appscli: a table has room for two of --by user,team,model; add --csv or --json, or leave some out/,
+  );
+  for (const zone of ['+02:00', 'Mars/Base', "UTC'; drop table ledger; --"]) {
+    const { exit_code, stderr } = await bench.run('usage', '--time-zone', zone);
+    assert.equal(exit_code, 64, zone);
+    assert.match(stderr, /Write the name of a time zone: UTC or Europe\/Berlin/);
   }
   const both = await bench.run('usage', '--csv', '--json');
   assert.equal(both.exit_code, 64);
   assert.match(both.stderr, /'--csv' cannot be used with option '--json'/);
 });
 
-const row = (more: Partial<UsageRow>): UsageRow => ({
+const row = (more: Partial<UsageRow>) => ({
   requests: 1,
   input_tokens: 2,
   output_tokens: 3,
@@ -97,6 +130,7 @@ const row = (more: Partial<UsageRow>): UsageRow => ({
   cache_write_5m_tokens: 5,
   cache_write_1h_tokens: 6,
   cost_nano_usd: 1_500n,
+  adjusted_nano_usd: 0n,
   ...more,
 });
 
@@ -121,5 +155,16 @@ test('a table by one or two dimensions fits 80 columns, and its sum is rounded o
 
 test('CSV keeps amounts that a JavaScript number cannot', () => {
   const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
-  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977\r\n$/);
+  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0\r\n$/);
+});
+
+test('a table says what was put right later, where something was', () => {
+  const rows = [row({ user: 'ann@example.com', adjusted_nano_usd: -500_000n }), row({ user: 'bob@example.com' })];
+  const lines = describeUsage(rows, 80, ['user']);
+  assertNarrow(lines.join('\n'));
+  assert.match(lines[0]!, /COST USD +ADJUSTED$/);
+  assert.match(lines[1]!, / -0\.000500$/);
+  assert.match(lines[2]!, / 0\.000002$/);
+  assert.match(lines[3]!, /^TOTAL .* -0\.000500$/);
+  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005\r\n/);
 });

@@ -1,70 +1,7 @@
-/** What a new configuration changes for whom: two whole configurations, the sentences about their difference. */
+/** What a new configuration changes for whom. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { describeChanges } from '../../engine/cli/diff.ts';
-import type { Usable } from '../../engine/diff/change.ts';
-import { diffConfigurations } from '../../engine/diff/index.ts';
-import { load } from '../../engine/load/index.ts';
-import type { SpendingRow } from '../../engine/services/spending.ts';
-import { stages } from '../../stages/index.ts';
-import { createProject } from '../load/support/project.ts';
-
-const BASE = `server:
-  listen: 127.0.0.1:8080
-  public_url: https://gateway.example.com
-upstreams:
-  - { name: main, base_url: "https://api.example.com", api_key_env: UPSTREAM_KEY, region: us }
-  - { name: spare, base_url: "https://eu.example.com", api_key_env: SPARE_KEY, region: eu }
-models:
-  - { id: coder-1, family: coder, pricing: { input: 3, output: 15 } }
-  - { id: coder-2, family: coder, pricing: { input: 3, output: 15 } }
-  - { id: mini-1, family: mini, pricing: { input: 1, output: 5 } }
-token_groups:
-  - { name: engineers, models: ["*"] }
-  - { name: research, families: [coder] }
-  - { name: interns, families: [mini] }
-routing:
-  default_upstream: main
-  rules:
-    - { name: research-to-spare, group: research, models: ["coder-*"], upstream: spare }
-spend_limits:
-  reserve: worst_case
-  defaults: { user_daily_usd: 50, team_monthly_usd: 2000 }
-`;
-
-async function loadText(files: Record<string, string>): Promise<Usable & { remove(): void }> {
-  const project = createProject(files);
-  const { config, pipelines, policies, diagnostics } = await load(project.path('gateway.yaml'), {
-    stages,
-    env: {},
-    environment: 'ignored',
-  });
-  assert.ok(config, JSON.stringify(diagnostics));
-  return { config, pipelines, policies, directory: project.directory, remove: project.remove };
-}
-
-/** The lines `appscli diff` prints for a change of the base configuration. */
-async function told(
-  change: (base: string) => string,
-  more: {
-    base?: string;
-    base_files?: Record<string, string>;
-    files?: Record<string, string>;
-    spending?: readonly SpendingRow[];
-  } = {},
-): Promise<string[]> {
-  const { base = BASE, base_files, files, spending } = more;
-  const text = change(base);
-  assert.notEqual(`${text}${JSON.stringify(files)}`, base, 'the change changes nothing');
-  const before = await loadText({ 'gateway.yaml': base, ...base_files });
-  const after = await loadText({ 'gateway.yaml': text, ...files });
-  const changes = await diffConfigurations(before, after, spending && (async () => spending));
-  before.remove();
-  after.remove();
-  return describeChanges(changes, 80);
-}
-
-const replace = (from: string | RegExp, to: string) => (text: string) => text.replace(from, to);
+import { BASE, replace, told } from './support.ts';
 
 describe('what two configurations differ in', () => {
   it('is nothing when only their looks differ', async () => {
@@ -134,48 +71,6 @@ describe('what two configurations differ in', () => {
     assert.deepEqual(await told(rule('spare, mode: shadow')), []);
   });
 
-  it('is told for limits, with those who are over them already when the ledger is there', async () => {
-    const row = (user: string, usd: number, more: Partial<SpendingRow> = {}): SpendingRow => ({
-      user,
-      team: null,
-      project: null,
-      token_group: 'engineers',
-      model: 'coder-1',
-      upstream: 'main',
-      cost_nano_usd: usd * 1e9,
-      ...more,
-    });
-    const spending = [
-      row('ann@example.com', 15),
-      row('ann@example.com', 10, { model: 'mini-1' }),
-      row('bob@example.com', 19),
-    ];
-    assert.deepEqual(await told(replace('user_daily_usd: 50', 'user_daily_usd: 20'), { spending }), [
-      'Limits',
-      '  defaults.user_daily_usd: 50 USD per user and day -> 20 USD per user and day',
-      '    1 user has already spent it today: ann@example.com (25 USD)',
-    ]);
-  });
-
-  it('counts only those whom a conditional limit can concern', async () => {
-    const row = (user: string, token_group: string): SpendingRow => ({
-      user,
-      team: null,
-      project: null,
-      token_group,
-      model: 'mini-1',
-      upstream: 'main',
-      cost_nano_usd: 30e9,
-    });
-    const spending = [row('ann@example.com', 'engineers'), row('ida@example.com', 'interns')];
-    const rule =
-      '  rules:\n    - { name: few, when: { in: [interns, { var: principal.groups }] }, scope: user, window: day, limit_usd: 20 }\n';
-    const lines = await told((text) => text + rule, { spending });
-    assert.equal(lines[0], 'Limits');
-    assert.match(lines.slice(1, -1).join(' '), /few: is new: 20 USD per user and day\s+when .*interns/);
-    assert.equal(lines.at(-1), '    1 user has already spent it today: ida@example.com (30 USD)');
-  });
-
   it('is told for prices and upstreams', async () => {
     const lines = await told((text) =>
       text
@@ -216,39 +111,6 @@ finally:
     assert.equal(lines[0], 'Pipelines');
     assert.match(lines[1]!, /^ {2}messages: refuse-large is new, before resolve-route, runs when/);
     assert.match(lines.slice(2).join(' '), /check-budget has another charge: full -> nothing$/);
-  });
-
-  it('does not tell a limit that only stands at another place in its list', async () => {
-    const limits = (more: string) => (text: string) => `${text}  rules:\n${more}${kept}`;
-    const kept = '    - { name: kept, scope: model, window: month, limit_usd: 9 }\n';
-    const first = '    - { name: first, scope: user, window: month, limit_usd: 7 }\n';
-    assert.deepEqual(await told(() => limits(first)(BASE), { base: limits('')(BASE) }), [
-      'Limits',
-      '  first: is new: 7 USD per user and month',
-    ]);
-  });
-
-  it('says that a limit begins to count when it is loaded, where nothing counts for it yet', async () => {
-    const spending = [
-      {
-        user: 'ann@example.com',
-        team: null,
-        project: null,
-        token_group: null,
-        model: 'coder-1',
-        upstream: 'main',
-        cost_nano_usd: 30e9,
-      },
-    ];
-    const rule = (scope: string, window: string) => (text: string) =>
-      `${text}  rules:\n    - { name: few, scope: ${scope}, window: ${window}, limit_usd: 20 }\n`;
-    assert.deepEqual((await told(rule('model', 'month'), { spending })).slice(2), [
-      '    1 model has already spent it this month: coder-1 (30 USD); spending counts',
-      '      only from when the limit is first in force',
-    ]);
-    assert.deepEqual((await told(rule('user', 'day'), { spending })).slice(2), [
-      '    1 user has already spent it today: ann@example.com (30 USD)',
-    ]);
   });
 
   it('is told for what a model is called, by upstreams and by people', async () => {

@@ -71,7 +71,7 @@ async function counters(gateway: TestGateway): Promise<Record<string, { spent: n
   return Object.fromEntries(
     rows.map((row) => [
       `${row.scope} ${row.key} ${row.window_kind}`,
-      { spent: Number(row.spent_nano_usd), held: Number(row.held_nano_usd) },
+      { spent: Number(row.spent), held: Number(row.held) },
     ]),
   );
 }

@@ -112,7 +112,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     for (const row of rows) assert.ok(row.cost_nano_usd > 0, 'a request with an unknown end is not free');
   }
 
-  const [counted] = await database.knex('spend_counters').where({ scope: 'team' }).sum({ spent: 'spent_nano_usd' });
+  const [counted] = await database.knex('spend_counters').where({ scope: 'team' }).sum({ spent: 'spent' });
   const total = (await ledgerRows(database)).reduce((sum, row) => sum + row.cost_nano_usd, 0);
   assert.equal(Number(counted?.spent), total, 'the counters equal the ledger');
   await nothingHeld(database);

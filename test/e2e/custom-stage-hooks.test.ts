@@ -26,6 +26,9 @@ export default defineStage({
         if (is(ctx, 'response')) fail();
         if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
         if (is(ctx, 'framing header')) head.set('content-length', '3');
+        if (is(ctx, 'replaced header')) head.replaceAll('x-', { 'x-fine': 'a', 'x-broken': 'a\\r\\nb: c' });
+        if (is(ctx, 'replaced framing header')) head.replaceAll('x-', { 'transfer-encoding': 'chunked' });
+        if (is(ctx, 'everything replaced')) head.replaceAll('', {});
         if (is(ctx, 'status')) head.status = 999;
         if (is(ctx, 'async response')) return Promise.reject(new Error('thrown on purpose'));
         head.set('x-watcher-' + as, 'here');
@@ -125,7 +128,8 @@ async function auditOf(response: Response): Promise<Record<string, unknown>> {
 }
 
 describe('a failing response hook', () => {
-  for (const what of ['response', 'header', 'framing header', 'status', 'async response']) {
+  const replacing = ['replaced header', 'replaced framing header', 'everything replaced'];
+  for (const what of ['response', 'header', 'framing header', ...replacing, 'status', 'async response']) {
     test(`(${what}) fails the request, and nothing of the response gets out`, async () => {
       const response = await fault(`strict ${what}`);
       assert.equal(response.status, 500);

@@ -65,7 +65,7 @@ async function spent(gateway: TestGateway): Promise<Record<string, number>> {
   await nothingHeld(gateway.database);
   const rows: Record<string, unknown>[] = await gateway.database.knex('spend_counters').select('*');
   const name = (row: Record<string, unknown>) => `${row.scope} ${row.key} ${row.window_kind}`;
-  return Object.fromEntries(rows.map((row) => [name(row), Number(row.spent_nano_usd) / USD]));
+  return Object.fromEntries(rows.map((row) => [name(row), Number(row.spent) / USD]));
 }
 
 test('a rule limits those it is for beside the limit of everybody, and the refusal names it', async () => {

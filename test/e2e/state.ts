@@ -20,6 +20,7 @@ export interface LedgerRow {
   readonly cache_write_1h_tokens: number;
   readonly cost_nano_usd: number;
   readonly provenance: Readonly<Record<string, string>>;
+  readonly server_tools: Readonly<Record<string, number>> | null;
 }
 
 function withNumbers(row: Record<string, unknown>): Record<string, unknown> {
@@ -57,7 +58,7 @@ export async function auditRecord(database: Database, request_id: string): Promi
 
 /** What is held in all counters, in nano-USD, and how many reservations are open. */
 export async function held(database: Database): Promise<{ nano_usd: number; reservations: number }> {
-  const [counters] = await database.knex('spend_counters').sum({ held: 'held_nano_usd' });
+  const [counters] = await database.knex('spend_counters').where({ unit: 'nano_usd' }).sum({ held: 'held' });
   const [open] = await database.knex('reservations').count({ count: '*' });
   return { nano_usd: Number(counters?.held ?? 0), reservations: Number(open?.count ?? 0) };
 }

@@ -63,7 +63,7 @@ describe('gateway.yaml', () => {
       drain_seconds: 25,
       request_body_seconds: 30,
     });
-    assert.equal(config.server.profile, 'neutral');
+    assert.deepEqual(config.server.profile, { header_prefix: 'vendor' });
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
     assert.deepEqual(config.upstreams[0]?.supports, { prompt_cache_1h: true, count_tokens: true });
     assert.equal(config.models[0]?.context_window, 200_000);
@@ -73,14 +73,17 @@ describe('gateway.yaml', () => {
   });
 
   test('fills up the spend limits only when the section is there', async () => {
-    const { config } = await configOf({
+    const { config, created } = await configOf({
       'gateway.yaml': `${GATEWAY}spend_limits: { defaults: { user_daily_usd: 50 } }\n`,
     });
     assert.deepEqual(config.spend_limits, {
       defaults: { user_daily_usd: 50 },
       on_exceeded: 'deny',
       on_store_error: 'deny',
+      store_timeout_seconds: 2,
+      spool_dir: join(created.directory, '.appscli/spool'),
       reserve: 'typical',
+      overshoot_percent: 10,
       status: 429,
       time_zone: 'UTC',
       rules: [],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { GatewayConfig, RoutingRuleConfig, SpendRuleConfig } from '../../engine/config.ts';
-import { routingRules, spendRules } from '../../engine/rules/config-rules.ts';
+import type { RoutingRuleConfig } from '../../engine/config.ts';
+import { routingRules } from '../../engine/rules/config-rules.ts';
 import { stageConfig } from '../../engine/testing/stage-harness.ts';
 
 function logicOf(rule: Partial<RoutingRuleConfig>): unknown {
@@ -56,24 +56,6 @@ describe('a routing rule as one condition', () => {
     assert.deepEqual(routingRules(stageConfig({ routing: { default_upstream: 'main', rules } })), [
       { index: 0, name: 'a', mode: 'shadow', logic: true, upstream: 'main' },
       { index: 1, name: 'b', mode: 'enforce', logic: WHEN, upstream: 'spare' },
-    ]);
-  });
-});
-
-describe('the spend rules of a configuration', () => {
-  it('are none without the section', () => {
-    assert.deepEqual(spendRules(stageConfig()), []);
-  });
-
-  it('are all of them, those that are not in force included', () => {
-    const rules: SpendRuleConfig[] = [
-      { name: 'contractors', when: WHEN, scope: 'user', window: 'day', limit_usd: 20, mode: 'enforce' },
-      { name: 'parallel', scope: 'user', concurrency: 8, on_store_error: 'deny', mode: 'shadow' },
-    ];
-    const spend_limits = { rules } as unknown as GatewayConfig['spend_limits'] & {};
-    assert.deepEqual(spendRules(stageConfig({ spend_limits })), [
-      { index: 0, name: 'contractors', mode: 'enforce', logic: WHEN, scope: 'user', window: 'day', limit_usd: 20 },
-      { index: 1, name: 'parallel', mode: 'shadow', logic: true, scope: 'user', concurrency: 8 },
     ]);
   });
 });

@@ -1,10 +1,20 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { LimitClaim, LimitStanding, SpendScope } from '../../engine/api.ts';
+import type { LimitClaim } from '../../engine/api.ts';
+import { SPEND_SCOPES } from '../../engine/config.ts';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
-import { balanceOf, countersOf, quietLog, reservation, settlement, userClaim, useTestStore } from '../support/store.ts';
+import {
+  assertGranted,
+  balanceOf,
+  countersOf,
+  quietLog,
+  reservation,
+  settlement,
+  userClaim,
+  useTestStore,
+} from '../support/store.ts';
 
 let database: Database;
 const open = useTestStore((opened) => {
@@ -19,23 +29,23 @@ function newLedger(): OpenLedger {
 }
 
 describe('several limits of a request', () => {
-  const claim = (key: string, limit_nano_usd: number | null, more: Partial<LimitClaim> = {}): LimitClaim => ({
-    ...userClaim(key, limit_nano_usd),
-    rule: `at-most-${limit_nano_usd}`,
+  const claim = (key: string, limit: number | null, more: Partial<LimitClaim> = {}): LimitClaim => ({
+    ...userClaim(key, limit),
+    rule: `at-most-${limit}`,
     ...more,
   });
 
   it('may be of any scope, and each is counted by itself', async () => {
     const ledger = newLedger();
-    const scopes: SpendScope[] = ['user', 'team', 'project', 'model', 'upstream'];
+    const scopes = [...SPEND_SCOPES, 'user+model'];
     for (const scope of scopes) {
       const refusing = scopes.map((each) => claim('of-any-scope', each === scope ? 99 : 100, { scope: each }));
-      const refusal = await ledger.reserve(reservation({ user: 'any', claims: refusing }));
-      assert.deepEqual([refusal?.scope, refusal?.limit_nano_usd], [scope, 99]);
+      const [refusal] = (await ledger.reserve(reservation({ user: 'any', claims: refusing }))).exceeded;
+      assert.deepEqual([refusal?.scope, refusal?.limit], [scope, 99]);
     }
     const claims = scopes.map((scope) => claim('of-any-scope', 100, { scope }));
     const request = reservation({ user: 'any', claims });
-    assert.equal(await ledger.reserve(request), undefined);
+    assertGranted(await ledger.reserve(request));
     await ledger.settle(settlement(request));
     const counters = await countersOf(database, 'of-any-scope');
     assert.deepEqual(
@@ -48,29 +58,69 @@ describe('several limits of a request', () => {
     const ledger = newLedger();
     const claims = [claim('shared', 300), claim('shared', null), claim('shared', 200), claim('shared', 250)];
     const first = reservation({ user: 'shared', claims });
-    assert.equal(await ledger.reserve(first), undefined);
+    assertGranted(await ledger.reserve(first));
     assert.equal((await balanceOf(database, 'shared')).held, 100);
-    assert.equal(await ledger.reserve(reservation({ user: 'shared', claims })), undefined);
-    const refusal = await ledger.reserve(reservation({ user: 'shared', claims }));
-    assert.deepEqual([refusal?.rule, refusal?.held_nano_usd], ['at-most-200', 200]);
+    assertGranted(await ledger.reserve(reservation({ user: 'shared', claims })));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'shared', claims }))).exceeded;
+    assert.deepEqual([refusal?.rule, refusal?.held], ['at-most-200', 200]);
     await ledger.settle(settlement(first));
     assert.deepEqual(await balanceOf(database, 'shared'), { spent: 60, held: 100 });
   });
 });
 
+describe('a granted reservation', () => {
+  it('tells every limit in money with its own hold in it, and no other', async () => {
+    const ledger = newLedger();
+    const claims: LimitClaim[] = [
+      userClaim('told', null),
+      { ...userClaim('told', 500), window: 'week', rule: 'weekly' },
+      { ...userClaim('told', 900), window: 'month', rule: 'monthly' },
+      { ...userClaim('told', 700), window: 'month', rule: 'monthly too' },
+      { ...userClaim('told', 5), window: 'month', rule: 'trial', shadow: true },
+      { ...userClaim('told', 5), window: 'open', unit: 'requests', rule: 'at once' },
+    ];
+    const before = reservation({ user: 'told', claims });
+    await ledger.reserve(before);
+    await ledger.settle(settlement(before));
+    const { standings } = await ledger.reserve(reservation({ user: 'told', claims }));
+    const week = { window: 'week', rule: 'weekly', limit: 500, resets_at: Date.parse('2026-03-16T00:00:00Z') };
+    const month = { window: 'month', rule: 'monthly', limit: 900, resets_at: Date.parse('2026-04-01T00:00:00Z') };
+    const counted = { scope: 'user', key: 'told', unit: 'nano_usd', spent: 60, held: 100, in_flight: 1, most: 100 };
+    assert.deepEqual(standings, [
+      { ...counted, ...week },
+      { ...counted, ...month },
+      { ...counted, ...month, rule: 'monthly too', limit: 700 },
+    ]);
+  });
+});
+
+describe('several limits without room', () => {
+  it('are all told, the one that resets last first, of one window the smallest', async () => {
+    const on = (window: LimitClaim['window'], limit: number, unit: LimitClaim['unit'] = 'nano_usd'): LimitClaim => ({
+      ...userClaim('many', limit),
+      window,
+      unit,
+      rule: `${window} ${limit}`,
+    });
+    const claims = [on('open', 0, 'requests'), on('day', 9), on('month', 9), on('minute', 0, 'tokens'), on('month', 8)];
+    const { exceeded } = await newLedger().reserve(reservation({ user: 'many', tokens: 1, claims }));
+    assert.deepEqual(
+      exceeded.map(({ rule }) => rule),
+      ['month 8', 'month 9', 'day 9', 'minute 0', 'open 0'],
+    );
+  });
+});
+
 describe('a limit in shadow mode', () => {
-  const shadow = (key: string, limit_nano_usd: number, rule = `trial-${limit_nano_usd}`): LimitClaim => ({
-    ...userClaim(key, limit_nano_usd),
+  const shadow = (key: string, limit: number, rule = `trial-${limit}`): LimitClaim => ({
+    ...userClaim(key, limit),
     rule,
     shadow: true,
   });
 
   async function reserve(ledger: OpenLedger, claims: readonly LimitClaim[]) {
-    const told: LimitStanding[] = [];
-    const refusal = await ledger.reserve(reservation({ user: claims[0]!.key, claims }), (standing) =>
-      told.push(standing),
-    );
-    return { refusal: refusal?.rule, told };
+    const { exceeded, shadows } = await ledger.reserve(reservation({ user: claims[0]!.key, claims }));
+    return { refusal: exceeded[0]?.rule, told: shadows };
   }
 
   it('refuses nothing, and is reported each time it would have', async () => {
@@ -84,10 +134,13 @@ describe('a limit in shadow mode', () => {
         scope: 'user',
         key: 'trial',
         window: 'day',
+        unit: 'nano_usd',
         rule: 'trial-150',
-        limit_nano_usd: 150,
-        spent_nano_usd: 0,
-        held_nano_usd: 100,
+        limit: 150,
+        spent: 0,
+        held: 100,
+        in_flight: 1,
+        most: 100,
         resets_at: Date.parse('2026-03-11T00:00:00Z'),
       },
     ]);

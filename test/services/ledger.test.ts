@@ -5,6 +5,7 @@ import { frozenClock, systemClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
 import {
+  assertGranted,
   balanceOf,
   countersOf,
   ledgerRowsOf,
@@ -38,7 +39,7 @@ describe('a reservation', () => {
     const ledger = newLedger();
     const team = teamClaim('holders', 1000);
     const request = reservation({ user: 'holder', claims: [userClaim('holder', 100), team] });
-    assert.equal(await ledger.reserve(request), undefined);
+    assertGranted(await ledger.reserve(request));
     assert.deepEqual(await countersOf(database, 'holder'), [
       { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, held: 100 },
     ]);
@@ -50,25 +51,36 @@ describe('a reservation', () => {
   it('is granted up to the limit exactly, and refused one nano-USD above it', async () => {
     const ledger = newLedger();
     const claims = [userClaim('exact', 200)];
-    assert.equal(await ledger.reserve(reservation({ user: 'exact', claims })), undefined);
-    assert.equal(await ledger.reserve(reservation({ user: 'exact', claims })), undefined);
-    const refusal = await ledger.reserve(reservation({ user: 'exact', claims, amount_nano_usd: 1 }));
-    assert.deepEqual(refusal, {
-      scope: 'user',
-      key: 'exact',
-      window: 'day',
-      rule: 'daily',
-      limit_nano_usd: 200,
-      spent_nano_usd: 0,
-      held_nano_usd: 200,
-      resets_at: Date.parse('2026-03-11T00:00:00Z'),
+    assertGranted(await ledger.reserve(reservation({ user: 'exact', claims })));
+    assertGranted(await ledger.reserve(reservation({ user: 'exact', claims })));
+    const refused = await ledger.reserve(reservation({ user: 'exact', claims, amount_nano_usd: 1 }));
+    assert.deepEqual(refused, {
+      exceeded: [
+        {
+          scope: 'user',
+          key: 'exact',
+          window: 'day',
+          unit: 'nano_usd',
+          rule: 'daily',
+          limit: 200,
+          spent: 0,
+          held: 200,
+          in_flight: 2,
+          most: 200,
+          resets_at: Date.parse('2026-03-11T00:00:00Z'),
+        },
+      ],
+      shadows: [],
+      standings: [],
+      unheld: false,
     });
   });
 
   it('that is refused leaves nothing behind on any of its claims', async () => {
     const ledger = newLedger();
     const team = teamClaim('small-team', 99);
-    const refusal = await ledger.reserve(reservation({ user: 'roomy', claims: [userClaim('roomy', 1000), team] }));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'roomy', claims: [userClaim('roomy', 1000), team] })))
+      .exceeded;
     assert.equal(refusal?.key, 'small-team');
     assert.equal((await balanceOf(database, 'roomy')).held, 0);
   });
@@ -76,7 +88,8 @@ describe('a reservation', () => {
   it('reports the exceeded limit that resets last', async () => {
     const ledger = newLedger();
     const team = teamClaim('poor-team', 1);
-    const refusal = await ledger.reserve(reservation({ user: 'poor', claims: [userClaim('poor', 2), team] }));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'poor', claims: [userClaim('poor', 2), team] })))
+      .exceeded;
     assert.equal(refusal?.rule, 'monthly');
     assert.equal(refusal?.resets_at, Date.parse('2026-04-01T00:00:00Z'));
   });
@@ -84,14 +97,15 @@ describe('a reservation', () => {
   it('counts a claim without a limit and never refuses it', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'free', amount_nano_usd: 10 ** 15, claims: [userClaim('free', null)] });
-    assert.equal(await ledger.reserve(request), undefined);
+    assertGranted(await ledger.reserve(request));
     assert.equal((await balanceOf(database, 'free')).held, 10 ** 15);
   });
 
   it('follows the calendar of the configured time zone', async () => {
     const clock = frozenClock('2026-03-28T23:30:00Z');
     const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
-    const refusal = await ledger.reserve(reservation({ user: 'berlin', claims: [userClaim('berlin', 1)] }));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'berlin', claims: [userClaim('berlin', 1)] })))
+      .exceeded;
     assert.equal((await countersOf(database, 'berlin'))[0]?.window_start, '2026-03-28T23:00:00.000Z');
     // The day on which summer time begins has 23 hours.
     assert.equal(refusal?.resets_at, Date.parse('2026-03-29T22:00:00Z'));
@@ -99,9 +113,10 @@ describe('a reservation', () => {
 
   it("takes the time from the database when the clock isn't stopped", async () => {
     const ledger = newLedger({ clock: { ...systemClock, now: () => 0 } });
-    const refusal = await ledger.reserve(reservation({ user: 'timely', claims: [userClaim('timely', 1)] }));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'timely', claims: [userClaim('timely', 1)] })))
+      .exceeded;
     const [row] = await database.query<{ now: Date }>('test_now', 'select now()', []);
-    const left_ms = refusal!.resets_at - row!.now.getTime();
+    const left_ms = refusal!.resets_at! - row!.now.getTime();
     assert.ok(left_ms > -60_000 && left_ms <= 24 * 3_600_000, String(left_ms));
   });
 
@@ -120,7 +135,7 @@ describe('200 concurrent reservations against room for 50', () => {
     const ledger = newLedger();
     const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd', claims: claims('crowd') }));
     const answers = await Promise.all(requests.map((request) => ledger.reserve(request)));
-    assert.equal(answers.filter((answer) => answer === undefined).length, 50);
+    assert.equal(answers.filter(({ exceeded }) => exceeded.length === 0).length, 50);
     assert.equal((await balanceOf(database, 'crowd')).held, 5000);
   });
 
@@ -128,7 +143,7 @@ describe('200 concurrent reservations against room for 50', () => {
     const ledgers = [newLedger(), newLedger({ database: await store.another() })];
     const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd-2', claims: claims('crowd-2') }));
     const answers = await Promise.all(requests.map((request, i) => ledgers[i % 2]!.reserve(request)));
-    const granted = requests.filter((_, i) => answers[i] === undefined);
+    const granted = requests.filter((_, i) => answers[i]!.exceeded.length === 0);
     assert.equal(granted.length, 50);
     await Promise.all(granted.map((request, i) => ledgers[i % 2]!.settle(settlement(request))));
     assert.deepEqual(await balanceOf(database, 'crowd-2'), { spent: 50 * 60, held: 0 });
@@ -173,6 +188,7 @@ describe('a settlement', () => {
       model: 'coder-1',
       upstream: 'main',
       upstream_model: 'coder-1',
+      kind: 'request',
       status: 200,
       aborted: false,
       input_tokens: 10,
@@ -182,6 +198,7 @@ describe('a settlement', () => {
       cache_write_1h_tokens: 1,
       cost_nano_usd: 60,
       provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+      server_tools: null,
       forwarded_at: new Date(start),
       settled_at: new Date(start),
     });

@@ -22,6 +22,8 @@ function catalog(models: readonly ModelConfig[], token_groups: readonly TokenGro
 
 const none: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
+const route = { upstream: 'main', at: 0 };
+
 describe('the model catalogue', () => {
   it('finds models by their exact id and keeps the order of the file', () => {
     const models = catalog([model('coder-2'), model('coder-1')]);
@@ -61,7 +63,7 @@ describe('the model catalogue', () => {
   it('prices the five kinds of token apart', () => {
     const pricing = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
     const models = catalog([model('coder-1', { pricing })]);
-    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens });
+    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens }, route);
     assert.equal(cost({ input: 1000 }), 3_000_000);
     assert.equal(cost({ output: 1000 }), 15_000_000);
     assert.equal(cost({ cache_read: 1000 }), 300_000);
@@ -72,7 +74,7 @@ describe('the model catalogue', () => {
 
   it('derives cache prices that are left out from the input price', () => {
     const models = catalog([model('coder-1', { pricing: { input: 3, output: 15 } })]);
-    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens });
+    const cost = (tokens: Partial<TokenCounts>) => models.cost(models.all[0]!, { ...none, ...tokens }, route);
     assert.equal(cost({ cache_read: 1000 }), 300_000);
     assert.equal(cost({ cache_write_5m: 1000 }), 3_750_000);
     assert.equal(cost({ cache_write_1h: 1000 }), 6_000_000);
@@ -80,7 +82,7 @@ describe('the model catalogue', () => {
 
   it('takes a cache price of zero as given', () => {
     const models = catalog([model('coder-1', { pricing: { input: 3, output: 15, cache_read: 0 } })]);
-    assert.equal(models.cost(models.all[0]!, { ...none, cache_read: 1000 }), 0);
+    assert.equal(models.cost(models.all[0]!, { ...none, cache_read: 1000 }, route), 0);
   });
 
   it('names the model and the field of a price it cannot hold exactly', () => {
@@ -89,6 +91,13 @@ describe('the model catalogue', () => {
       () => catalog([model('coder-1', { pricing })]),
       /the "output" price of the model "coder-1": .* at most 6 decimals/,
     );
+  });
+
+  it('refuses to price what gateway.yaml gives no price, instead of charging nothing', () => {
+    const { pricing: _, ...unpriced } = model('coder-1');
+    const models = catalog([unpriced]);
+    assert.throws(() => models.cost(unpriced, none, route), /gives the model "coder-1" no price at "main"/);
+    assert.throws(() => models.price(unpriced, route), /no price/);
   });
 
   it('knows its upstreams', () => {

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { formatUsd, nanoToUsd, priceTokens, priceToPico, usdToNano } from '../../engine/services/money.ts';
+import {
+  feeToPico,
+  formatUsd,
+  multiplyPrice,
+  nanoToUsd,
+  priceTokens,
+  priceToPico,
+  usdToNano,
+} from '../../engine/services/money.ts';
 
 const safe = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
 
@@ -79,5 +87,40 @@ describe('money', () => {
   it('refuses a cost beyond 2^53 nano-USD and counts that are not whole numbers', () => {
     assert.throws(() => priceTokens([Number.MAX_SAFE_INTEGER], [10 ** 6]), /too large/);
     for (const count of [-1, 0.5, Number.NaN, 2 ** 53]) assert.throws(() => priceTokens([count], [1]), RangeError);
+  });
+
+  it('keeps fees of tools in pico-USD per use', () => {
+    assert.equal(feeToPico(10), 10_000_000_000);
+    assert.equal(feeToPico(0.000000001), 1);
+    assert.throws(() => feeToPico(1e-10), /a fee in USD per 1,000 uses has at most 9 decimals, 1e-10 has more/);
+  });
+
+  it('multiplies prices as decimals and rounds up once, to the next pico-USD', () => {
+    assert.equal(multiplyPrice(3_000_000, []), 3_000_000);
+    assert.equal(multiplyPrice(3_000_000, [0.85]), 2_550_000);
+    assert.equal(multiplyPrice(3_000_000, [1.1, 1.1]), 3_630_000, 'and not 3630001, as doubles would have it');
+    assert.equal(multiplyPrice(1, [0.5]), 1);
+    assert.equal(multiplyPrice(3, [0.5, 0.5]), 1, '0.75 rounded up once, and not 1.5 first');
+    assert.equal(multiplyPrice(7, [1e-7]), 1);
+    assert.equal(multiplyPrice(7, [0]), 0);
+  });
+
+  it('equals exact arithmetic for any price and multipliers', () => {
+    const hundredths = fc.integer({ min: 0, max: 10_000 });
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 10 ** 12 }), hundredths, hundredths, (pico, first, second) => {
+        const exact = (BigInt(pico) * BigInt(first) * BigInt(second) + 9999n) / 10_000n;
+        const multiply = () => multiplyPrice(pico, [first / 100, second / 100]);
+        if (exact <= BigInt(Number.MAX_SAFE_INTEGER)) assert.equal(BigInt(multiply()), exact);
+        else assert.throws(multiply, /too large/);
+      }),
+    );
+  });
+
+  it('refuses a multiplier that is none', () => {
+    for (const multiplier of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
+      assert.throws(() => multiplyPrice(1, [multiplier]), /a multiplier of prices cannot be/);
+    }
+    assert.throws(() => multiplyPrice(10 ** 12, [100, 100]), /cannot be multiplied by 100 and 100: too large/);
   });
 });

@@ -125,13 +125,14 @@ describe('verifying access tokens', () => {
    * Opens a verification that counts its lookups, on a database that may be switched off. Make tokens before: what is
    * announced during a lookup keeps its result out of the cache.
    */
-  async function openCounting(clock: FrozenClock = frozenClock(start)) {
+  async function openCounting(clock: FrozenClock = frozenClock(start), goes_on_without = () => false) {
     const seen = { lookups: 0, away: false, silence: Promise.resolve(), reconnect: () => {} };
     let listening = Promise.resolve();
     const tokens = openAccessTokens({
       clock,
       log: quietLog,
       every: () => () => {},
+      goes_on_without,
       database: {
         async query(name, text, values) {
           if (name === 'token_lookup') seen.lookups++;
@@ -281,6 +282,47 @@ describe('verifying access tokens', () => {
     assert.equal((await again).token.id, id);
     assert.equal(seen.lookups, 1);
     assert.equal(clock.next(), undefined, 'no timer is left');
+  });
+
+  it('goes on with tokens it saw within the hour while the database is away, where that is wanted', async () => {
+    const [seen_before, revoked, other] = [
+      await createToken(by, alice),
+      await createToken(by, alice),
+      await createToken(by, alice),
+    ];
+    const { tokens, seen, clock } = await openCounting(undefined, () => true);
+    await tokens.verify(seen_before.token);
+    await tokens.verify(revoked.token);
+    await revokeToken(by, { id: revoked.id });
+    await until('the revocation is announced', async () => {
+      return (await Promise.resolve(tokens.verify(revoked.token)).catch(({ code }) => code)) === 'credential_revoked';
+    });
+    seen.away = true;
+    seen.reconnect();
+    assert.equal((await tokens.verify(seen_before.token)).token.id, seen_before.id);
+    const { lookups } = seen;
+    clock.advance(999);
+    await tokens.verify(seen_before.token);
+    assert.equal(seen.lookups, lookups, 'it does not ask again at once');
+    await assert.rejects(async () => tokens.verify(other.token), { code: 'store_unavailable' });
+    await assert.rejects(async () => tokens.verify(revoked.token), { code: 'credential_revoked' });
+    clock.advance(3_600_000);
+    await assert.rejects(async () => tokens.verify(seen_before.token), { code: 'store_unavailable' });
+    seen.away = false;
+    await tokens.verify(seen_before.token);
+  });
+
+  it('does not wait long for a silent database before it goes on', async () => {
+    const { token, id } = await createToken(by, alice);
+    const { tokens, seen, clock } = await openCounting(undefined, () => true);
+    await tokens.verify(token);
+    clock.advance(30_000);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    seen.silence = promise;
+    const asked = tokens.verify(token);
+    clock.advance(500);
+    assert.equal((await asked).token.id, id);
+    resolve();
   });
 
   it('notes the last use at most once a minute, and shrugs when it cannot', async () => {

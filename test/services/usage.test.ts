@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
-import { openLedger } from '../../engine/services/ledger.ts';
+import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
+import { createToken } from '../../engine/services/tokens.ts';
 import { auditTail, reportUsage, USAGE_DIMENSIONS, type UsageDimension } from '../../engine/services/usage.ts';
 import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
 
@@ -11,10 +12,12 @@ let database: Database;
 const clock = frozenClock('2026-03-10T12:00:00Z');
 const DAY_MS = 24 * 3_600_000;
 
+let ledger: OpenLedger;
+
 before(async () => {
   store = await openTestStore();
   database = store.database;
-  const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
   const used = async (user: string, cost_nano_usd: number, more = {}) => {
     const request = reservation({ user, ...more });
     await ledger.reserve(request);
@@ -25,9 +28,11 @@ before(async () => {
   await used('ann@example.com', 1, { team: 'search', project: 'apollo', surface: 'count_tokens' });
   clock.advance(DAY_MS);
   await used('bob@example.com', 5_000_000_000, { model: 'coder-2', upstream: 'spare' });
-  await ledger.close();
 });
-after(() => store.close());
+after(async () => {
+  await ledger.close();
+  await store.close();
+});
 
 const everything = { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 };
 
@@ -38,9 +43,9 @@ describe('the usage report', () => {
     const ann = { user: 'ann@example.com', team: 'search', project: 'apollo', model: 'coder-1', upstream: 'main' };
     const bob = { user: 'bob@example.com', team: null, project: null, model: 'coder-2', upstream: 'spare' };
     assert.deepEqual(await reportUsage(database), [
-      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_nano_usd: 5_000_000_000n },
-      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_nano_usd: 300_000_000n },
-      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_nano_usd: 1n },
+      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_nano_usd: 5_000_000_000n, adjusted_nano_usd: 0n },
+      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_nano_usd: 300_000_000n, adjusted_nano_usd: 0n },
+      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_nano_usd: 1n, adjusted_nano_usd: 0n },
     ]);
   });
 
@@ -55,6 +60,53 @@ describe('the usage report', () => {
     assert.equal(await requests({ project: 'apollo', upstream: 'spare' }), 0);
     assert.equal(await requests({ model: 'coder-2' }), 1);
     assert.deepEqual(await reportUsage(database, { user: "' or true --" }), []);
+  });
+});
+
+describe('usage between days', () => {
+  const requests = async (since: string | undefined, until: string | undefined, time_zone: string) =>
+    (await reportUsage(database, { since, until }, { by: ['user'], time_zone })).reduce(
+      (sum, row) => sum + row.requests,
+      0,
+    );
+
+  it('begins and ends at midnight of the time zone', async () => {
+    assert.equal(await requests('2026-03-11', undefined, 'UTC'), 1);
+    assert.equal(await requests(undefined, '2026-03-11', 'UTC'), 3);
+    // Noon UTC is one o'clock of the next morning there.
+    assert.equal(await requests('2026-03-11', '2026-03-12', 'Pacific/Auckland'), 3);
+    assert.equal(await requests('2026-03-10', '2026-03-11', 'Pacific/Auckland'), 0);
+    assert.equal(await requests('2026-03-12', '2026-03-13', 'Pacific/Auckland'), 1);
+  });
+});
+
+describe('usage of tokens', () => {
+  it('is told and found by token and by token group; a session has no group', async () => {
+    const groups = await reportUsage(database, {}, { by: ['token_group', 'token'] });
+    assert.deepEqual(
+      groups.map(({ token_group, token, requests }) => [token_group, token, requests]),
+      [[null, null, 4]],
+    );
+    const by = { database, clock, actor: { kind: 'command', name: 'test' } } as const;
+    const { id } = await createToken(by, { user: 'cy@example.com', group: 'all', name: 'laptop' });
+    const request = reservation({ user: 'cy@example.com', token_id: id });
+    await ledger.reserve(request);
+    await ledger.settle(settlement(request, { cost_nano_usd: 0, status: 503, provenance: { cost: 'estimate' } }));
+    const found = async (filter: Parameters<typeof reportUsage>[1]) =>
+      (await reportUsage(database, filter, { by: ['token_group', 'token'] })).map((row) => [
+        row.token_group,
+        row.token,
+      ]);
+    assert.deepEqual(await found({ token: id }), [['all', id]]);
+    assert.deepEqual(await found({ token_group: 'all' }), [['all', id]]);
+    assert.deepEqual(await found({ token_group: 'none' }), []);
+    const told = await reportUsage(database, { token: id }, { by: ['status', 'estimated', 'hour', 'week'] });
+    assert.deepEqual(
+      told.map(({ status, estimated, hour, week, requests }) => [status, estimated, hour, week, requests]),
+      [['5xx', 'yes', '2026-03-11T12:00', '2026-W11', 1]],
+    );
+    assert.deepEqual(await reportUsage(database, { upstream_model: 'coder-9' }), []);
+    await database.knex('ledger').where({ token_id: id }).delete();
   });
 });
 

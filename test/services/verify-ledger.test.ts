@@ -5,6 +5,7 @@ import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
 import { type LedgerVerification, verifyLedger } from '../../engine/services/verify-ledger.ts';
 import {
+  assertGranted,
   openTestStore,
   quietLog,
   reservation,
@@ -34,7 +35,7 @@ const verify = () => verifyLedger({ database, clock });
 
 /** Ann and Bob of one team have spent 60 nano-USD each; 100 are held for another request of Ann's. */
 beforeEach(async () => {
-  await change('truncate ledger, reservations, spend_counters, processes');
+  await change('truncate ledger, reservations, spend_counters, processes, ledger_bounds');
   clock = frozenClock(START);
   ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
   for (const [request_id, user] of [
@@ -44,7 +45,7 @@ beforeEach(async () => {
   ] as const) {
     const claims = [userClaim(user, null), teamClaim('search', 1000)];
     const request = reservation({ request_id, user, team: 'search', claims });
-    assert.equal(await ledger.reserve(request), undefined);
+    assertGranted(await ledger.reserve(request));
     if (request_id !== 'held') await ledger.settle(settlement(request));
   }
 });
@@ -66,19 +67,14 @@ async function assertDiffering(...expected: object[]): Promise<void> {
   assert.deepEqual(new Set(differencesOf(await verify())), new Set(expected));
 }
 
-const ANN = { scope: 'user', key: 'ann', window: 'day', window_start: new Date('2026-03-10') };
+const ANN = { scope: 'user', key: 'ann', window: 'day', unit: 'nano_usd', window_start: new Date('2026-03-10') };
 const BOB = { ...ANN, key: 'bob' };
-const TEAM = { scope: 'team', key: 'search', window: 'month', window_start: new Date('2026-03-01') };
-const spent = (kept_nano_usd: bigint, recomputed_nano_usd: bigint) => ({
-  amount: 'spent',
-  kept_nano_usd,
-  recomputed_nano_usd,
-});
-const held = (kept_nano_usd: bigint, recomputed_nano_usd: bigint) => ({
-  amount: 'held',
-  kept_nano_usd,
-  recomputed_nano_usd,
-});
+const TEAM = { scope: 'team', key: 'search', window: 'month', unit: 'nano_usd', window_start: new Date('2026-03-01') };
+const differs = (amount: string) => (kept: bigint, recomputed: bigint) => ({ amount, kept, recomputed });
+const spent = differs('spent');
+const held = differs('held');
+const most = differs('most');
+const inFlight = differs('in_flight');
 
 describe('the verification of the ledger', () => {
   it('finds nothing where nobody touched the tables, and says what it looked at', async () => {
@@ -105,8 +101,36 @@ describe('the verification of the ledger', () => {
     assert.deepEqual(differencesOf(await verify()), []);
   });
 
+  it('adds rows that put a price right, and counts them as no second request', async () => {
+    await change(
+      `insert into ledger select (jsonb_populate_record(l, '{"kind": "adjustment", "cost_nano_usd": -10}')).*
+       from ledger l where request_id = 'a'`,
+    );
+    await assertDiffering({ ...ANN, ...spent(60n, 50n) }, { ...TEAM, ...spent(120n, 110n) });
+    await change("update spend_counters set spent = spent - 10 where key in ('ann', 'search')");
+    assert.deepEqual(
+      { ...(await verify()), counters: 0 },
+      {
+        counters: 0,
+        ledger_rows: 3,
+        cost_nano_usd: 110n,
+        reservations: 1,
+        held_nano_usd: 100n,
+        ...CLEAN,
+      },
+    );
+  });
+
+  it('looks at no spending of before the first row that was kept, but still at what is held', async () => {
+    await change("delete from ledger where request_id = 'a'");
+    await change("insert into ledger_bounds (dropped_before) values ('2026-03-10T00:00:00.001Z')");
+    assert.deepEqual((await verify()).differences, NOTHING);
+    await change("update spend_counters set held = 1 where key = 'bob'");
+    assert.deepEqual(differencesOf(await verify()), [{ ...BOB, ...held(1n, 0n) }]);
+  });
+
   it('changes nothing', async () => {
-    await change('update spend_counters set spent_nano_usd = 1');
+    await change('update spend_counters set spent = 1');
     const first = await verify();
     assert.deepEqual(await verify(), first);
   });
@@ -114,7 +138,7 @@ describe('the verification of the ledger', () => {
 
 describe('the verification finds, to the nano-USD,', () => {
   it('a counter that somebody changed', async () => {
-    await change("update spend_counters set spent_nano_usd = 61, held_nano_usd = 90 where key = 'ann'");
+    await change("update spend_counters set spent = 61, held = 90 where key = 'ann'");
     assert.deepEqual(differencesOf(await verify()), [
       { ...ANN, ...held(90n, 100n) },
       { ...ANN, ...spent(61n, 60n) },
@@ -122,8 +146,8 @@ describe('the verification finds, to the nano-USD,', () => {
   });
 
   it('a counter that went below zero, and one larger than a JavaScript number', async () => {
-    await change("update spend_counters set held_nano_usd = -1 where key = 'bob'");
-    await change("update spend_counters set spent_nano_usd = ? where key = 'ann'", [String(HUGE)]);
+    await change("update spend_counters set held = -1 where key = 'bob'");
+    await change("update spend_counters set spent = ? where key = 'ann'", [String(HUGE)]);
     assert.deepEqual(differencesOf(await verify()), [
       { ...ANN, ...spent(HUGE, 60n) },
       { ...BOB, ...held(-1n, 0n) },
@@ -131,19 +155,19 @@ describe('the verification finds, to the nano-USD,', () => {
   });
 
   it('a counter that was set back, as when a budget is made to last longer', async () => {
-    await change("update spend_counters set spent_nano_usd = 0 where key = 'search'");
+    await change("update spend_counters set spent = 0 where key = 'search'");
     assert.deepEqual(differencesOf(await verify()), [{ ...TEAM, ...spent(0n, 120n) }]);
   });
 
   it('a counter that was removed', async () => {
     await change("delete from spend_counters where key = 'bob'");
-    const gone = { scope: null, key: null, window: null, window_start: null };
+    const gone = { scope: null, key: null, window: null, unit: null, window_start: null };
     assert.deepEqual(differencesOf(await verify()), [{ ...gone, ...spent(0n, 60n) }]);
   });
 
   it('a counter nobody spent from', async () => {
     await change(
-      `insert into spend_counters (scope, key, window_kind, window_start, spent_nano_usd)
+      `insert into spend_counters (scope, key, window_kind, window_start, spent)
        values ('model', 'coder-1', 'day', '2026-03-10T00:00:00Z', 5)`,
     );
     assert.deepEqual(differencesOf(await verify()), [{ ...ANN, scope: 'model', key: 'coder-1', ...spent(5n, 0n) }]);
@@ -194,10 +218,7 @@ describe('the verification finds, to the nano-USD,', () => {
        ) update ledger set settled_at = settled_at - interval '2 years'
          where request_id = 'a'`,
     );
-    await change('update spend_counters set spent_nano_usd = spent_nano_usd + 60 where key in (?, ?)', [
-      'ann',
-      'search',
-    ]);
+    await change('update spend_counters set spent = spent + 60 where key in (?, ?)', ['ann', 'search']);
     const verification = await verify();
     assert.deepEqual(verification.differences, NOTHING);
     assert.equal(verification.repeated.total, 1);
@@ -215,7 +236,31 @@ describe('the verification finds, to the nano-USD,', () => {
 
   it('a reservation that was removed, so that its money stays held for ever', async () => {
     await change('delete from reservations');
-    await assertDiffering({ ...ANN, ...held(100n, 0n) }, { ...TEAM, ...held(100n, 0n) });
+    const lost = (counter: object) =>
+      [held(100n, 0n), most(100n, 0n), inFlight(1n, 0n)].map((by) => ({ ...counter, ...by }));
+    await assertDiffering(...lost(ANN), ...lost(TEAM));
+  });
+
+  it('a reservation that now says it can cost more', async () => {
+    await change('update reservations set most_nano_usd = 150');
+    await assertDiffering({ ...ANN, ...most(100n, 150n) }, { ...TEAM, ...most(100n, 150n) });
+  });
+
+  it('a limit on requests or tokens that counts more than there are', async () => {
+    const rates = ['open', 'minute'].map((window) => ({ scope: 'user', key: 'cy', window, rule: 'few', limit: null }));
+    const claims = [
+      userClaim('cy', null),
+      { ...rates[0]!, window: 'open' as const, unit: 'requests' as const },
+      { ...rates[1]!, window: 'minute' as const, unit: 'tokens' as const },
+    ];
+    await ledger.reserve(reservation({ user: 'cy', tokens: 500, claims }));
+    assert.deepEqual((await verify()).differences, NOTHING);
+    await change("update spend_counters set held = held + 1 where key = 'cy' and unit <> 'nano_usd'");
+    const cy = { ...ANN, key: 'cy', window_start: null, window: 'open', unit: 'requests' };
+    await assertDiffering(
+      { ...cy, ...held(2n, 1n) },
+      { ...cy, window: 'minute', unit: 'tokens', window_start: new Date(START), ...held(501n, 500n) },
+    );
   });
 
   it('a reservation whose amount was changed', async () => {
@@ -272,7 +317,7 @@ describe('a reservation of a gateway that died', () => {
 
 it('more findings than anybody reads are counted, and the largest are told', async () => {
   await change(
-    `insert into spend_counters (scope, key, window_kind, window_start, spent_nano_usd)
+    `insert into spend_counters (scope, key, window_kind, window_start, spent)
      select 'user', 'nobody-' || n, 'day', '2026-03-10T00:00:00Z', n from generate_series(1, 1500) as n`,
   );
   const { differences } = await verify();

@@ -28,6 +28,11 @@ async function recorded(facts: Facts, options: object = { table: true }) {
 }
 
 describe('audit', () => {
+  it('says of a request that went out while the database was away that nothing was held for it', async () => {
+    const { audit: records } = await recorded({ 'spend.reserved_nano_usd': 0, 'spend.unheld': true });
+    assert.deepEqual([records[0]!.held_usd, records[0]!.unheld], [0, true]);
+  });
+
   it('keeps no more of a model identifier than one can be long', async () => {
     const { audit: records } = await recorded({ 'request.model': `coder${'x'.repeat(1_000_000)}` });
     assert.equal(records[0]!.model, `coder${'x'.repeat(195)}`);
@@ -53,6 +58,7 @@ describe('audit', () => {
       'request.input_tokens_max': 400,
       'request.cache.ttl': '5m',
       'route.estimate_nano_usd': 1_500_000_000,
+      'spend.reserved_nano_usd': 2_000_000,
       'request.client.name': 'coder-cli',
       'request.client.version': '2.1.0',
       'request.session_id': 'session-1',
@@ -90,6 +96,8 @@ describe('audit', () => {
         upstream: 'main',
         route_rule: 'default',
         spend_rule: null,
+        held_usd: 0.002,
+        unheld: undefined,
         status: 200,
         upstream_status: 200,
         upstream_request_id: 'up-1',

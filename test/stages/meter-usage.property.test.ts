@@ -22,6 +22,11 @@ const split = fc.oneof(
   fc.record({ ephemeral_5m_input_tokens: count, ephemeral_1h_input_tokens: count }, { requiredKeys: [] }),
 );
 
+const tools = fc.oneof(
+  fc.constantFrom(null, undefined, 'none', []),
+  fc.dictionary(fc.constantFrom('web_search_requests', 'web_fetch_requests', '__proto___requests', 'other'), count),
+);
+
 const usage = fc.oneof(
   {
     weight: 8,
@@ -32,6 +37,7 @@ const usage = fc.oneof(
         cache_read_input_tokens: count,
         cache_creation_input_tokens: count,
         cache_creation: split,
+        server_tool_use: tools,
       },
       { requiredKeys: [] },
     ),
@@ -63,6 +69,7 @@ async function settle({ events, aborted, ttl, relayed_bytes }: Request): Promise
     facts: {
       'request.id': 'req-1',
       'request.surface': 'messages',
+      'request.received_at': 0,
       'request.model': 'coder-1',
       'request.input_tokens_estimate': ESTIMATE,
       'request.cache.ttl': ttl,
@@ -85,13 +92,13 @@ async function settle({ events, aborted, ttl, relayed_bytes }: Request): Promise
 }
 
 /** The last value that is a token count among what the events say about one field. */
-function last(events: readonly Json[], pick: (usage: Json) => unknown): number | undefined {
+function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MAX_TOKENS): number | undefined {
   const wire = JSON.parse(JSON.stringify(events)) as Json[];
   const values = wire.flatMap((value) => {
     const found = value.type === 'message_start' ? (value.message as Json).usage : value.usage;
     return typeof found === 'object' && found !== null ? [pick(found as Json)] : [];
   });
-  const usable = values.filter((value) => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= MAX_TOKENS);
+  const usable = values.filter((value) => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= most);
   return usable.at(-1) as number | undefined;
 }
 
@@ -144,6 +151,26 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         const { input, output, cache_read, cache_write_5m, cache_write_1h } = tokens;
         const cost = input * 3000 + output * 15_000 + cache_read * 300 + cache_write_5m * 3750 + cache_write_1h * 6000;
         assert.equal(cost_nano_usd, cost);
+      }),
+    );
+  });
+
+  it('counts the uses of a tool that were told last, or none', async () => {
+    await fc.assert(
+      fc.asyncProperty(request, async (wish) => {
+        const { server_tools, provenance } = await settle(wish);
+        const told = (field: string) => {
+          const uses = last(
+            wish.events,
+            (found) => (found.server_tool_use as Json | null | undefined)?.[field],
+            10_000,
+          );
+          return uses === 0 ? undefined : uses;
+        };
+        for (const tool of ['web_search', 'web_fetch']) assert.equal(server_tools?.[tool], told(`${tool}_requests`));
+        const names = Object.keys(server_tools ?? {});
+        assert.ok(names.every((name) => /^web_/.test(name)));
+        assert.equal(provenance.server_tools, names.length === 0 ? undefined : 'unpriced');
       }),
     );
   });

@@ -1,77 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Settlement, TokenCounts } from '../../engine/api.ts';
-import { type Facts, openStage, type StageHarness } from '../../engine/testing/stage-harness.ts';
+import { openStage } from '../../engine/testing/stage-harness.ts';
 import meterUsage from '../../stages/meter-usage.ts';
-
-/** What the harness's model costs, in nano-USD per token. */
-const PRICE = { input: 3000, output: 15_000, cache_read: 300, cache_write_5m: 3750, cache_write_1h: 6000 };
-
-const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-
-const FORWARDED: Facts = {
-  'request.id': 'req-1',
-  'request.surface': 'messages',
-  'request.model': 'coder-1',
-  'request.input_tokens_estimate': 500,
-  'request.cache.ttl': '5m',
-  'principal.id': 'user:alice@example.com',
-  'principal.email': 'alice@example.com',
-  'principal.token.id': 'tok-1',
-  'route.upstream': 'main',
-  'route.upstream_model': 'coder-1',
-  'spend.reserved_nano_usd': 1_000_000_000,
-  'upstream.attempts': 1,
-  'upstream.status': 200,
-  'outcome.aborted': false,
-};
-
-type Event = readonly [name: string | undefined, value: unknown];
-
-interface Response {
-  /** Values are sent as JSON, strings as they are. */
-  readonly events?: readonly Event[];
-  readonly facts?: Facts;
-  readonly relayed_bytes?: number;
-  readonly charge?: 'full' | 'nothing';
-}
-
-async function meter({ events = [], facts = {}, relayed_bytes = 0, charge = 'full' }: Response) {
-  const stage: StageHarness = openStage(meterUsage, { options: { charge } });
-  const ctx = stage.request({ facts: { ...FORWARDED, ...facts } });
-  ctx.relayed_bytes = relayed_bytes;
-  for (const [name, value] of events) {
-    stage.hooks.event?.(ctx, { name, data: typeof value === 'string' ? value : JSON.stringify(value) });
-  }
-  await stage.hooks.finish!(ctx);
-  return { stage, written: ctx.written, settlements: stage.settlements };
-}
-
-async function settled(response: Response): Promise<Settlement> {
-  const { settlements } = await meter(response);
-  assert.equal(settlements.length, 1);
-  return settlements[0]!;
-}
-
-function document(usage: unknown): Event[] {
-  return [[undefined, { type: 'message', content: [], usage }]];
-}
-
-function start(usage: unknown): Event {
-  return ['message_start', { type: 'message_start', message: { type: 'message', usage } }];
-}
-
-function delta(text: string): Event {
-  const value = { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } };
-  return ['content_block_delta', value];
-}
-
-function end(usage: unknown, stop_reason: string | null = 'end_turn'): Event {
-  return ['message_delta', { type: 'message_delta', delta: { stop_reason }, usage }];
-}
-
-const STOP: Event = ['message_stop', { type: 'message_stop' }];
-const ABORTED: Facts = { 'outcome.aborted': true };
+import {
+  ABORTED,
+  delta,
+  document,
+  type Event,
+  end,
+  FORWARDED,
+  meter,
+  NOTHING,
+  PRICE,
+  STOP,
+  settled,
+  start,
+} from './metered.ts';
 
 describe('meter-usage', () => {
   it('writes one complete ledger row', async () => {

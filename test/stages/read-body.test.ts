@@ -85,4 +85,25 @@ describe('read-body', () => {
     const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content: image }] });
     assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
   });
+
+  it('notes how often tools of the provider may be used at most, where the request bounds it', async () => {
+    const uses = async (...tools: unknown[]) => ({
+      ...((await factsOf({ model: 'm', tools }))['request.server_tool_uses'] as object),
+    });
+    const search = { type: 'web_search_20250305', name: 'web_search' };
+    assert.deepEqual(await uses(), {});
+    assert.deepEqual(await uses({ ...search, max_uses: 5 }), { web_search: 5 });
+    assert.deepEqual(await uses({ ...search, max_uses: 5 }, { ...search, name: 'again', max_uses: 2 }), {
+      web_search: 7,
+    });
+    assert.deepEqual(await uses({ ...search, max_uses: 2 }, { type: 'web_fetch_20250910', max_uses: 3 }), {
+      web_search: 2,
+      web_fetch: 3,
+    });
+    assert.deepEqual(await uses(search, { name: 'web_search', max_uses: 5 }, { type: 'custom', max_uses: 5 }), {});
+    assert.deepEqual(await uses({ ...search, max_uses: Number.MAX_SAFE_INTEGER }), { web_search: 10_000 });
+    for (const max_uses of [0, -1, 1.5, '5', null, [], {}, true])
+      assert.deepEqual(await uses({ ...search, max_uses }), {});
+    assert.deepEqual(await uses(null, 7, 'web_search_20250305', [], { type: {}, max_uses: 1 }), {});
+  });
 });

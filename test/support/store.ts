@@ -1,6 +1,15 @@
 /** A migrated database of its own for one test file, and requests to put into it. */
+import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { type LimitClaim, type Log, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
+import {
+  type LedgerIdentity,
+  type LimitClaim,
+  type Log,
+  type Reservation,
+  type ReservationRequest,
+  type Settlement,
+  StageError,
+} from '../../engine/api.ts';
 import type { GatewayConfig } from '../../engine/config.ts';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
 import type { OpenLedger } from '../../engine/services/ledger.ts';
@@ -57,9 +66,10 @@ export function useTestStore(take: (opened: TestStore) => void): Pick<OpenLedger
 
 let requests = 0;
 
-/** A reservation of somebody's, with a fresh request id; the rest has defaults. */
+/** A reservation of somebody's, with a fresh request id; the rest has defaults. It can cost no more than it holds. */
 export function reservation(more: Partial<ReservationRequest> = {}): ReservationRequest {
   const user = more.user ?? 'alice@example.com';
+  const amount_nano_usd = more.amount_nano_usd ?? 100;
   return {
     request_id: `request-${++requests}`,
     surface: 'messages',
@@ -71,17 +81,19 @@ export function reservation(more: Partial<ReservationRequest> = {}): Reservation
     model: 'coder-1',
     upstream: 'main',
     upstream_model: 'coder-1',
-    amount_nano_usd: 100,
-    claims: [{ scope: 'user', key: user, window: 'day', limit_nano_usd: null, rule: 'daily' }],
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
+    tokens: 0,
+    on_store_error: 'deny',
+    claims: [userClaim(user, null)],
     ...more,
   };
 }
 
 /** The settlement of a reservation; by default at its cost of 60 nano-USD. */
 export function settlement(request: ReservationRequest, more: Partial<Settlement> = {}): Settlement {
-  const { amount_nano_usd: _, claims: __, ...identity } = request;
   return {
-    ...identity,
+    ...identityOf(request),
     status: 200,
     aborted: false,
     tokens: { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 },
@@ -90,6 +102,17 @@ export function settlement(request: ReservationRequest, more: Partial<Settlement
     reserved: true,
     ...more,
   };
+}
+
+/** Fails unless a reservation was placed. */
+export function assertGranted({ exceeded, unheld }: Reservation): void {
+  assert.deepEqual({ exceeded, unheld }, { exceeded: [], unheld: false });
+}
+
+/** Who asked whom for what, without what is held for it. */
+export function identityOf(request: LedgerIdentity): LedgerIdentity {
+  const { request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model } = request;
+  return { request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model };
 }
 
 /** One counter as the tests compare it. Amounts in nano-USD. */
@@ -104,11 +127,30 @@ export interface CounterRow {
 export async function countersOf(database: Database, key: string): Promise<CounterRow[]> {
   const rows = await database.query<Omit<CounterRow, 'window_start'> & { window_start: Date }>(
     'test_counters',
-    `select window_kind, window_start, spent_nano_usd as spent, held_nano_usd as held
+    `select window_kind, window_start, spent, held
      from spend_counters where key = $1 order by window_kind, window_start`,
     [key],
   );
   return rows.map((row) => ({ ...row, window_start: row.window_start.toISOString() }));
+}
+
+/** Everything a counter says. */
+export interface CounterState extends CounterRow {
+  readonly scope: string;
+  readonly unit: string;
+  readonly most: number;
+  readonly in_flight: number;
+}
+
+/** The counters under a key with everything they say, by scope, window and unit. */
+export function counterStatesOf(database: Database, key: string): Promise<CounterState[]> {
+  return database.query<CounterState>(
+    'test_counter_states',
+    `select scope, window_kind, unit, case when isfinite(window_start) then window_start::text else '-infinity' end as window_start,
+       spent, held, most, in_flight
+     from spend_counters where key = $1 order by scope, window_kind, unit, spend_counters.window_start`,
+    [key],
+  );
 }
 
 /** What is spent and held under a key that has one window. */
@@ -134,13 +176,13 @@ export function ledgerRowsOf(database: Database, user: string): Promise<LedgerRo
 }
 
 /** A claim on somebody's day. */
-export function userClaim(user: string, limit_nano_usd: number | null): LimitClaim {
-  return { scope: 'user', key: user, window: 'day', limit_nano_usd, rule: 'daily' };
+export function userClaim(user: string, limit: number | null): LimitClaim {
+  return { scope: 'user', key: user, window: 'day', unit: 'nano_usd', limit, rule: 'daily' };
 }
 
 /** A claim on a team's month. */
-export function teamClaim(team: string, limit_nano_usd: number | null): LimitClaim {
-  return { scope: 'team', key: team, window: 'month', limit_nano_usd, rule: 'monthly' };
+export function teamClaim(team: string, limit: number | null): LimitClaim {
+  return { scope: 'team', key: team, window: 'month', unit: 'nano_usd', limit, rule: 'monthly' };
 }
 
 /** A store that spoils a statement some times: before it reaches the database, or after, when only the answer is lost. */

@@ -1,37 +1,68 @@
 /** Whatever is asked of them in whatever order, the ledger in memory answers like the one in the database. */
 import assert from 'node:assert/strict';
-import { after, before, it } from 'node:test';
+import { it } from 'node:test';
 import fc from 'fast-check';
-import type { Ledger, LimitClaim, ReservationRequest } from '../../engine/api.ts';
-import { frozenClock } from '../../engine/services/clock.ts';
-import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
-import { openMemoryLedger } from '../../engine/testing/memory-ledger.ts';
-import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../support/store.ts';
+import type { CounterName, LimitClaim, ReservationRequest } from '../../engine/api.ts';
+import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
+import { type Bench, ledgerKinds } from './ledger-benches.ts';
 
 let store: TestStore;
-const open: OpenLedger[] = [];
-before(async () => {
-  store = await openTestStore();
+const open = useTestStore((opened) => {
+  store = opened;
 });
-after(async () => {
-  await Promise.all(open.map((ledger) => ledger.close()));
-  await store.close();
-});
+const kinds = ledgerKinds(() => store, open);
 
 type Act =
-  | { readonly kind: 'reserve'; readonly amount: number; readonly claims: readonly LimitClaim[] }
+  | {
+      readonly kind: 'reserve';
+      readonly amount: number;
+      readonly more: number;
+      readonly percent: number | undefined;
+      readonly tokens: number;
+      readonly claims: readonly LimitClaim[];
+    }
+  | { readonly kind: 'top up'; readonly which: number; readonly amount: number }
+  | { readonly kind: 'set'; readonly name: CounterName; readonly amount: number }
+  | { readonly kind: 'grant'; readonly name: CounterName; readonly amount: number }
   | { readonly kind: 'settle'; readonly which: number; readonly cost: number }
   | { readonly kind: 'release'; readonly which: number }
   | { readonly kind: 'wait'; readonly hours: number };
 
-const claim = fc.record({
-  scope: fc.constantFrom('user' as const, 'team' as const, 'model' as const),
-  key: fc.constantFrom('a', 'b'),
-  window: fc.constantFrom('day' as const, 'month' as const),
-  limit_nano_usd: fc.option(fc.integer({ min: 0, max: 300 })),
-  rule: fc.constantFrom('one', 'two'),
-  shadow: fc.boolean(),
-});
+const counter = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      window: fc.constantFrom('day' as const, 'week' as const, 'month' as const),
+      unit: fc.constant('nano_usd' as const),
+    }),
+  },
+  fc.constantFrom(
+    { window: 'open' as const, unit: 'requests' as const },
+    { window: 'minute' as const, unit: 'requests' as const },
+    { window: 'minute' as const, unit: 'tokens' as const },
+  ),
+);
+
+const name = fc
+  .tuple(fc.constantFrom('user', 'team', 'user+model'), fc.constantFrom('a', 'b'), counter)
+  .map(([scope, key, of]): CounterName => ({ scope, key, ...of }));
+
+/** Few requests at once, more money. */
+const amountOn = ({ unit }: CounterName) => fc.integer({ min: 0, max: unit === 'requests' ? 4 : 300 });
+
+const claim = name.chain((of) =>
+  fc
+    .tuple(fc.option(amountOn(of)), fc.constantFrom('one', 'two'), fc.boolean())
+    // What is counted by the minute or at once is counted because something limits it.
+    .map(
+      ([limit, rule, shadow]): LimitClaim => ({
+        ...of,
+        limit: of.unit === 'nano_usd' ? limit : (limit ?? 2),
+        rule,
+        shadow,
+      }),
+    ),
+);
 
 const act: fc.Arbitrary<Act> = fc.oneof(
   {
@@ -39,6 +70,9 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('reserve' as const),
       amount: fc.integer({ min: 0, max: 150 }),
+      more: fc.integer({ min: 0, max: 200 }),
+      percent: fc.constantFrom(undefined, undefined, 0, 10, 33.3),
+      tokens: fc.integer({ min: 0, max: 200 }),
       claims: fc.array(claim, { minLength: 1, maxLength: 4 }),
     }),
   },
@@ -47,38 +81,57 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     arbitrary: fc.record({ kind: fc.constant('settle' as const), which: fc.nat(9), cost: fc.integer({ max: 200 }) }),
   },
   fc.record({ kind: fc.constant('release' as const), which: fc.nat(9) }),
+  fc.record({ kind: fc.constant('top up' as const), which: fc.nat(9), amount: fc.integer({ min: 0, max: 400 }) }),
+  name.chain((of) =>
+    fc.record({
+      kind: fc.constantFrom('set' as const, 'grant' as const),
+      name: fc.constant(of),
+      amount: amountOn(of).map((amount) => amount + 1),
+    }),
+  ),
   fc.record({ kind: fc.constant('wait' as const), hours: fc.integer({ min: 1, max: 400 }) }),
 );
 
+const START = '2026-03-10T12:00:00Z';
+const HOUR_MS = 3_600_000;
+
 let runs = 0;
 
+const GRANTED_HOURS = 100;
+
 /** What a ledger answers to some acts; requests and keys have names of their own in every run. */
-async function answers(
-  ledger: Ledger,
-  advance: (hours: number) => void,
-  acts: readonly Act[],
-  prefix: string,
-): Promise<unknown[]> {
+async function answers(bench: Bench, acts: readonly Act[], prefix: string): Promise<unknown[]> {
+  const { ledger } = bench;
   const requests: ReservationRequest[] = [];
   const told: unknown[] = [];
+  const own = <T extends CounterName>(one: T): T => ({ ...one, key: `${prefix}${one.key}` });
   for (const each of acts) {
     if (each.kind === 'wait') {
-      advance(each.hours);
+      bench.clock.advance(each.hours * HOUR_MS);
     } else if (each.kind === 'reserve') {
-      const claims = each.claims.map((one) => ({ ...one, key: `${prefix}${one.key}` }));
+      const { amount, more, percent, tokens } = each;
+      const claims = each.claims.map(own);
       const request = reservation({
         request_id: `${prefix}${requests.length}`,
-        amount_nano_usd: each.amount,
+        amount_nano_usd: amount,
+        most_nano_usd: percent === undefined ? amount : amount + more,
+        ...(percent !== undefined && { overshoot_percent: percent }),
+        tokens,
         claims,
       });
       requests.push(request);
-      const shadows: unknown[] = [];
-      told.push([await ledger.reserve(request, (standing) => shadows.push(standing)), shadows]);
+      told.push(await ledger.reserve(request), await ledger.standings(claims));
+    } else if (each.kind === 'set' || each.kind === 'grant') {
+      const name = own(each.name);
+      if (each.kind === 'set') await bench.set(name, each.amount);
+      else await bench.grant(name, each.amount, GRANTED_HOURS);
     } else {
       const request = requests[each.which];
       if (request === undefined) continue;
       if (each.kind === 'release') await ledger.release(request.request_id);
-      else await ledger.settle({ ...settlement(request), cost_nano_usd: each.cost });
+      else if (each.kind === 'top up') {
+        await bench.topUp(request.request_id, each.amount);
+      } else await ledger.settle({ ...settlement(request), cost_nano_usd: each.cost });
     }
   }
   return JSON.parse(JSON.stringify(told).replaceAll(prefix, ''));
@@ -88,14 +141,10 @@ it('answers like the ledger in the database', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 2, maxLength: 15 }), async (acts) => {
       const prefix = `run-${++runs}-`;
-      const clocks = [frozenClock('2026-03-10T12:00:00Z'), frozenClock('2026-03-10T12:00:00Z')] as const;
-      const real = openLedger({ database: store.database, clock: clocks[0], log: quietLog, every: () => () => {} });
-      open.push(real);
-      const memory = openMemoryLedger({ clock: clocks[1] });
-      const advance = (clock: (typeof clocks)[number]) => (hours: number) => clock.advance(hours * 3_600_000);
-      const expected = await answers(real, advance(clocks[0]), acts, prefix);
-      assert.deepEqual(await answers(memory, advance(clocks[1]), acts, prefix), expected);
+      const [in_database, in_memory] = kinds;
+      const expected = await answers(in_database!.open(START), acts, prefix);
+      assert.deepEqual(await answers(in_memory!.open(START), acts, prefix), expected);
     }),
-    { numRuns: 60 },
+    { numRuns: 80 },
   );
 });

@@ -312,7 +312,11 @@ describe('a dry run', () => {
       {
         loaded,
         at: '2026-03-10T23:30:00Z',
-        spent: [{ scope: 'user', window: 'day', usd: 1.5 }],
+        counted: {
+          balances: [
+            { scope: 'user', key: 'alice@example.com', window: 'day', unit: 'nano_usd', spent: 1_500_000_000, held: 0 },
+          ],
+        },
       },
       {
         path: '/v1/messages',
@@ -328,12 +332,7 @@ describe('a dry run', () => {
     assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
     const [attempt] = played.attempts;
     assert.deepEqual(
-      attempt?.standings.map(({ rule, key, limit_nano_usd, spent_nano_usd }) => [
-        rule,
-        key,
-        limit_nano_usd,
-        spent_nano_usd,
-      ]),
+      attempt?.standings.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]),
       [
         ['defaults.user_daily_usd', 'alice@example.com', 50_000_000_000, 1_500_000_000],
         ['contractors', 'alice@example.com', 20_000_000_000, 1_500_000_000],

@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander';
+import { isTimeZone } from '../../load/addresses.ts';
 import { parseDate, parseDuration } from '../../services/times.ts';
 
 /** `--config`. */
@@ -23,6 +24,26 @@ export function moment(text: string): Date {
   const date = ago_ms === undefined ? parseDate(text) : new Date(Date.now() - ago_ms);
   if (date === undefined) throw new InvalidArgumentError('Write 7d, 12h or 90m for a time ago, or a date: 2027-01-31.');
   return date;
+}
+
+/** A moment in the past; a date stays one, since where it begins depends on the time zone. */
+export function dayOrMoment(text: string): Date | string {
+  const found = moment(text);
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? text : found;
+}
+
+/** A calendar day (YYYY-MM-DD). */
+export function day(text: string): string {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text) || parseDate(text) === undefined) {
+    throw new InvalidArgumentError('Write a date: 2027-01-31.');
+  }
+  return text;
+}
+
+/** The name of a time zone. */
+export function timeZone(text: string): string {
+  if (!isTimeZone(text)) throw new InvalidArgumentError('Write the name of a time zone: UTC or Europe/Berlin.');
+  return text;
 }
 
 /** A moment to come: a date, a time, or how long from now. */

@@ -1,17 +1,16 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { UsageDimension } from '../../services/usage.ts';
+import { USAGE_DIMENSIONS, type UsageDimension } from '../../services/usage.ts';
 import type { CommandContext } from '../program.ts';
-import { config, examples, json, moment } from './options.ts';
+import { config, dayOrMoment, email, examples, json, timeZone } from './options.ts';
 
-/** The dimensions of the ledger by their names here, in the order in which help lists them. */
-const DIMENSIONS: readonly UsageDimension[] = ['user', 'team', 'project', 'model', 'upstream', 'token', 'day', 'month'];
+const MOST = 4;
 
-/** One or two different dimensions. */
+/** Some different dimensions. */
 function dimensions(text: string): readonly UsageDimension[] {
-  const found = text.split(',').map((name) => DIMENSIONS.find((dimension) => dimension === name.trim()));
+  const found = text.split(',').map((name) => USAGE_DIMENSIONS.find((dimension) => dimension === name.trim()));
   const known = found.filter((dimension) => dimension !== undefined);
-  if (known.length < found.length || known.length > 2 || new Set(known).size < known.length) {
-    throw new InvalidArgumentError(`Write one or two of ${DIMENSIONS.join(', ')}: month,team.`);
+  if (known.length < found.length || known.length > MOST || new Set(known).size < known.length) {
+    throw new InvalidArgumentError(`Write one to four of ${USAGE_DIMENSIONS.join(', ')}: month,team.`);
   }
   return known;
 }
@@ -22,14 +21,19 @@ export function addUsage(program: Command, context: CommandContext, finish: (exi
     .command('usage')
     .description('requests, tokens and cost per user, team, project, model and upstream')
     .addOption(config())
-    .option('--since <when>', 'from here: 7d, 12h or a date', moment)
-    .option('--until <when>', 'up to here: 1d, 12h or a date', moment)
-    .option('--user <email>', 'only this user')
+    .option('--since <when>', 'from here: 7d, 12h or a date', dayOrMoment)
+    .option('--until <when>', 'up to here, that day not included: 1d, 12h or a date', dayOrMoment)
+    .option('--user <email>', 'only this user', email)
     .option('--team <name>', 'only this team')
     .option('--project <name>', 'only this project')
     .option('--model <id>', 'only this model')
     .option('--upstream <name>', 'only this upstream')
-    .option('--by <what>', `one or two of ${DIMENSIONS.join(', ')}, as in month,team`, dimensions)
+    .option('--upstream-model <id>', 'only what the upstream calls so')
+    .option('--surface <name>', 'only these requests: messages or count_tokens')
+    .option('--token <id>', 'only this access token')
+    .option('--token-group <name>', 'only access tokens of this group')
+    .option('--by <what>', `up to four of ${USAGE_DIMENSIONS.join(', ')}; a table has room for two`, dimensions)
+    .option('--time-zone <name>', 'where a day begins, as in Europe/Berlin; else spend_limits.time_zone', timeZone)
     .addOption(json('print a JSON array of rows'))
     .addOption(new Option('--csv', 'print CSV for spreadsheets, every number exact').conflicts('json'))
     .addHelpText(
@@ -37,7 +41,8 @@ export function addUsage(program: Command, context: CommandContext, finish: (exi
       examples(
         'appscli usage --since 7d',
         'appscli usage --since 2027-01-01 --team search --json',
-        'appscli usage --since 2027-01-01 --until 2027-02-01 --by team,model --csv',
+        'appscli usage --since 2027-01-01 --until 2027-02-01 --by team,model,day --csv',
+        'appscli usage --since 30d --by week,user --time-zone Europe/Berlin',
       ),
     )
     .action(async (given) => finish(await (await import('../usage.ts')).usage(context, given)));

@@ -44,9 +44,11 @@ export interface AdminAnswer {
 
 /** One operation of the admin API. */
 export interface AdminDoor {
-  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
   readonly path: string;
+  /** Set for a deletion of what has no id: the query names it. All else that changes something is told how in its body. */
+  readonly told_in?: 'query';
   answer(call: AdminCall): Promise<AdminAnswer> | AdminAnswer;
 }
 

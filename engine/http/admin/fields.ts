@@ -1,3 +1,4 @@
+import type { Clock } from '../../api.ts';
 import { printable } from '../../diagnostics/printable.ts';
 import { didYouMean, listed } from '../../diagnostics/suggest.ts';
 import { StageError } from '../../errors.ts';
@@ -78,6 +79,13 @@ export class Fields {
     return number;
   }
 
+  /** A number that must be there. */
+  needNumber(name: string): number {
+    const value = this.#given(name);
+    if (typeof value !== 'number' || !Number.isFinite(value)) throw this.#expected(name, 'a number');
+    return value;
+  }
+
   /** A date (midnight UTC) or a time with its zone. */
   time(name: string): Date | undefined {
     const value = this.#given(name);
@@ -113,6 +121,26 @@ export function bodyFields(body: unknown, known: readonly string[]): Fields {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw invalid('The body must be a JSON object.');
   return new Fields(body as Record<string, unknown>, known, 'field');
+}
+
+/**
+ * The end in `expires_at` or `expires_in_seconds`; `null` for none, `undefined` when nothing was said. Raises
+ * invalid_request for both at once, a time that has passed, and one further away than `max_seconds`.
+ */
+export function endOfLife(given: Fields, clock: Pick<Clock, 'now'>, max_seconds: number): Date | null | undefined {
+  const now = clock.now();
+  const at = given.time('expires_at');
+  const seconds = given.integer('expires_in_seconds', { min: 1, max: max_seconds });
+  if (seconds !== undefined) {
+    if (given.has('expires_at')) throw invalid('Send "expires_at" or "expires_in_seconds", not both.');
+    return new Date(now + seconds * 1000);
+  }
+  if (at !== undefined && at.getTime() <= now) throw invalid('The time in "expires_at" has passed.');
+  if (at !== undefined && at.getTime() > now + max_seconds * 1000) {
+    const last = new Date(now + max_seconds * 1000).toISOString();
+    throw invalid(`The time in "expires_at" is too far away: expected ${last} at the latest.`);
+  }
+  return at ?? (given.isNull('expires_at') ? null : undefined);
 }
 
 /** An e-mail address in a path, in lower case; `undefined` for what is none. */

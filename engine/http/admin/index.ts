@@ -5,12 +5,14 @@ import { type NextFunction, type Request, type Response, Router } from 'express'
 import { StageError } from '../../errors.ts';
 import { PACKAGE_ROOT, programVersion } from '../../package-root.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
+import { LimitError } from '../../services/limit-names.ts';
 import { TokenError } from '../../services/tokens.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
 import { identifyCaller, withoutLostGroups } from './caller.ts';
 import { changeDoors } from './changes.ts';
 import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls } from './door.ts';
+import { limitDoors } from './limits.ts';
 import { meDoors } from './me.ts';
 import { peopleDoors } from './people.ts';
 import { sessionDoors } from './sessions.ts';
@@ -25,7 +27,7 @@ export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
 
 /** Every operation of the admin API that asks for a session token. */
 export function adminOperations(options: AdminOptions): AdminDoor[] {
-  return [meDoors, tokenDoors, sessionDoors, peopleDoors, changeDoors].flatMap((doors) => doors(options));
+  return [meDoors, tokenDoors, sessionDoors, peopleDoors, limitDoors, changeDoors].flatMap((doors) => doors(options));
 }
 
 /**
@@ -41,15 +43,14 @@ export function adminDoors(options: AdminOptions): Router {
   const description = describe(options.config.server.public_url);
   note(ADMIN_API_DESCRIPTION, 'GET');
   router.get(ADMIN_API_DESCRIPTION, (_req, res) => send(res, { body: description }));
-  for (const { method, path, answer } of adminOperations(options)) {
+  for (const { method, path, told_in, answer } of adminOperations(options)) {
     const pattern = path.replace(/\{(\w+)\}/g, ':$1');
     note(pattern, method);
-    const verb = method.toLowerCase() as 'get' | 'post' | 'delete';
+    const verb = method.toLowerCase() as 'get' | 'post' | 'put' | 'delete';
     router[verb](pattern, async (req, res) => {
       const caller = await identifyCaller(req.headers, options.verify);
       const call = callOf(req, method === 'GET' ? caller : await withoutLostGroups(caller, options));
-      // What changes something is told how in its body.
-      if (method !== 'GET') call.query();
+      if (method !== 'GET' && told_in !== 'query') call.query();
       const answered = await answer(call);
       if (method !== 'GET') await catchUp(options);
       send(res, answered);
@@ -110,7 +111,7 @@ function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer):
 const CODE = { invalid: 'invalid_request', missing: 'not_found', conflict: 'conflict', limit: 'conflict' } as const;
 
 function asStageError(error: unknown): unknown {
-  if (error instanceof TokenError) {
+  if (error instanceof TokenError || error instanceof LimitError) {
     const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`;
     return new StageError(CODE[error.problem], sentence);
   }

@@ -6,7 +6,7 @@ import { showToken } from '../../services/shown-token.ts';
 import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../../services/tokens.ts';
 import type { Caller } from './caller.ts';
 import { type AdminCall, type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
-import { type Fields, invalid } from './fields.ts';
+import { endOfLife, type Fields, invalid } from './fields.ts';
 import { ownerToList } from './owner.ts';
 import { demandTokenGroup, tokenGroupsFor } from './token-groups.ts';
 
@@ -77,7 +77,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
       async answer(call) {
         const given = await call.body('overlap_seconds', 'expires_at', 'expires_in_seconds');
         const overlap_seconds = given.integer('overlap_seconds', { min: 0, max: MAX_OVERLAP_SECONDS });
-        const end = endOf(given, clock);
+        const end = endOfLife(given, clock, MAX_LIFE_SECONDS);
         const old = await demand(call);
         demandRight(call.caller, config, old, end);
         const { id, token, replaced } = await rotateToken(
@@ -106,7 +106,7 @@ function wishOf(given: Fields, caller: Caller, config: GatewayConfig, clock: Clo
     group,
     team: partOf(given, 'team', caller, own ? principal.team : undefined),
     project: partOf(given, 'project', caller, own ? principal.project : undefined),
-    expires_at: endOf(given, clock) ?? undefined,
+    expires_at: endOfLife(given, clock, MAX_LIFE_SECONDS) ?? undefined,
     self_service: own,
     ...(own ? { max_self_service: MAX_SELF_MADE } : {}),
   };
@@ -128,23 +128,6 @@ function partOf(given: Fields, name: 'team' | 'project', { is_admin }: Caller, o
   if (is_admin) return asked;
   const yours = own === undefined ? `you have none` : `yours is "${own}"`;
   throw forbidden(`Only administrators choose the ${name} of a token, and ${yours}; leave "${name}" out.`);
-}
-
-/** The end that was asked for; `null` for none, `undefined` when nothing was said. */
-function endOf(given: Fields, clock: Clock): Date | null | undefined {
-  const now = clock.now();
-  const at = given.time('expires_at');
-  const seconds = given.integer('expires_in_seconds', { min: 1, max: MAX_LIFE_SECONDS });
-  if (seconds !== undefined) {
-    if (given.has('expires_at')) throw invalid('Send "expires_at" or "expires_in_seconds", not both.');
-    return new Date(now + seconds * 1000);
-  }
-  if (at !== undefined && at.getTime() <= now) throw invalid('The time in "expires_at" has passed.');
-  if (at !== undefined && at.getTime() > now + MAX_LIFE_SECONDS * 1000) {
-    const last = new Date(now + MAX_LIFE_SECONDS * 1000).toISOString();
-    throw invalid(`The time in "expires_at" is too far away: expected ${last} at the latest, or null for no end.`);
-  }
-  return at ?? (given.isNull('expires_at') ? null : undefined);
 }
 
 /** What an administrator granted, its owner may renew but not enlarge. */

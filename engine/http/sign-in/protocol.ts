@@ -54,6 +54,7 @@ export function protocolText({
     auth?.oidc === undefined ? undefined : signIn(auth),
     errors(config),
     headers(),
+    spending(config),
     limits(config),
   ];
   return `${parts.filter((part) => part !== undefined).join('\n\n')}\n`;
@@ -157,6 +158,31 @@ function headers(): string {
   return `## Response headers
 
 ${table(['header', 'meaning'], rows)}`;
+}
+
+function spending({ server }: GatewayConfig): string {
+  const name = (rest: string) => `\`${server.profile.header_prefix}-ratelimit-unified-${rest}\``;
+  const rows = [
+    [name('status'), '`allowed`; `allowed_warning` from three quarters on; `rejected`'],
+    [`${name('reset')}, ${name('overage-reset')}`, 'when the limit resets, in seconds since the epoch'],
+    [name('representative-claim'), '`overage`; only on answers'],
+    [name('overage-status'), 'the same as the status; only on answers'],
+    [name('overage-utilization'), 'share that is spent or held, two decimals below 1; `1` on a refusal'],
+    [name('overage-surpassed-threshold'), '`0.75` or `0.95` once it is passed; `1` on a refusal'],
+    [name('overage-period'), '`daily`, `weekly` or `monthly`; only on a refusal'],
+    [name('overage-disabled-reason'), '`org_spend_cap_reached`; `fetch_error` where the limits cannot be read'],
+    [name('overage-scope'), '`group_pool`: the limit is shared with others; only on a refusal'],
+  ];
+  return `## Spending
+
+Answers to callers with a limit in money, and refusals for one, say how the limit stands that is used up the furthest or
+that resets last. What a model's provider says about its own limits is taken off, except from its errors.
+
+${table(['header', 'meaning'], rows)}
+
+\`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`held_usd\`, \`held_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
+\`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`window\`, \`scope\`, \`key\`, \`rule\`, \`used\`, \`held\`, \`in_flight\`
+and \`needed\`. Both list all limits without room in \`exceeded\`.`;
 }
 
 function limits({ server }: GatewayConfig): string {

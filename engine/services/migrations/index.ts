@@ -2,6 +2,16 @@ import type { SchemaMigration } from '../migrate.ts';
 import { initial } from './0001_initial.ts';
 import { shadowLimits } from './0002_shadow_limits.ts';
 import { identity } from './0003_identity.ts';
+import { limitSettings } from './0004_limit_settings.ts';
+import { limits } from './0005_limits.ts';
+import { ledgerUpkeep } from './0006_ledger_upkeep.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
-export const migrations: readonly SchemaMigration[] = [initial, shadowLimits, identity];
+export const migrations: readonly SchemaMigration[] = [
+  initial,
+  shadowLimits,
+  identity,
+  limitSettings,
+  limits,
+  ledgerUpkeep,
+];

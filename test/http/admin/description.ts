@@ -28,7 +28,7 @@ export const description = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/a
   readonly components: { readonly responses: Readonly<Record<string, Content>>; readonly schemas: object };
 };
 
-const METHODS = ['get', 'post', 'delete'];
+const METHODS = ['get', 'post', 'put', 'delete'];
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 ajv.addFormat('date-time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/);
 ajv.addSchema({ $id: 'api', components: description.components });

@@ -33,7 +33,7 @@ describe('the protocol text', () => {
       .trimEnd()
       .split('\n\n')
       .filter((block) => block.startsWith('| '));
-    assert.equal(tables.length, 4);
+    assert.equal(tables.length, 5);
     for (const lines of tables.map((table) => table.split('\n'))) {
       for (const line of lines) assert.equal(cells(line), cells(lines[0]!), line);
     }
@@ -49,6 +49,14 @@ describe('the protocol text', () => {
     const chosen = { ...config, spend_limits: { status: 402 } } as unknown as typeof config;
     assert.match(text, /`spend_limit_exceeded` \| 429/);
     assert.match(protocolText({ config: chosen, version: '9.8.7', pipelines }), /`spend_limit_exceeded` \| 402/);
+  });
+
+  it('names the headers about limits as the profile does', () => {
+    const server = { ...config.server, profile: { header_prefix: 'acme' } };
+    assert.match(text, /`vendor-ratelimit-unified-status` \|/);
+    const named = protocolText({ config: { ...config, server }, version: '9.8.7', pipelines });
+    assert.match(named, /`acme-ratelimit-unified-overage-utilization` \|/);
+    assert.ok(!named.includes('vendor-ratelimit'));
   });
 
   it('tells nothing that only operators are to know', () => {

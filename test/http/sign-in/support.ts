@@ -33,6 +33,7 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
     server: {
       listen: '127.0.0.1:0',
       public_url: ISSUER,
+      profile: { header_prefix: 'vendor' },
       trusted_proxies: [],
       limits: { body_bytes: 1_000_000, header_bytes: 16_384, buffered_bytes: 1_000_000 },
       timeouts: {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeVerification } from '../../engine/cli/ledger.ts';
+import { describeVerification } from '../../engine/cli/ledger-verify.ts';
 import type { LedgerVerification } from '../../engine/services/verify-ledger.ts';
 import { assertNarrow } from './desk-at-gateway.ts';
 import { cli } from './support.ts';
@@ -21,7 +21,7 @@ test('ledger verify finds nothing while a gateway runs, then names what was chan
   assert.deepEqual({ ok, differences }, { ok: true, differences: NOTHING });
 
   const counter = () => knex('spend_counters').where({ scope: 'user', key: 'ivan@example.com' });
-  await counter().increment('spent_nano_usd', 1);
+  await counter().increment('spent', 1);
   const [{ id, window_start }] = await counter();
   const told = await bench.run('ledger', 'verify');
   assert.equal(told.exit_code, 1, told.stderr);
@@ -44,6 +44,7 @@ test('ledger verify finds nothing while a gateway runs, then names what was chan
         scope: 'user',
         key: 'ivan@example.com',
         window: 'day',
+        unit: 'nano_usd',
         window_start: window_start.toISOString(),
         amount: 'spent',
         kept_usd: '0.001657501',
@@ -51,7 +52,7 @@ test('ledger verify finds nothing while a gateway runs, then names what was chan
       },
     ],
   });
-  await counter().decrement('spent_nano_usd', 1);
+  await counter().decrement('spent', 1);
   await bench.succeed('ledger', 'verify');
 });
 
@@ -79,10 +80,11 @@ test('every kind of finding is told with its amount and what to do, in 80 column
         scope: null,
         key: null,
         window: null,
+        unit: null,
         window_start: null,
         amount: 'held',
-        kept_nano_usd: 0n,
-        recomputed_nano_usd: BigInt(1000 - n),
+        kept: 0n,
+        recomputed: BigInt(1000 - n),
       })),
     },
     repeated: { total: 1, first: [{ request_id: 'req_1', ledger_rows: 2, reservations: 1, cost_nano_usd: 5n }] },

@@ -1,5 +1,6 @@
 import { printable } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
+import { describeCounter } from '../rules/spend-limits.ts';
 import { systemClock } from '../services/clock.ts';
 import { formatUsd } from '../services/money.ts';
 import {
@@ -11,6 +12,7 @@ import {
   type UncountedRequest,
   verifyLedger,
 } from '../services/verify-ledger.ts';
+import { counted } from './amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { withDatabase } from './with-database.ts';
@@ -91,14 +93,19 @@ function describeKind<Finding>(
 }
 
 function describeDifference(difference: CounterDifference): string {
-  const { counter_id, scope, key, window, window_start, amount, kept_nano_usd, recomputed_nano_usd } = difference;
+  const { counter_id, scope, key, window, unit, window_start, amount, kept, recomputed } = difference;
+  const since = window_start === null ? '' : ` from ${window_start.toISOString()}`;
   const counter =
-    scope === null
+    scope === null || key === null
       ? `counter ${counter_id ?? 'without an id'}, which does not exist`
-      : `${scope} ${key}, ${window} from ${window_start?.toISOString()}`;
-  const off = kept_nano_usd - recomputed_nano_usd;
+      : `${describeCounter({ scope, key })}, ${window}${since}`;
+  const told = (value: bigint) => {
+    if (amount === 'in_flight') return counted(Number(value), 'request');
+    return unit === null || unit === 'nano_usd' ? usd(value) : counted(Number(value), unit.slice(0, -1));
+  };
+  const off = kept - recomputed;
   const direction = off > 0n ? 'too much' : 'too little';
-  return `${counter}: ${amount} ${usd(kept_nano_usd)}, should be ${usd(recomputed_nano_usd)} (${usd(off < 0n ? -off : off)} ${direction})`;
+  return `${counter}: ${amount} ${told(kept)}, should be ${told(recomputed)} (${told(off < 0n ? -off : off)} ${direction})`;
 }
 
 function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd }: RepeatedRequest): string {
@@ -109,10 +116,6 @@ function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
   const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${heartbeat_at.toISOString()}`;
   return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${reserved_at.toISOString()}; its gateway ${heard}`;
-}
-
-function counted(many: number, what: string): string {
-  return `${many} ${what}${many === 1 ? '' : 's'}`;
 }
 
 function usd(nano_usd: bigint): string {
@@ -129,11 +132,17 @@ function verificationJson(verification: LedgerVerification): object {
   return {
     ok: addsUp(verification),
     ...inUsd(extent),
-    differences: list(differences),
+    differences: { total: differences.total, first: differences.first.map(differenceJson) },
     repeated: list(repeated),
     uncounted: list(uncounted),
     left: list(left),
   };
+}
+
+function differenceJson({ kept, recomputed, ...difference }: CounterDifference): object {
+  const is_money = difference.amount !== 'in_flight' && (difference.unit ?? 'nano_usd') === 'nano_usd';
+  if (is_money) return { ...difference, kept_usd: formatUsd(kept), recomputed_usd: formatUsd(recomputed) };
+  return { ...difference, kept: String(kept), recomputed: String(recomputed) };
 }
 
 function inUsd(fields: object): object {

@@ -1,0 +1,165 @@
+import type { GatewayConfig } from '../config.ts';
+import { printable } from '../diagnostics/printable.ts';
+import { formatUsd } from '../services/money.ts';
+import { createPriceBook, type PriceBook, type PricePeriod } from '../services/prices.ts';
+import { StartError } from '../services/start-error.ts';
+import type { EffectivePrice } from '../stage-services.ts';
+import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import { loadToRead } from './load-configuration.ts';
+import type { CommandContext } from './program.ts';
+import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+
+/** Which prices are to be shown; the time in milliseconds since the epoch. */
+export interface ShowPricesOptions {
+  readonly config: string;
+  readonly model?: string;
+  readonly upstream?: string;
+  readonly at?: number;
+  readonly json?: true;
+}
+
+/** A price of a model at some upstreams. */
+interface Shown {
+  readonly model: string;
+  readonly upstreams: readonly string[];
+  readonly period: PricePeriod;
+}
+
+/** `appscli prices show`: what each model costs at each upstream, and where that is from. */
+export async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
+  const { terminal, env } = context;
+  const { at = Date.now() } = given;
+  const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const shown = pricesAt(config, { ...given, at });
+  if (given.json) terminal.data(`${JSON.stringify(shown.flatMap(priceJson), null, 2)}\n`);
+  else terminal.data(`${describePrices(together(shown, config), terminal.columns).join('\n')}\n`);
+  return EXIT_OK;
+}
+
+function pricesAt(
+  config: GatewayConfig,
+  { model, upstream, at }: ShowPricesOptions & { readonly at: number },
+): Shown[] {
+  const prices = createPriceBook(config);
+  const models = model === undefined ? config.models.map(({ id }) => id) : [model];
+  const known = config.upstreams.map(({ name }) => name);
+  if (upstream !== undefined && !known.includes(upstream)) {
+    throw new StartError(`there is no upstream "${upstream}" in ${known.join(', ')}`, { exit_code: EXIT_USAGE });
+  }
+  const shown = models.flatMap((id) =>
+    (upstream === undefined ? known : [upstream]).map((name): Shown => {
+      return { model: id, upstreams: [name], period: periodAt(prices, id, name, at) };
+    }),
+  );
+  if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
+    const why = config.models.some(({ id }) => id === model)
+      ? 'has no price'
+      : 'is not in gateway.yaml and has no price';
+    throw new StartError(`the model "${model}" ${why}; prices.unknown_model can give it one`, {
+      exit_code: EXIT_USAGE,
+    });
+  }
+  return shown;
+}
+
+function periodAt(prices: PriceBook, model: string, upstream: string, at: number): PricePeriod {
+  return prices.periods(model, upstream).find(({ until }) => at < until)!;
+}
+
+/** One line for upstreams at which a model costs the same for the same reason. */
+function together(shown: readonly Shown[], { upstreams }: GatewayConfig): Shown[] {
+  const alike = Map.groupBy(shown, ({ model, period }) => JSON.stringify([model, { ...period, from: 0 }]));
+  return [...alike.values()].map((group): Shown => {
+    const names = group.flatMap((each) => each.upstreams);
+    return { ...group[0]!, upstreams: names.length > 1 && names.length === upstreams.length ? ['(all)'] : names };
+  });
+}
+
+const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
+const COLUMNS: readonly Column[] = [
+  { title: 'MODEL, UPSTREAM', kind: 'text' },
+  { title: 'INPUT', kind: 'number' },
+  { title: 'OUTPUT', kind: 'number' },
+  { title: 'CACHE R', kind: 'number' },
+  { title: 'W 5M', kind: 'number' },
+  { title: 'W 1H', kind: 'number' },
+  { title: 'UNTIL', kind: 'word' },
+  { title: 'FROM', kind: 'word' },
+];
+
+const TOOL_COLUMNS: readonly Column[] = [
+  { title: 'TOOL', kind: 'text' },
+  { title: 'MODEL', kind: 'text' },
+  { title: 'UPSTREAM', kind: 'text' },
+  { title: 'USD PER 1,000 USES', kind: 'number' },
+];
+
+/** Lines of a table with the models as headings, and of one for tools where any has a price. */
+export function describePrices(shown: readonly Shown[], line_width: number): string[] {
+  const by_model = [...Map.groupBy(shown, ({ model }) => model)];
+  const rows = by_model.map(([, own]) => own.flatMap(tableRows));
+  const table = withoutEmptyColumns(COLUMNS, rows.flat());
+  const [titles, ...lines] = formatTable(table.columns, table.rows, line_width);
+  const described = by_model.flatMap(([model], i) => [
+    shorten(printable(model), line_width),
+    ...lines.splice(0, rows[i]!.length),
+  ]);
+  const fees = shown.flatMap(({ model, upstreams, period }) =>
+    Object.entries(period.price?.server_tools_pico ?? {}).map(([tool, pico]) => {
+      return [tool, model, upstreams.join(', '), formatUsd(pico)];
+    }),
+  );
+  const tools = fees.length === 0 ? [] : ['', ...formatTable(TOOL_COLUMNS, fees, line_width)];
+  return [titles!, ...described, ...tools];
+}
+
+function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
+  const name = `  ${upstreams.join(', ')}`;
+  const end = dateOf(until) ?? '';
+  if (price === undefined) return [[name, ...KINDS.map(() => '-'), end, 'nowhere']];
+  const numbers = (pico: EffectivePrice['pico']) => KINDS.map((kind) => usdPerMillion(pico[kind]));
+  const { long_context, source } = price;
+  const tier = long_context && [`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', ''];
+  return [[name, ...numbers(price.pico), end, source.replace(/^prices\./, '')], ...(tier ? [tier] : [])];
+}
+
+function shorten(text: string, width: number): string {
+  return text.length > width ? `${text.slice(0, width - 1)}…` : text;
+}
+
+/** A price in pico-USD per token as USD per million tokens. */
+function usdPerMillion(pico: number): string {
+  return formatUsd(BigInt(pico) * 1000n);
+}
+
+/** The day that a moment begins, at midnight UTC. */
+function dateOf(moment: number): string | undefined {
+  return Number.isFinite(moment) ? new Date(moment).toISOString().slice(0, 10) : undefined;
+}
+
+function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
+  return Object.fromEntries(KINDS.map((kind) => [`${kind}_usd`, usdPerMillion(pico[kind])]));
+}
+
+function priceJson({ model, upstreams, period: { price, from, until } }: Shown): object[] {
+  return upstreams.map((upstream) => ({
+    model,
+    upstream,
+    source: price?.source ?? null,
+    from: dateOf(from) ?? null,
+    until: dateOf(until) ?? null,
+    ...(price && tokenPrices(price.pico)),
+    ...(price?.long_context && {
+      long_context: {
+        above_input_tokens: price.long_context.above_input_tokens,
+        ...tokenPrices(price.long_context.pico),
+      },
+    }),
+    ...(price && {
+      server_tools_usd: Object.fromEntries(
+        Object.entries(price.server_tools_pico).map(([tool, pico]) => [tool, formatUsd(pico)]),
+      ),
+    }),
+  }));
+}

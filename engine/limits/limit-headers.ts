@@ -1,0 +1,103 @@
+import type { Window } from '../config.ts';
+import { windowAdjective } from '../rules/spend-limits.ts';
+import type { CounterName, LimitStanding } from '../stage-services.ts';
+
+type Headers = Readonly<Record<string, string>>;
+
+/** The headers that tell a caller how it stands with its limits, under the names of one profile. */
+export interface LimitHeaders {
+  /** What the names of all of them begin with, and those of the upstream's own. */
+  readonly prefix: string;
+  /** Of an answer: the limit that is used up the furthest; none without a limit. */
+  onSuccess(standings: readonly LimitStanding[]): Headers;
+  /** Of a refusal because this limit in money has no room. */
+  onRefusal(exceeded: LimitStanding): Headers;
+  /** Of a refusal because nobody can tell how the limits stand. */
+  readonly unreadable: Headers;
+}
+
+const WARNING_FROM = 0.75;
+const LAST_WARNING_FROM = 0.95;
+/** What is not refused is never said to be used up: clients stop at 1. */
+const UTILIZATION_MAX = 0.99;
+
+const NONE: Headers = {};
+
+/** @param header_prefix of the profile, such as `vendor`. */
+export function limitHeaders(header_prefix: string): LimitHeaders {
+  const prefix = `${header_prefix}-ratelimit-`;
+  const names = namesUnder(prefix);
+  return {
+    prefix,
+    onSuccess(standings) {
+      const nearest = nearestLimit(standings);
+      if (nearest === undefined) return NONE;
+      const used = utilization(nearest);
+      const status = used >= WARNING_FROM ? 'allowed_warning' : 'allowed';
+      const reset = unixSeconds(nearest);
+      const headers: Record<string, string> = {
+        [names.status]: status,
+        [names.claim]: 'overage',
+        [names.overage_status]: status,
+        [names.utilization]: (Math.floor(Math.min(used, UTILIZATION_MAX) * 100) / 100).toFixed(2),
+        [names.reset]: reset,
+        [names.overage_reset]: reset,
+      };
+      if (used >= WARNING_FROM) headers[names.threshold] = String(used >= LAST_WARNING_FROM ? 0.95 : 0.75);
+      return headers;
+    },
+    // Without the claim and the overage status: clients would show a text of their own instead of the refusal's.
+    onRefusal(exceeded) {
+      const reset = unixSeconds(exceeded);
+      return {
+        [names.status]: 'rejected',
+        [names.reset]: reset,
+        [names.overage_reset]: reset,
+        [names.utilization]: '1',
+        [names.threshold]: '1',
+        [names.period]: windowAdjective(exceeded.window as Window),
+        [names.disabled_reason]: 'org_spend_cap_reached',
+        ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
+      };
+    },
+    unreadable: { [names.disabled_reason]: 'fetch_error' },
+  };
+}
+
+function namesUnder(prefix: string) {
+  const unified = `${prefix}unified-`;
+  return {
+    status: `${unified}status`,
+    claim: `${unified}representative-claim`,
+    reset: `${unified}reset`,
+    overage_status: `${unified}overage-status`,
+    utilization: `${unified}overage-utilization`,
+    threshold: `${unified}overage-surpassed-threshold`,
+    overage_reset: `${unified}overage-reset`,
+    period: `${unified}overage-period`,
+    disabled_reason: `${unified}overage-disabled-reason`,
+    scope: `${unified}overage-scope`,
+  } as const;
+}
+
+/** Whether a counter counts one caller only, and not what others do as well. */
+export function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
+  return scope.split('+').some((each) => each === 'user' || each === 'token');
+}
+
+/** The share of a limit that is spent or held, from 0; a limit of nothing is used up. */
+export function utilization({ limit, spent, held }: Pick<LimitStanding, 'limit' | 'spent' | 'held'>): number {
+  return limit > 0 ? Math.max(0, spent + held) / limit : 1;
+}
+
+function nearestLimit(standings: readonly LimitStanding[]): LimitStanding | undefined {
+  let nearest = standings[0];
+  for (let i = 1; i < standings.length; i++) {
+    if (utilization(standings[i]!) > utilization(nearest!)) nearest = standings[i];
+  }
+  return nearest;
+}
+
+function unixSeconds({ resets_at }: LimitStanding): string {
+  return String(Math.ceil((resets_at ?? 0) / 1000));
+}

@@ -1,0 +1,113 @@
+import type { EffectivePrice, Provenance, TokenCounts, Usage } from '../stage-services.ts';
+import { relayedOutput, type UsageReading } from './reading.ts';
+
+/** Prompt cache lifetime that a request asked for. */
+export type CacheLifetime = 'none' | '5m' | '1h';
+
+/** What a forwarded request used and where each number came from. */
+export interface Bill {
+  readonly usage: Usage;
+  readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
+    readonly server_tools?: Provenance;
+  };
+}
+
+/** How a forwarded request ended, and what is known of it beside its response. */
+export interface Circumstances {
+  /** `undefined`: the upstream never answered. */
+  readonly status: number | undefined;
+  readonly aborted: boolean;
+  readonly input_estimate: number;
+  readonly output_max: number;
+  readonly cache_asked: CacheLifetime;
+  readonly relayed_bytes: number;
+  /** Tools that cost something when they are used, by name. */
+  readonly fees: EffectivePrice['server_tools_pico'];
+}
+
+const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+
+/** The bill of a request that used nothing, by the upstream's word. */
+export function emptyBill(): Bill {
+  return billOf(NOTHING, 'upstream', 'upstream', 'upstream');
+}
+
+/** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
+export function billFor(reading: UsageReading, { status, aborted, ...request }: Circumstances): Bill {
+  const guess = aborted ? 'abort' : 'estimate';
+  if (status === undefined) return billOf({ ...NOTHING, input: request.input_estimate }, guess, guess, guess);
+  const succeeded = status >= 200 && status < 300;
+  if (!succeeded || (reading.failed && !reading.seen)) return emptyBill();
+
+  const { reported, seen, complete } = reading;
+  const cache = cacheTokens(reported, request.cache_asked);
+  const input = reported.input_tokens ?? Math.max(0, request.input_estimate - sumOf(cache));
+  const final = complete && reported.output_tokens !== undefined;
+  const output = final
+    ? reported.output_tokens!
+    : Math.max(
+        reported.output_tokens ?? 0,
+        Math.min(request.output_max, relayedOutput(reading, request.relayed_bytes)),
+      );
+  const bill = billOf(
+    { input, output, ...cache },
+    reported.input_tokens === undefined ? guess : 'upstream',
+    final ? 'upstream' : guess,
+    seen ? 'upstream' : guess,
+  );
+  const server_tools = toolsUsed(reading, final, request.fees);
+  if (server_tools === undefined) return bill;
+  return {
+    usage: { ...bill.usage, server_tools },
+    provenance: { ...bill.provenance, server_tools: final ? 'upstream' : guess },
+  };
+}
+
+/**
+ * Splits cache writes by lifetime. What the upstream's split leaves open is counted at the longest lifetime the request
+ * asked for, so that a one-hour write is never priced as a five-minute one; a split larger than the total stands.
+ */
+export function cacheTokens(
+  reported: UsageReading['reported'],
+  asked: CacheLifetime,
+): Omit<TokenCounts, 'input' | 'output'> {
+  const short = reported.ephemeral_5m_input_tokens ?? 0;
+  const long = reported.ephemeral_1h_input_tokens ?? 0;
+  const open = Math.max(0, (reported.cache_creation_input_tokens ?? 0) - short - long);
+  return {
+    cache_read: reported.cache_read_input_tokens ?? 0,
+    cache_write_5m: asked === '1h' ? short : short + open,
+    cache_write_1h: asked === '1h' ? long + open : long,
+  };
+}
+
+/**
+ * Uses of tools by name; `undefined` without any. Before the final count, uses that began count as well where they cost
+ * something.
+ */
+export function toolsUsed(
+  { server_tools: reported, tools_begun: begun }: UsageReading,
+  final: boolean,
+  fees: EffectivePrice['server_tools_pico'],
+): Record<string, number> | undefined {
+  if (reported === undefined && (final || begun === undefined)) return undefined;
+  const used: Record<string, number> = {};
+  for (const tool in reported) if (reported[tool]! > 0) used[tool] = reported[tool]!;
+  if (!final) {
+    for (const tool in begun) if (tool in fees) used[tool] = Math.max(reported?.[tool] ?? 0, begun[tool]!);
+  }
+  return Object.keys(used).length === 0 ? undefined : used;
+}
+
+function sumOf({ cache_read, cache_write_5m, cache_write_1h }: ReturnType<typeof cacheTokens>): number {
+  return cache_read + cache_write_5m + cache_write_1h;
+}
+
+function billOf(usage: TokenCounts, input: Provenance, output: Provenance, cache: Provenance): Bill {
+  const all = [input, output, cache];
+  const cost = all.includes('abort') ? 'abort' : all.includes('estimate') ? 'estimate' : 'upstream';
+  return {
+    usage,
+    provenance: { input, output, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache, cost },
+  };
+}

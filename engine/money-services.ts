@@ -1,0 +1,150 @@
+/**
+ * Counters, holds and the ledger as stages see them, as types. Stages import these from `engine/api.ts`.
+ * @module
+ */
+import type { Window } from './config.ts';
+
+/** Token counts that are priced apart. `input` excludes everything cached. */
+export interface TokenCounts {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read: number;
+  readonly cache_write_5m: number;
+  readonly cache_write_1h: number;
+}
+
+/**
+ * Window of a limit: a calendar day, week (from Monday) or month in `spend_limits.time_zone`, a minute, or `open` for what
+ * counts only while a request is under way.
+ */
+export type LimitWindow = Window | 'minute' | 'open';
+
+/** What a limit counts: money by day, week or month; requests or tokens by minute; requests under way. */
+export type LimitUnit = 'nano_usd' | 'requests' | 'tokens';
+
+/** What tells one counter from all others. */
+export interface CounterName {
+  /** One of `SpendScope`, or several of them in the order of `SPEND_SCOPES`, joined by `+`: `user+model`. */
+  readonly scope: string;
+  /** Who or what is counted, such as an e-mail address; for several scopes a JSON array of theirs (`counterKey`). */
+  readonly key: string;
+  readonly window: LimitWindow;
+  readonly unit: LimitUnit;
+}
+
+/** One counter a request counts against, and its limit when it has one. Several claims may share a counter. */
+export interface LimitClaim extends CounterName {
+  /** In the unit; `null`: counted, not limited by the configuration. A limit set at run time takes its place. */
+  readonly limit: number | null;
+  /** Name of the spend rule, for people. */
+  readonly rule: string;
+  /** Whether the limit is only reported when it has no room. */
+  readonly shadow?: boolean;
+}
+
+/** Who asked whom for what; the identity part of a ledger row. */
+export interface LedgerIdentity {
+  readonly request_id: string;
+  readonly surface: string;
+  readonly principal_id: string;
+  readonly user: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly token_id: string | null;
+  readonly model: string;
+  readonly upstream: string;
+  readonly upstream_model: string;
+}
+
+/** A hold to place before forwarding. */
+export interface ReservationRequest extends LedgerIdentity {
+  /** What is held: the most the request can cost, or less when the reservation is typical. */
+  readonly amount_nano_usd: number;
+  /** The most it can cost. */
+  readonly most_nano_usd: number;
+  /**
+   * Set for a typical reservation: how many percent of a limit the most that everything in flight can cost may pass it by.
+   * A limit with nothing in flight lets one request through whose hold fits. Absent: nothing passes a limit.
+   */
+  readonly overshoot_percent?: number;
+  /** Tokens it counts as against limits by tokens, until it is known better. */
+  readonly tokens: number;
+  readonly claims: readonly LimitClaim[];
+  /** What happens to it while the store is away. */
+  readonly on_store_error: 'deny' | 'allow';
+}
+
+/** The state of one limit; numbers in its unit. */
+export interface LimitStanding extends CounterName {
+  readonly rule: string;
+  /** The limit in force: that of the configuration or the one set in its place, and what is granted on top. */
+  readonly limit: number;
+  readonly spent: number;
+  readonly held: number;
+  /** Requests in flight that hold something of it. */
+  readonly in_flight: number;
+  /** The most that what is in flight can come to; `held` unless reservations are typical. */
+  readonly most: number;
+  /** End of the window, milliseconds since the epoch; `null` for the window `open`. */
+  readonly resets_at: number | null;
+}
+
+/** What came of a reservation. */
+export interface Reservation {
+  /** The limits that had no room, the one that resets last first; empty when the hold was placed. */
+  readonly exceeded: readonly LimitStanding[];
+  /** The limits in shadow mode that had no room, when the hold was placed nevertheless. */
+  readonly shadows: readonly LimitStanding[];
+  /** Every limit in money that applies, with this hold in it, when the hold was placed; empty while the store is away. */
+  readonly standings: readonly LimitStanding[];
+  /** Whether the request may go out without a hold because the store is away and the operator wants it so. */
+  readonly unheld: boolean;
+}
+
+/** Where a number came from. */
+export type Provenance = 'upstream' | 'estimate' | 'abort';
+
+/** What is remarkable about a price: that of a model without one, or none for a tool that was used. */
+export type PriceNote = 'unknown_model' | 'unpriced';
+
+/** What a forwarded request used, to be written to the ledger. */
+export interface Settlement extends LedgerIdentity {
+  readonly status: number | null;
+  readonly aborted: boolean;
+  readonly tokens: TokenCounts;
+  readonly cost_nano_usd: number;
+  /**
+   * Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`, and `server_tools` where some
+   * were used (`unpriced` where one of them has no price). `price` is there only to say `unknown_model`.
+   */
+  readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
+  /** Uses of tools that the upstream ran, by name, such as `web_search`. */
+  readonly server_tools?: Readonly<Record<string, number>>;
+  /** Whether a reservation was placed under this request id. */
+  readonly reserved: boolean;
+}
+
+/** The money: reservations before forwarding, ledger rows after. */
+export interface Ledger {
+  /**
+   * Holds an amount against every claim, all or nothing, durably. Raises store_unavailable, unless the request may go out
+   * then: what it costs is kept on disk and written to the ledger when the store is back.
+   */
+  reserve(request: ReservationRequest): Promise<Reservation>;
+  /**
+   * Raises what a typical reservation holds to `amount_nano_usd` (never above the most it can cost, never lower). Not
+   * waited for, never refused: the most it can cost was found room for before.
+   */
+  topUp(request_id: string, amount_nano_usd: number): void;
+  /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
+  settle(settlement: Settlement): Promise<void>;
+  /** Gives a hold back without a ledger row, for a request that never left. */
+  release(request_id: string): Promise<void>;
+  /** What 95 of 100 requests of a caller to a model cost at most, in nano-USD; `undefined` while too little is known. */
+  typicalCost(user: string, model: string): number | undefined;
+  /** The limits in money among some claims, and counters without a limit, as they stand now. Raises store_unavailable. */
+  standings(claims: readonly LimitClaim[]): Promise<readonly Standing[]>;
+}
+
+/** A counter as it stands, whether it has a limit or not. */
+export type Standing = Omit<LimitStanding, 'limit'> & { readonly limit: number | null };

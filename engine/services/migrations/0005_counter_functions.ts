@@ -1,0 +1,109 @@
+/** Counters: which one is meant, what limit is in force on it, and whether something still fits. */
+export const COUNTER_FUNCTIONS = `
+create or replace function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
+language sql stable as $$
+  select case when p_kind = 'open' then '-infinity'::timestamptz else date_trunc(p_kind, p_at, p_time_zone) end
+$$;
+
+-- Null for a window that never ends.
+create or replace function window_end(p_kind text, p_start timestamptz, p_time_zone text) returns timestamptz
+language sql stable as $$
+  select case p_kind
+    when 'open' then null
+    -- By the clock on the wall one minute of the year is an hour and a minute long.
+    when 'minute' then p_start + interval '1 minute'
+    else (p_start at time zone p_time_zone + ('1 ' || p_kind)::interval) at time zone p_time_zone
+  end
+$$;
+
+-- Ids of the windows that p_now lies in, in the order given.
+create function open_counters(
+  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz, p_time_zone text
+) returns bigint[]
+language plpgsql set enable_seqscan = off as $$
+declare
+  v_ids bigint[];
+begin
+  loop
+    select array_agg(s.id order by c.position) into v_ids
+    from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
+    join spend_counters s
+      on s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit
+      and s.window_start = window_start(c.kind, p_now, p_time_zone);
+    exit when coalesce(cardinality(v_ids), 0) = cardinality(p_scopes);
+
+    insert into spend_counters (scope, key, window_kind, unit, window_start)
+    select c.scope, c.key, c.kind, c.unit, window_start(c.kind, p_now, p_time_zone)
+    from unnest(p_scopes, p_keys, p_kinds, p_units) as c (scope, key, kind, unit)
+    where not exists (
+      select from spend_counters s
+      where s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit
+        and s.window_start = window_start(c.kind, p_now, p_time_zone))
+    order by 1, 2, 3, 4
+    on conflict do nothing;
+  end loop;
+  return v_ids;
+end $$;
+
+-- What was set in place of the limits on some counters, and what is granted on top of them, in the order given. Both null
+-- when nothing is set or granted for anybody, which costs two looks at empty tables.
+create function limit_changes(
+  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz,
+  out amounts bigint[], out granted bigint[]
+)
+language plpgsql set enable_seqscan = off as $$
+begin
+  if not exists (select from limit_settings) and not exists (select from limit_grants where revoked_at is null) then
+    return;
+  end if;
+  select array_agg(l.amount order by c.position), array_agg(g.amount order by c.position)
+  into amounts, granted
+  from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
+  left join limit_settings l
+    on l.scope = c.scope and l.key = c.key and l.window_kind = c.kind and l.unit = c.unit
+  cross join lateral (
+    select coalesce(sum(g.amount), 0)::bigint as amount
+    from limit_grants g
+    where g.scope = c.scope and g.key = c.key and g.window_kind = c.kind and g.unit = c.unit
+      and g.revoked_at is null and g.granted_at <= p_now and p_now < g.expires_at) as g;
+end $$;
+
+-- By how much all that is in flight may pass a limit.
+create function overshoot_of(p_limit bigint, p_ppm bigint) returns bigint
+language sql immutable as $$
+  select p_limit / 1000000 * p_ppm + p_limit % 1000000 * p_ppm / 1000000
+$$;
+
+-- What a hold comes to in the unit of a counter.
+create function in_unit(p_unit text, p_nano_usd bigint, p_tokens bigint, p_requests bigint) returns bigint
+language sql immutable as $$
+  select case p_unit when 'nano_usd' then p_nano_usd when 'tokens' then p_tokens else p_requests end
+$$;
+
+-- Whether a request has no room under a limit. p_ppm is null for one that holds the most it can cost. Null without a limit.
+create function lacks_room(
+  p_limit bigint, p_counter spend_counters, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
+) returns boolean
+language sql immutable as $$
+  select p_counter.spent + p_counter.held + in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1) > p_limit
+    or (p_ppm is null or p_counter.in_flight > 0)
+      and p_counter.spent + p_counter.most + in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1)
+        > p_limit + coalesce(overshoot_of(p_limit, p_ppm), 0)
+$$;
+
+-- Minutes that are over for two hours are no news to anybody. Returns how many were deleted.
+create function delete_minutes(p_now timestamptz, p_most integer) returns integer
+language plpgsql as $$
+declare
+  v_deleted integer;
+begin
+  delete from spend_counters
+  where id = any (array(
+    select id from spend_counters
+    where window_kind = 'minute' and window_start < coalesce(p_now, now()) - interval '2 hours' and in_flight = 0
+    limit p_most
+    for update skip locked));
+  get diagnostics v_deleted = row_count;
+  return v_deleted;
+end $$;
+`;

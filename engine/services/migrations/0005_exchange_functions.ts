@@ -1,0 +1,73 @@
+/** What a gateway asks of the ledger in one statement. */
+export const EXCHANGE_FUNCTIONS = `
+-- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
+-- just given back can be held again. One commit and one round trip serve both. Unreserved requests count at p_counted_at,
+-- everything else now. Returns JSON: {repeated: requests that were written before, remarks and standings as place_holds has
+-- them}, or null when there is nothing to tell.
+create function exchange_batch(
+  p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
+  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_rows jsonb, p_requests jsonb
+) returns text
+language plpgsql set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, now());
+  v_counted_at timestamptz := coalesce(p_counted_at, v_now);
+  v_ids bigint[] := '{}';
+  v_gone reservations[] := '{}';
+  v_repeated text[];
+  v_set bigint[];
+  v_granted bigint[];
+  v_remarks jsonb;
+  v_standings json;
+begin
+  perform ensure_durable_commit();
+  if cardinality(p_scopes) > 0 then
+    v_ids := open_counters(p_scopes, p_keys, p_kinds, p_units, v_counted_at, p_time_zone);
+  end if;
+  if p_rows <> '[]' then
+    with gone as (
+      delete from reservations
+      where request_id = any (array(select r.request_id from jsonb_to_recordset(p_rows) as r (request_id text)))
+      returning reservations
+    ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
+  end if;
+  perform lock_counters(array(select unnest(g.counter_ids || g.rate_counter_ids) from unnest(v_gone) as g) || v_ids);
+  if p_rows <> '[]' then
+    v_repeated := array(select write_ledger(v_now, v_counted_at, v_ids, v_gone, p_rows));
+  end if;
+  if p_requests <> '[]' then
+    select c.amounts, c.granted into v_set, v_granted
+    from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
+    select h.remarks, h.standings into v_remarks, v_standings
+    from place_holds(p_process, v_now, p_time_zone, v_ids, v_set, v_granted, p_requests) as h;
+  end if;
+  if coalesce(cardinality(v_repeated), 0) = 0 and coalesce(v_remarks, '[]') = '[]' and v_standings is null then
+    return null;
+  end if;
+  return json_build_object(
+    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'standings', coalesce(v_standings, '[]'));
+end $$;
+
+-- Some counters of money as they stand, in the order given, as JSON: [spent, held, in_flight, most, set, granted, resets_at_ms].
+create function read_standings(
+  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[]
+) returns text
+language plpgsql stable set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, now());
+  v_set bigint[];
+  v_granted bigint[];
+begin
+  select c.amounts, c.granted into v_set, v_granted
+  from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
+  return (
+    select json_agg(json_build_array(
+      coalesce(s.spent, 0), coalesce(s.held, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
+      v_set[c.position], v_granted[c.position],
+      (extract(epoch from window_end(c.kind, w.start, p_time_zone)) * 1000)::bigint) order by c.position)
+    from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
+    cross join lateral (select window_start(c.kind, v_now, p_time_zone) as start) as w
+    left join spend_counters s
+      on s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit and s.window_start = w.start);
+end $$;
+`;

@@ -1,0 +1,158 @@
+import {
+  type Clock,
+  type CounterName,
+  type Ledger,
+  type Log,
+  type Reservation,
+  type ReservationRequest,
+  type Settlement,
+  StageError,
+} from '../api.ts';
+import { type Every, everyInBackground } from './clock.ts';
+import { openSpool } from './spool.ts';
+import type { SpoolFilesOptions } from './spool-files.ts';
+import { createStoreBreaker, isUnavailable } from './store-breaker.ts';
+import { waitAtMost } from './wait-at-most.ts';
+
+/** What the ledger of a process offers for requests that went out while the store was away. */
+export interface LedgerOfRows extends Ledger {
+  /**
+   * Writes the row of a request that counts in the windows of a time, once by request id; a reservation of it that was
+   * placed after all is settled. Raises store_unavailable without trying again.
+   */
+  settleAt(settlement: Settlement, counters: readonly CounterName[], at_ms: number): Promise<unknown>;
+  /** Keeps a reservation that may have been placed although nobody heard of it. */
+  keep(request_id: string): void;
+  /** Ends that. */
+  forget(request_id: string): void;
+}
+
+/** A ledger that lets requests out without a hold while the store is away, where their limits allow it. */
+export interface SpoolingLedger extends Ledger {
+  /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
+  drain(): Promise<void>;
+  /** Takes over what processes left that are gone. A timer calls it; so may a test. Never rejects. */
+  lookAround(): Promise<void>;
+  /** Writes what it can for at most 2 seconds; the rest stays on the disk. Leaves the ledger behind it open. */
+  close(): Promise<void>;
+}
+
+const DRAIN_MS = 1000;
+const LOOK_AROUND_MS = 10_000;
+/** The first look comes before the ledger records reservations of processes that ended as estimates. */
+const FIRST_LOOK_MS = 10;
+const CLOSE_PATIENCE_MS = 2000;
+
+const UNHELD: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
+
+/**
+ * Opens a spool before a ledger. `reserve` raises store_unavailable for a request that may go out while the store is away
+ * only if the disk cannot take it either.
+ */
+export function openSpoolingLedger(
+  options: SpoolFilesOptions & {
+    readonly ledger: LedgerOfRows;
+    readonly clock: Clock;
+    readonly log: Log;
+    readonly max_bytes?: number;
+    /** Whether some limit lets requests go out while the store is away; the disk is then tried out at the start. */
+    readonly needed?: () => boolean;
+    readonly every?: Every;
+  },
+): SpoolingLedger {
+  const { ledger, clock, log, needed = () => false, every = everyInBackground } = options;
+  const spool = openSpool(options);
+  const breaker = createStoreBreaker(clock, () => void drain());
+  /** Requests let out since the last time that all were in the ledger. */
+  let let_out = 0;
+
+  const writeRow = async (settlement: Settlement, counters: readonly CounterName[], at_ms: number) => {
+    await ledger.settleAt(settlement, counters, at_ms);
+    breaker.mended();
+    ledger.forget(settlement.request_id);
+  };
+  let draining: Promise<void> | undefined;
+  const drain = async (): Promise<void> => {
+    if (spool.due === 0) return;
+    draining ??= drainNow().finally(() => {
+      draining = undefined;
+    });
+    await draining;
+  };
+  const drainNow = async (): Promise<void> => {
+    const { due } = spool;
+    try {
+      await spool.drain(writeRow);
+      log.info({ requests: due }, 'requests that went out without a hold are in the ledger now');
+      let_out = 0;
+    } catch (error) {
+      log.debug({ err: error, requests: spool.due }, 'requests that went out without a hold wait for the database');
+    }
+  };
+  const drainSoon = () => {
+    if (!breaker.broken) void drain();
+  };
+  const lookAround = async () => {
+    await spool.lookAround();
+    drainSoon();
+  };
+
+  const letOut = async (request: ReservationRequest): Promise<Reservation> => {
+    const { request_id } = request;
+    ledger.keep(request_id);
+    try {
+      await spool.forward(request);
+    } catch (error) {
+      ledger.forget(request_id);
+      const reason = error instanceof Error ? error.message : String(error);
+      const message = `The gateway cannot use its database, nor its spool: ${reason}. Try again shortly.`;
+      throw new StageError('store_unavailable', message, { cause: error });
+    }
+    if (let_out++ === 0) log.warn({}, 'the database is away; requests whose limits allow it go out without a hold');
+    return UNHELD;
+  };
+
+  const stopDraining = every(DRAIN_MS, drain);
+  let stopLooking = every(FIRST_LOOK_MS, () => {
+    stopLooking();
+    stopLooking = every(LOOK_AROUND_MS, lookAround);
+    void lookAround();
+    if (needed()) void spool.tryOut();
+  });
+
+  return {
+    drain,
+    lookAround,
+    async reserve(request) {
+      const may_go_out = request.on_store_error === 'allow';
+      try {
+        return await breaker.run(() => ledger.reserve(request), !may_go_out);
+      } catch (error) {
+        if (may_go_out && isUnavailable(error)) return letOut(request);
+        throw error;
+      }
+    },
+    topUp(request_id, amount_nano_usd) {
+      if (!spool.has(request_id)) ledger.topUp(request_id, amount_nano_usd);
+    },
+    async settle(settlement) {
+      if (!spool.has(settlement.request_id)) return ledger.settle(settlement);
+      await spool.settle(settlement);
+      drainSoon();
+    },
+    async release(request_id) {
+      if (!spool.has(request_id)) return ledger.release(request_id);
+      await spool.release(request_id);
+      ledger.forget(request_id);
+    },
+    typicalCost: (user, model) => ledger.typicalCost(user, model),
+    standings: (claims) => ledger.standings(claims),
+    async close() {
+      stopDraining();
+      stopLooking();
+      if (!breaker.broken) await waitAtMost(CLOSE_PATIENCE_MS, drain());
+      const left = await spool.close();
+      if (left > 0) log.warn({ requests: left }, 'requests stay in the spool until the next start');
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import {
+  answerJson,
+  compileLimits,
+  defineStage,
+  type LimitClaim,
+  type Standing,
+  usageReport,
+  WINDOWS,
+} from '../engine/api.ts';
+
+/** Facts that are the same for this request as for those whose limits it asks about. */
+const KNOWN = ['request.client.address', 'request.region', 'request.received_at'];
+
+const isKnown = (fact: string) => fact.startsWith('principal.') || KNOWN.includes(fact);
+
+/** The caller's own windows, also where nothing limits them: what was spent is told all the same. */
+function ownClaims(user: string): LimitClaim[] {
+  return WINDOWS.map((window) => ({
+    scope: 'user',
+    key: user,
+    window,
+    unit: 'nano_usd',
+    limit: null,
+    rule: 'none',
+  }));
+}
+
+/** Counters in money; one that has a limit stands for the claim on it that has none. */
+function withoutRepeats(standings: readonly Standing[]): Standing[] {
+  const name = ({ scope, key, window }: Standing) => JSON.stringify([scope, key, window]);
+  const limited = new Set(standings.flatMap((each) => (each.limit === null ? [] : [name(each)])));
+  const seen = new Set<string>();
+  return standings.filter((each) => {
+    if (each.limit !== null) return true;
+    const repeated = limited.has(name(each)) || seen.has(name(each));
+    seen.add(name(each));
+    return !repeated;
+  });
+}
+
+export default defineStage({
+  name: 'report-spending',
+  version: 1,
+  summary: 'Answers with what the caller has spent and with the limits in money it comes under.',
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [{ title: 'No options', yaml: '- stage: report-spending' }],
+  reads: ['principal.email', 'principal.groups', 'principal.token.id'],
+  readsIfSet: ['principal.team', 'principal.project'],
+  raises: ['store_unavailable'],
+  needs: ['respond', 'database'],
+  terminal: true,
+  create(_options, services) {
+    const limits = compileLimits(services.config, services.condition, { knows: isKnown });
+    return {
+      async request(ctx) {
+        const user = ctx.get('principal.email');
+        const keys = {
+          user,
+          team: ctx.get('principal.team'),
+          project: ctx.get('principal.project'),
+          token: ctx.get('principal.token.id'),
+          // A limit on a model or upstream is none of the caller's until it asks for one.
+          model: undefined,
+          upstream: undefined,
+        };
+        const { claims } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
+        const in_money = claims.filter(({ unit, shadow }) => unit === 'nano_usd' && shadow !== true);
+        const standings = await services.ledger.standings([...in_money, ...ownClaims(user)]);
+        return answerJson(200, usageReport(withoutRepeats(standings)), { 'cache-control': 'private, no-cache' });
+      },
+    };
+  },
+});

@@ -1,0 +1,207 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { ask } from '../e2e/client.ts';
+import { ledgerRow } from '../e2e/state.ts';
+import { bootGateway, type ConfigSections, gatewayConfig, type TestGateway, writeConfig } from '../support/gateway.ts';
+import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { assertNarrow } from './desk-at-gateway.ts';
+import { cli } from './support.ts';
+
+const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
+const PRICED = { ...SIZES, id: 'coder-1', pricing: { input: 3, output: 15, server_tools: { web_search: 10 } } };
+const UNPRICED = { ...SIZES, id: 'unpriced-1' };
+const UNKNOWN = { input: 10, output: 50 };
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+const directories: string[] = [];
+
+before(async () => {
+  upstream = await startUpstream();
+  const models = [PRICED, UNPRICED, { ...PRICED, id: 'old-1' }];
+  const config = { models, token_groups: [{ name: 'all', models: ['*'] }], prices: { unknown_model: UNKNOWN } };
+  gateway = await bootGateway({ upstream_url: upstream.url, config });
+  const used = {
+    input_tokens: 1000,
+    output_tokens: 10,
+    server_tool_use: { web_search_requests: 3, web_fetch_requests: 2 },
+  };
+  upstream.script = answerJson(message(used));
+  for (const model of ['coder-1', 'coder-1', 'unpriced-1', 'old-1']) {
+    const { headers } = await ask(gateway.url, gateway.token, { model });
+    await ledgerRow(gateway.database, String(headers['x-gateway-request-id']));
+  }
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  for (const directory of directories) await rm(directory, { recursive: true });
+});
+
+/** Runs `appscli prices` with a gateway.yaml of its own on the gateway's database. */
+async function prices(sections: ConfigSections, ...arguments_: readonly string[]) {
+  const { directory, config_file } = await writeConfig(gatewayConfig(upstream.url, sections));
+  directories.push(directory);
+  return cli(['prices', ...arguments_, '--config', config_file], { env: gateway.env });
+}
+
+const ALL_PRICED: ConfigSections = {
+  models: [{ ...PRICED, pricing: { ...PRICED.pricing, server_tools: { web_search: 10, web_fetch: 0 } } }, UNPRICED],
+  token_groups: [{ name: 'all', models: ['*'] }],
+  prices: {
+    unknown_model: UNKNOWN,
+    rows: [
+      { models: ['unpriced-1', 'old-1'], pricing: { ...UNKNOWN, server_tools: { web_search: 10, web_fetch: 1 } } },
+    ],
+  },
+};
+
+const WANTING: ConfigSections = {
+  models: [PRICED, UNPRICED],
+  token_groups: [{ name: 'all', models: ['*'] }],
+  prices: { unknown_model: UNKNOWN, rows: [{ models: ['coder-*'], until: '2020-01-01', multiplier: 0.5 }] },
+};
+
+test('prices check finds nothing where everything that was used has a price', async () => {
+  const { exit_code, stdout, stderr } = await prices(ALL_PRICED, 'check');
+  assert.equal(exit_code, 0, stdout + stderr);
+  assert.match(
+    stdout,
+    /^Everything has a price: looked at 4 requests to 3 models since \d{4}-\d\d-\d\d, and 1\nentry of /,
+  );
+  assertNarrow(stdout);
+});
+
+test('prices check names models and tools without a price and entries of no use, and exits 1', async () => {
+  const { exit_code, stdout, stderr } = await prices(WANTING, 'check');
+  assert.equal(exit_code, 1, stderr);
+  assertNarrow(stdout);
+  const words = stdout.replace(/\s+/g, ' ');
+  for (const expected of [
+    'Models without a price of their own, charged at prices.unknown_model: unpriced-1 at main: 1 request of 0.0105 USD, the last on ',
+    'Models that gateway.yaml no longer has: old-1 at main: 1 request of 0.03315 USD, the last on ',
+    'Tools that were used and have no price; their uses cost nothing: ',
+    'web_fetch of coder-1 at main: 4 uses in 2 requests, the last on ',
+    'web_search of unpriced-1 at main: 3 uses in 1 request',
+    'Entries of prices.rows that no request can meet: prices.rows[0]: it ended on 2020-01-01',
+    'Not everything has a price of use: looked at 4 requests to 3 models',
+  ]) {
+    assert.ok(words.includes(expected), `${expected}\n${stdout}`);
+  }
+});
+
+test('prices check tells programs the same', async () => {
+  const { exit_code, stdout } = await prices(WANTING, 'check', '--json');
+  assert.equal(exit_code, 1);
+  const { ok, requests, models, used, idle } = JSON.parse(stdout);
+  assert.deepEqual([ok, requests, models], [false, 4, 3]);
+  assert.deepEqual(idle, [{ source: 'prices.rows[0]', problem: 'over' }]);
+  const { last_at, ...unpriced } = used.find((each: { problem: string }) => each.problem === 'unknown_model');
+  assert.ok(Date.parse(last_at) > 0);
+  assert.deepEqual(unpriced, {
+    model: 'unpriced-1',
+    upstream: 'main',
+    tool: null,
+    requests: 1,
+    uses: 0,
+    cost_usd: '0.0105',
+    problem: 'unknown_model',
+  });
+});
+
+test('prices check looks no further back than it is told', async () => {
+  const { exit_code, stdout } = await prices(WANTING, 'check', '--since', '2100-01-01', '--json');
+  const { used, requests } = JSON.parse(stdout);
+  assert.deepEqual([exit_code, used, requests], [1, [], 0]);
+});
+
+const SHOWN: ConfigSections = {
+  ...WANTING,
+  upstreams: [
+    { name: 'main', type: 'vendor', base_url: 'https://a.example.com', api_key_env: 'TEST_UPSTREAM_KEY' },
+    {
+      name: 'contract',
+      type: 'vendor',
+      base_url: 'https://b.example.com',
+      api_key_env: 'TEST_UPSTREAM_KEY',
+      price_multiplier: 0.85,
+    },
+  ],
+  prices: {
+    unknown_model: UNKNOWN,
+    rows: [
+      {
+        models: ['coder-*'],
+        upstream: 'contract',
+        from: '2026-01-01',
+        until: '2027-01-01',
+        pricing: { input: 2, output: 9, long_context: { above_input_tokens: 200_000, input: 4, output: 18 } },
+      },
+    ],
+  },
+};
+
+test('prices show says what each model costs at each upstream, and where that is from', async () => {
+  const { exit_code, stdout, stderr } = await prices(SHOWN, 'show', '--at', '2026-06-01');
+  assert.equal(exit_code, 0, stderr);
+  assertNarrow(stdout);
+  assert.deepEqual(stdout.trimEnd().split('\n'), [
+    'MODEL, UPSTREAM  INPUT  OUTPUT  CACHE R    W 5M  W 1H  UNTIL       FROM',
+    'coder-1',
+    '  main               3      15      0.3    3.75     6              models',
+    '  contract         1.7    7.65     0.17   2.125   3.4  2027-01-01  rows[0]',
+    '    > 200000       3.4    15.3     0.34    4.25   6.8',
+    'unpriced-1',
+    '  main              10      50        1    12.5    20              unknown_model',
+    '  contract         8.5    42.5     0.85  10.625    17              unknown_model',
+    '',
+    'TOOL        MODEL    UPSTREAM  USD PER 1,000 USES',
+    'web_search  coder-1  main                      10',
+  ]);
+});
+
+test('prices show looks at another day, model or upstream, and tells programs exact decimals', async () => {
+  const { stdout } = await prices(
+    SHOWN,
+    'show',
+    '--at',
+    '2027-01-01',
+    '--model',
+    'coder-1',
+    '--upstream',
+    'contract',
+    '--json',
+  );
+  assert.deepEqual(JSON.parse(stdout), [
+    {
+      model: 'coder-1',
+      upstream: 'contract',
+      source: 'models',
+      from: '2027-01-01',
+      until: null,
+      input_usd: '2.55',
+      output_usd: '12.75',
+      cache_read_usd: '0.255',
+      cache_write_5m_usd: '3.1875',
+      cache_write_1h_usd: '5.1',
+      server_tools_usd: { web_search: '8.5' },
+    },
+  ]);
+  const old = await prices(SHOWN, 'show', '--model', 'old-1');
+  assert.match(old.stdout, /^old-1\n {2}main +10 +50 .* unknown_model$/m);
+});
+
+test('prices show with a name that nobody has is one line and exit code 64', async () => {
+  for (const [wrong, expected] of [
+    [['--upstream', 'mian'], /^appscli: there is no upstream "mian" in main, contract[^\n]*\n$/],
+    [['--model', 'x', '--at', 'someday'], /^appscli: [^\n]*Write a date or a time[^\n]*\n$/],
+  ] as const) {
+    const { exit_code, stdout, stderr } = await prices(SHOWN, 'show', ...wrong);
+    assert.deepEqual([exit_code, stdout], [64, '']);
+    assert.match(stderr, expected);
+  }
+  const nothing = await prices({}, 'show', '--model', 'gone-1');
+  assert.equal(nothing.exit_code, 64);
+  assert.match(nothing.stderr, /the model "gone-1" is not in gateway\.yaml and has no price/);
+});

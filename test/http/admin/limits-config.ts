@@ -1,0 +1,79 @@
+/** A configuration with limits of every kind, and counters as requests leave them. */
+import type { GatewayConfig } from '../../../engine/config.ts';
+import type { Database } from '../../../engine/services/database.ts';
+import { config } from './support.ts';
+
+/** The configuration of the admin API's tests, with limits. */
+export const limitedConfig = {
+  ...config,
+  spend_limits: {
+    defaults: { user_daily_usd: 50, team_monthly_usd: 1000 },
+    on_exceeded: 'deny',
+    on_store_error: 'deny',
+    store_timeout_seconds: 5,
+    spool_dir: '/nowhere',
+    reserve: 'worst_case',
+    overshoot_percent: 5,
+    status: 429,
+    time_zone: 'UTC',
+    rules: [
+      {
+        name: 'scientists',
+        scope: 'user',
+        window: 'week',
+        limit_usd: 100,
+        limit_usd_by_group: { science: 300, engineering: 200 },
+        mode: 'enforce',
+      },
+      { name: 'writer', scope: ['user', 'model'], window: 'day', limit_usd: 5, mode: 'enforce' },
+      {
+        name: 'pace',
+        scope: 'user',
+        concurrency: 4,
+        requests_per_minute: 60,
+        tokens_per_minute: 90_000,
+        mode: 'enforce',
+      },
+      {
+        name: 'slow',
+        scope: 'team',
+        requests_per_minute: 5,
+        when: { '==': [{ var: 'request.model' }, 'coder-1'] },
+        mode: 'enforce',
+      },
+      { name: 'trial', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' },
+      {
+        name: 'nights',
+        scope: 'team',
+        window: 'month',
+        limit_usd: 10,
+        when: { '==': [{ var: 'request.model' }, 'coder-1'] },
+        mode: 'enforce',
+      },
+    ],
+  },
+} as unknown as GatewayConfig;
+
+/** One counter as requests leave it. Amounts are in its unit. */
+export interface CountedRow {
+  readonly scope: string;
+  readonly key: string;
+  readonly window: string;
+  /** When the window began. */
+  readonly start: string;
+  readonly unit?: string;
+  readonly spent: string | number;
+  readonly held?: number;
+  readonly in_flight?: number;
+}
+
+/** Puts a counter into the database. */
+export async function count(database: Pick<Database, 'query'>, row: CountedRow): Promise<void> {
+  const { scope, key, window, start, unit = 'nano_usd', spent, held = 0, in_flight = 0 } = row;
+  await database.query(
+    'test_count',
+    `insert into spend_counters (scope, key, window_kind, window_start, unit, spent, held, most, in_flight)
+     values ($1, $2, $3, $4, $5, $6, $7, $7, $8)`,
+    [scope, key, window, start, unit, spent, held, in_flight],
+  );
+}

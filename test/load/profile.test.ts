@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { load } from '../../engine/load/index.ts';
+import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
+import { stages } from './support/stages.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+/** Loads a gateway.yaml that names a profile. */
+async function loadWith(profile: string, files: Readonly<Record<string, string>> = {}, env?: 'ignored') {
+  const gateway = GATEWAY.replace(/^server:\n/m, `server:\n  profile: ${JSON.stringify(profile)}\n`);
+  assert.notEqual(gateway, GATEWAY);
+  const project = createProject({ 'gateway.yaml': gateway, ...files });
+  projects.push(project);
+  const loaded = await load(project.path('gateway.yaml'), {
+    stages,
+    env: { UPSTREAM_KEY: 'value-of-the-key' },
+    environment: env ?? 'required',
+    shipped_pipelines: SHIPPED,
+  });
+  const found = loaded.diagnostics
+    .filter(({ code }) => code !== 'W7001')
+    .map((each) => ({ code: each.code, file: each.file, text: JSON.stringify(each) }));
+  return { ...loaded, found, path: project.path };
+}
+
+describe('a profile', () => {
+  test('names the headers that the gateway writes, from a file beside gateway.yaml', async () => {
+    const { config, found, files, path } = await loadWith('names/acme.yaml', {
+      'names/acme.yaml': 'header_prefix: acme\n',
+    });
+    assert.deepEqual(found, []);
+    assert.deepEqual(config!.server.profile, { header_prefix: 'acme' });
+    assert.ok(Object.isFrozen(config!.server.profile));
+    assert.ok(files.includes(path('names/acme.yaml')), 'a change of it is a change of the configuration');
+  });
+
+  test('that is not there stops the start, and names the place and what there is', async () => {
+    const { config, found, files, path } = await loadWith('nuetral');
+    assert.equal(config, undefined);
+    assert.deepEqual(
+      found.map(({ code, file }) => [code, file]),
+      [['C4021', path('gateway.yaml')]],
+    );
+    assert.match(found[0]!.text, /neutral, or a file at .*nuetral/);
+    assert.ok(files.includes(path('nuetral')), 'it may appear');
+    const elsewhere = await loadWith('acme.yaml', {}, 'ignored');
+    assert.deepEqual(
+      elsewhere.found.map(({ code }) => code),
+      ['W7007'],
+    );
+    assert.deepEqual(elsewhere.config!.server.profile, { header_prefix: 'vendor' });
+  });
+
+  const bad: Readonly<Record<string, string>> = {
+    'a key nobody knows': 'header_prefix: acme\ncolour: red\n',
+    'no prefix': '{}\n',
+    'an empty prefix': 'header_prefix: ""\n',
+    'a prefix that is no header name': 'header_prefix: "acme: x\\r\\nset-cookie"\n',
+    'capital letters': 'header_prefix: Acme\n',
+    'a prefix that begins with a dash': 'header_prefix: -acme\n',
+    'a prefix of 41 characters': `header_prefix: ${'a'.repeat(41)}\n`,
+    'a list': '- acme\n',
+    'what is no YAML': 'header_prefix: [acme\n',
+    nothing: '',
+  };
+  for (const [what, text] of Object.entries(bad)) {
+    test(`with ${what} is refused at its own place`, async () => {
+      const { config, found, path } = await loadWith('acme.yaml', { 'acme.yaml': text });
+      assert.equal(config, undefined);
+      assert.ok(found.length > 0);
+      for (const { code, file } of found) {
+        assert.match(code, /^C/);
+        assert.equal(file, path('acme.yaml'));
+      }
+    });
+  }
+
+  test('of 40 characters is fine', async () => {
+    const { config } = await loadWith('acme.yaml', { 'acme.yaml': `header_prefix: ${'a'.repeat(40)}\n` });
+    assert.equal(config!.server.profile.header_prefix.length, 40);
+  });
+
+  test('that is a directory is refused', async () => {
+    const { config, found } = await loadWith('names', { 'names/acme.yaml': 'header_prefix: acme\n' });
+    assert.equal(config, undefined);
+    assert.equal(found.length, 1);
+  });
+});

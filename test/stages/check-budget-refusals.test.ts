@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { LimitStanding } from '../../engine/api.ts';
+import { StageError } from '../../engine/api.ts';
+import { enter, MIDNIGHT, NOON, type Situation, spendLimits, standing, USD } from './budget-bench.ts';
+
+/** The error of a request, which may cost 0.0105 USD, that these limits have no room for. */
+async function refused(exceeded: readonly Partial<LimitStanding>[], situation: Situation = {}): Promise<StageError> {
+  const standings = exceeded.map(standing);
+  const { stage, ctx } = enter({ ...situation, reserve: () => ({ exceeded: standings }) });
+  try {
+    await stage.hooks.request!(ctx);
+  } catch (error) {
+    assert.deepEqual(ctx.written, { 'spend.rule': standings[0]!.rule });
+    assert.ok(error instanceof StageError);
+    await stage.hooks.finish!(ctx);
+    assert.deepEqual([stage.released, stage.settlements], [[], []]);
+    return error;
+  }
+  throw new Error('the request was not refused');
+}
+
+const message = async (...asked: Parameters<typeof refused>) => (await refused(...asked)).message;
+
+describe('a refusal for money', () => {
+  it('says what ran out, when it resets and what to do, to people and to programs', async () => {
+    const error = await refused([{}]);
+    assert.equal(error.code, 'spend_limit_exceeded');
+    assert.equal(error.status, 429);
+    assert.equal(
+      error.message,
+      'The daily limit of 50 USD for user alice@example.com (spend rule defaults.user_daily_usd) has no room for this request, which may cost 0.0105 USD: ' +
+        '49.995 USD is spent; it resets at 2026-03-11T00:00:00.000Z, until then ask your administrator for a higher limit.',
+    );
+    assert.deepEqual(error.details, {
+      limit_usd: 50,
+      spent_usd: 49.995,
+      held_usd: 0,
+      held_by_requests: 0,
+      needed_usd: 0.0105,
+      window: 'day',
+      scope: 'user',
+      key: 'alice@example.com',
+      resets_at: '2026-03-11T00:00:00.000Z',
+      rule: 'defaults.user_daily_usd',
+      exceeded: [
+        {
+          scope: 'user',
+          key: 'alice@example.com',
+          window: 'day',
+          limit_usd: 50,
+          resets_at: '2026-03-11T00:00:00.000Z',
+          rule: 'defaults.user_daily_usd',
+        },
+      ],
+    });
+  });
+
+  it('tells money held by requests in flight from money spent', async () => {
+    const held = { spent: 10 * USD, held: 40 * USD, in_flight: 3 };
+    const { message: text, details } = await refused([held]);
+    assert.match(
+      text,
+      /: 10 USD is spent and 40 USD is held by 3 requests in flight; it resets at \S+Z, but try again as soon as they have finished\.$/,
+    );
+    assert.deepEqual([details.held_usd, details.held_by_requests], [40, 3]);
+    assert.match(await message([{ ...held, in_flight: 1 }]), /held by 1 request in flight/);
+  });
+
+  it('says when the request alone is larger than the limit', async () => {
+    const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
+    assert.match(
+      await message([team]),
+      /^The monthly limit of 0.001 USD for team search \(spend rule .*\) is smaller than what this request needs, which may cost 0.0105 USD; it resets at \S+Z, which will not change that: ask for fewer output tokens/,
+    );
+  });
+
+  it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
+    const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
+    assert.match(await message([{}], typical), /which is likely to cost 0.006 USD: 49.995 USD is spent/);
+    const crowded = { spent: 49 * USD, held: USD / 10, in_flight: 4, most: 6 * USD };
+    const { message: text, details } = await refused([crowded], typical);
+    assert.match(
+      text,
+      /has no room for all that may become of this request, up to 0.0105 USD: 49 USD is spent, and 4 requests in flight may cost up to 6 USD; it resets at/,
+    );
+    assert.equal(details.needed_usd, 0.0105);
+  });
+
+  it('is about the limit that resets last, and lists all that had no room', async () => {
+    const week = { scope: 'team', key: 'search', window: 'week', rule: 'weekly', resets_at: MIDNIGHT + 1 } as const;
+    const busy = {
+      scope: 'user+model',
+      key: '["alice@example.com","coder-1"]',
+      rule: 'parallel',
+      unit: 'requests',
+      window: 'open',
+      limit: 8,
+      resets_at: null,
+    } as const;
+    const { message: text, details } = await refused([week, {}, busy]);
+    assert.match(text, /^The weekly limit of 50 USD for team search \(spend rule weekly\)/);
+    assert.deepEqual(details.exceeded, [
+      {
+        scope: 'team',
+        key: 'search',
+        window: 'week',
+        limit_usd: 50,
+        resets_at: '2026-03-11T00:00:00.001Z',
+        rule: 'weekly',
+      },
+      {
+        scope: 'user',
+        key: 'alice@example.com',
+        window: 'day',
+        limit_usd: 50,
+        resets_at: '2026-03-11T00:00:00.000Z',
+        rule: 'defaults.user_daily_usd',
+      },
+      {
+        scope: 'user+model',
+        key: '["alice@example.com","coder-1"]',
+        window: 'open',
+        limit: 8,
+        unit: 'requests',
+        resets_at: null,
+        rule: 'parallel',
+      },
+    ]);
+  });
+
+  it('names every part of a combination', async () => {
+    const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'dear' };
+    assert.match(await message([both]), /for user alice@example.com and model coder-1 \(spend rule dear\)/);
+  });
+
+  it('has the status the operator chose, and asks for at least a second of patience', async () => {
+    const error = await refused([{ resets_at: NOON - 5000 }], { spend_limits: spendLimits({ status: 402 }) });
+    assert.equal(error.status, 402);
+    assert.equal(error.headers['retry-after'], '1');
+  });
+
+  it('ends with the advice of the operator where there is one, instead of our own', async () => {
+    const advice = 'Ask in #ai-platform for a higher limit.';
+    const texts = await Promise.all(
+      [{}, { spent: 0, held: 50 * USD, in_flight: 2 }, { limit: 1 }].map((each) =>
+        message([each], { spend_limits: spendLimits({ advice }) }),
+      ),
+    );
+    for (const text of texts) {
+      assert.ok(text.endsWith(`. ${advice}`), text);
+      assert.match(text, /resets at 2026-03-11T00:00:00.000Z/);
+      assert.doesNotMatch(text, /administrator|fewer/);
+    }
+  });
+});
+
+describe('the headers of a refusal for money', () => {
+  it('stop the client until the reset and name the reason, and leave off what would make it hide our sentence', async () => {
+    const { headers } = await refused([{}]);
+    assert.deepEqual(headers, {
+      'retry-after': '43200',
+      'x-should-retry': 'false',
+      'vendor-ratelimit-unified-status': 'rejected',
+      'vendor-ratelimit-unified-reset': String(MIDNIGHT / 1000),
+      'vendor-ratelimit-unified-overage-reset': String(MIDNIGHT / 1000),
+      'vendor-ratelimit-unified-overage-utilization': '1',
+      'vendor-ratelimit-unified-overage-surpassed-threshold': '1',
+      'vendor-ratelimit-unified-overage-period': 'daily',
+      'vendor-ratelimit-unified-overage-disabled-reason': 'org_spend_cap_reached',
+    });
+  });
+
+  it('say which period, and whether the limit is shared with others', async () => {
+    const said = async (scope: string, window: LimitStanding['window']) => {
+      const key = scope.includes('+') ? '["a","b"]' : 'a';
+      const { headers } = await refused([{ scope, key, window }]);
+      const unified = 'vendor-ratelimit-unified-overage';
+      return [headers[`${unified}-period`], headers[`${unified}-scope`]];
+    };
+    assert.deepEqual(await said('user', 'week'), ['weekly', undefined]);
+    assert.deepEqual(await said('token', 'month'), ['monthly', undefined]);
+    assert.deepEqual(await said('user+model', 'day'), ['daily', undefined]);
+    for (const shared of ['team', 'project', 'model', 'upstream', 'team+model']) {
+      assert.deepEqual(await said(shared, 'month'), ['monthly', 'group_pool'], shared);
+    }
+  });
+});
+
+describe('a refusal for too many requests or tokens', () => {
+  const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, held: 2, in_flight: 2 } as const;
+  const concurrent = { ...busy, window: 'open', resets_at: null } as const;
+  const minute = {
+    ...busy,
+    window: 'minute',
+    limit: 60,
+    spent: 57,
+    held: 3,
+    in_flight: 3,
+    resets_at: NOON + 22_500,
+  } as const;
+  const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, held: 1500, rule: 'tpm' } as const;
+
+  it('at once asks to try again soon, and is no matter of money', async () => {
+    const error = await refused([concurrent], { spend_limits: spendLimits({ status: 402 }) });
+    assert.deepEqual([error.code, error.status], ['rate_limit_exceeded', 429]);
+    assert.equal(
+      error.message,
+      'The limit of 2 requests at once for user alice@example.com (spend rule parallel) has no room: 2 requests are under way; try again when one of them has finished.',
+    );
+    assert.deepEqual(error.headers, { 'retry-after': '1' });
+    const { exceeded, ...details } = error.details;
+    assert.deepEqual(details, {
+      limit: 2,
+      unit: 'requests',
+      window: 'open',
+      scope: 'user',
+      key: 'alice@example.com',
+      rule: 'parallel',
+      used: 0,
+      held: 2,
+      in_flight: 2,
+      needed: 1,
+    });
+    assert.equal((exceeded as unknown[]).length, 1);
+  });
+
+  it('per minute says how long until the next one', async () => {
+    const { message: text, headers } = await refused([minute]);
+    assert.match(
+      text,
+      /^The limit of 60 requests per minute for user \S+ \(spend rule parallel\) has no room for this request: 57 used and 3 held by requests in flight in this minute; try again in 23 seconds\.$/,
+    );
+    assert.deepEqual(headers, { 'retry-after': '23' });
+    assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\.$/);
+  });
+
+  it('in tokens says how many the request counts as', async () => {
+    const { message: text, details } = await refused([tokens]);
+    assert.match(
+      text,
+      /^The limit of 2000 tokens per minute .* has no room for this request, which may need 1300 tokens: 100 used and 1500 held/,
+    );
+    assert.equal(details.needed, 1300);
+  });
+
+  it('says when no waiting helps, and stops the client from trying', async () => {
+    const { message: text, headers } = await refused([{ ...tokens, limit: 1299 }]);
+    assert.match(
+      text,
+      /^The limit of 1299 tokens per minute .* is smaller than what this request may need, 1300 tokens: send less/,
+    );
+    assert.equal(headers['x-should-retry'], 'false');
+  });
+
+  it('ends with the advice of the operator, too', async () => {
+    const advice = 'Use the batch queue.';
+    assert.match(
+      await message([concurrent], { spend_limits: spendLimits({ advice }) }),
+      /under way\. Use the batch queue\.$/,
+    );
+  });
+});

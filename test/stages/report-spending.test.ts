@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { type Answer, type LimitClaim, StageError, type Standing } from '../../engine/api.ts';
+import { openStage, type ServiceWishes, stageConfig } from '../../engine/testing/stage-harness.ts';
+import reportSpending from '../../stages/report-spending.ts';
+import { MIDNIGHT, ruleLimits, type SpendLimits, spendLimits, USD } from './budget-bench.ts';
+
+const ADA = {
+  'principal.email': 'ada@example.com',
+  'principal.groups': ['staff'],
+  'principal.team': 'search',
+  'principal.token.id': 'tok_1',
+};
+
+function stand(claim: LimitClaim, more: Partial<Standing> = {}): Standing {
+  const { shadow: _, ...name } = claim;
+  return { ...name, spent: 0, held: 0, in_flight: 0, most: 0, resets_at: MIDNIGHT, ...more };
+}
+
+async function report(spend_limits: SpendLimits, more: (claim: LimitClaim) => Partial<Standing> = () => ({})) {
+  const asked: LimitClaim[] = [];
+  const standings: ServiceWishes['standings'] = (claims) => {
+    asked.push(...claims);
+    return claims.map((claim) => stand(claim, more(claim)));
+  };
+  const stage = openStage(reportSpending, { config: stageConfig({ spend_limits }), standings });
+  const answer = (await stage.hooks.request!(stage.request({ facts: ADA }))) as Answer;
+  return { asked, answer, body: JSON.parse(answer.body) };
+}
+
+const names = (claims: readonly LimitClaim[]) =>
+  claims.map(({ scope, window, limit }) => `${scope} ${window} ${limit ?? '-'}`);
+
+describe('report-spending', () => {
+  it('asks how the money of the caller stands, and not about requests, tokens, models and shadows', async () => {
+    const rate = { concurrency: 1, requests_per_minute: 1, tokens_per_minute: 1 };
+    const limits = ruleLimits(
+      { scope: 'user', window: 'week', limit_usd: 1, ...rate },
+      { scope: ['team', 'token'], window: 'day', limit_usd: 2 },
+      { scope: 'model', window: 'day', limit_usd: 3 },
+      { scope: 'team', window: 'day', limit_usd: 4, mode: 'shadow' },
+    );
+    const { asked } = await report(limits);
+    assert.deepEqual(names(asked), [
+      'user day -',
+      'team month -',
+      'user week 1000000000',
+      'team+token day 2000000000',
+      'team day -',
+      'user day -',
+      'user week -',
+      'user month -',
+    ]);
+    assert.deepEqual([...new Set(asked.map(({ key }) => key))], ['ada@example.com', 'search', '["search","tok_1"]']);
+  });
+
+  it('answers with amounts in cents, and nobody keeps the answer', async () => {
+    const spent = { day: 1_234_567_891, week: 2 * USD, month: 3 * USD };
+    const { answer, body } = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>
+      scope === 'user' ? { spent: spent[window as keyof typeof spent] } : {},
+    );
+    assert.deepEqual([answer.status, answer.headers['cache-control']], [200, 'private, no-cache']);
+    const free = { limit: null, utilization: null, resets_at: '2026-03-11T00:00:00.000Z' };
+    assert.deepEqual(body, {
+      extra_usage: {
+        is_enabled: true,
+        monthly_limit: null,
+        used_credits: 300,
+        utilization: null,
+        currency: 'USD',
+        daily: { ...free, used_credits: 123.4567891 },
+        weekly: { ...free, used_credits: 200 },
+      },
+      limits: [],
+    });
+  });
+
+  it('lists each limit once, with how much of it is spent and how grave that is', async () => {
+    const defaults = { user_daily_usd: 100, user_weekly_usd: 100, user_monthly_usd: 100, team_monthly_usd: 0 };
+    const percent = { day: 74.9, week: 75, month: 95 };
+    const { body } = await report(spendLimits({ defaults }), ({ scope, window }) =>
+      scope === 'user' ? { spent: Math.round(percent[window as keyof typeof percent] * USD), held: 50 * USD } : {},
+    );
+    const common = { kind: 'spend', resets_at: '2026-03-11T00:00:00.000Z', is_active: true };
+    const user = { ...common, scope: 'user' };
+    assert.deepEqual(body.limits, [
+      { ...user, group: 'daily', percent: 74, severity: 'normal', rule: 'defaults.user_daily_usd' },
+      {
+        ...common,
+        scope: 'team',
+        group: 'monthly',
+        percent: 100,
+        severity: 'critical',
+        rule: 'defaults.team_monthly_usd',
+      },
+      { ...user, group: 'weekly', percent: 75, severity: 'warning', rule: 'defaults.user_weekly_usd' },
+      { ...user, group: 'monthly', percent: 95, severity: 'critical', rule: 'defaults.user_monthly_usd' },
+    ]);
+    assert.deepEqual([body.extra_usage.monthly_limit, body.extra_usage.utilization], [10_000, 95]);
+  });
+
+  it("tells the least of several limits as the caller's own, and one that was set at run time", async () => {
+    const rules = ruleLimits(
+      { scope: 'user', window: 'month', limit_usd: 9 },
+      { scope: 'user', window: 'month', limit_usd: 4 },
+    );
+    assert.equal((await report(rules)).body.extra_usage.monthly_limit, 400);
+    const set = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>
+      scope === 'user' && window === 'day' ? { limit: 2 * USD, spent: 5 * USD } : {},
+    );
+    assert.deepEqual([set.body.extra_usage.daily.limit, set.body.extra_usage.daily.utilization], [200, 100]);
+  });
+
+  it('says that it cannot tell while the database is away', async () => {
+    const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
+    const stage = openStage(reportSpending, { standings: () => Promise.reject(away) });
+    await assert.rejects(async () => stage.hooks.request!(stage.request({ facts: ADA })), away);
+  });
+});

@@ -1,0 +1,154 @@
+/** What tests of the spool share: a ledger that can be away, processes that are gone, a disk that fails. */
+
+import type { FileHandle } from 'node:fs/promises';
+import * as file_system from 'node:fs/promises';
+import { type CounterName, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
+import { type GatewayProcess, ownProcess } from '../../engine/services/gateway-process.ts';
+import type { Disk } from '../../engine/services/spool-file.ts';
+import type { LedgerOfRows } from '../../engine/services/spooling-ledger.ts';
+
+/** A row as it reached the ledger. */
+export interface WrittenRow {
+  readonly settlement: Settlement;
+  readonly counters: readonly CounterName[];
+  readonly at_ms: number;
+}
+
+/** A ledger in memory, and what it was asked. */
+export interface FakeLedger extends LedgerOfRows {
+  /** The error that everything fails with, while there is one. */
+  trouble: Error | undefined;
+  readonly rows: Map<string, WrittenRow>;
+  /** How often a row came that was there. */
+  repeated: number;
+  readonly reserved: ReservationRequest[];
+  readonly settled: Settlement[];
+  readonly released: string[];
+  readonly topped_up: string[];
+  readonly kept: Set<string>;
+  /** Runs before a reservation is answered. */
+  onReserve: () => Promise<void>;
+}
+
+/** What a database that is away answers with. */
+export function away(): StageError {
+  return new StageError('store_unavailable', 'The gateway cannot use its database: gone. Try again shortly.');
+}
+
+/** Creates a ledger that grants everything. */
+export function fakeLedger(): FakeLedger {
+  const ledger: FakeLedger = {
+    trouble: undefined,
+    rows: new Map(),
+    repeated: 0,
+    reserved: [],
+    settled: [],
+    released: [],
+    topped_up: [],
+    kept: new Set(),
+    onReserve: async () => {},
+    async reserve(request) {
+      ledger.reserved.push(request);
+      await ledger.onReserve();
+      if (ledger.trouble !== undefined) throw ledger.trouble;
+      return { exceeded: [], shadows: [], standings: [], unheld: false };
+    },
+    topUp: (request_id) => void ledger.topped_up.push(request_id),
+    async settle(settlement) {
+      ledger.settled.push(settlement);
+    },
+    async release(request_id) {
+      ledger.released.push(request_id);
+    },
+    typicalCost: () => 7,
+    standings: async () => [],
+    async settleAt(settlement, counters, at_ms) {
+      if (ledger.trouble !== undefined) throw ledger.trouble;
+      if (ledger.rows.has(settlement.request_id)) ledger.repeated++;
+      else ledger.rows.set(settlement.request_id, { settlement, counters, at_ms });
+    },
+    keep: (request_id) => void ledger.kept.add(request_id),
+    forget: (request_id) => void ledger.kept.delete(request_id),
+  };
+  return ledger;
+}
+
+let processes = 0;
+
+/** A process of this machine, or of another one, that does not run any more. */
+export function deadProcess(machine = ownProcess().machine): GatewayProcess {
+  return { machine, identity: `99999999-${++processes}` };
+}
+
+/** Something to be done to the disk: nothing, a failure, or a write that ends after some of its bytes. */
+export type Fault = (
+  operation: string,
+  path: string,
+  to?: string,
+) => { readonly error: Error; readonly bytes?: number } | undefined;
+
+/** The real file system, except where `fault` says otherwise. */
+export function faultyDisk(fault: Fault): Disk {
+  const check = (operation: string, path: string, to?: string) => {
+    const found = fault(operation, path, to);
+    if (found !== undefined) throw found.error;
+  };
+  return {
+    ...file_system,
+    async mkdir(path: string, options: object) {
+      check('mkdir', path);
+      return file_system.mkdir(path, options);
+    },
+    async unlink(path: string) {
+      check('unlink', path);
+      return file_system.unlink(path);
+    },
+    async rename(from: string, to: string) {
+      check('rename', from, to);
+      return file_system.rename(from, to);
+    },
+    async appendFile(path: string, data: string, options: object) {
+      check('appendFile', path);
+      return file_system.appendFile(path, data, options);
+    },
+    async open(path: string, flags: string, mode?: number) {
+      check('open', path);
+      return faultyHandle(await file_system.open(path, flags, mode), path, fault);
+    },
+  } as Disk;
+}
+
+function faultyHandle(handle: FileHandle, path: string, fault: Fault): FileHandle {
+  const check = (operation: string) => {
+    const found = fault(operation, path);
+    if (found !== undefined) throw found.error;
+  };
+  const faulty: Partial<FileHandle> = {
+    async datasync() {
+      check('datasync');
+      await handle.datasync();
+    },
+    async sync() {
+      check('sync');
+      await handle.sync();
+    },
+    async truncate(length?: number) {
+      check('truncate');
+      await handle.truncate(length);
+    },
+    read: handle.read.bind(handle),
+    close: () => handle.close(),
+  };
+  const write = async (bytes: Buffer, offset: number, length: number, position: number) => {
+    const found = fault('write', path);
+    if (found === undefined) return handle.write(bytes, offset, length, position);
+    if (found.bytes) await handle.write(bytes, offset, Math.min(found.bytes, length), position);
+    throw found.error;
+  };
+  return { ...faulty, write } as FileHandle;
+}
+
+/** An error of the file system. */
+export function diskError(code: string): Error {
+  return Object.assign(new Error(`${code}: as the test wants it`), { code });
+}
