@@ -42,7 +42,7 @@ export {
   windowAdjective,
 } from './rules/spend-limits.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
-export { unpricedTools } from './services/prices.ts';
+export { costOf, unpricedTools } from './services/prices.ts';
 export type {
   AuditLog,
   AuditRecord,

@@ -2,6 +2,7 @@ import {
   type Bill,
   billFor,
   type CacheLifetime,
+  costOf,
   defineStage,
   type EffectivePrice,
   emptyBill,
@@ -158,7 +159,7 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenanc
 
 /** Charges requests; what has no price is told once for each model and tool. */
 function createCharger(services: Services) {
-  const { log, models } = services;
+  const { log } = services;
   const told = new Set<string>();
   function tellOnce(fields: { readonly model: string; readonly tool?: string }, message: string): void {
     const name = JSON.stringify(fields);
@@ -191,11 +192,7 @@ function createCharger(services: Services) {
       ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
     };
     const provenance = unknown_model || unpriced.length > 0 ? { ...bill.provenance, ...notes } : bill.provenance;
-    const cost = models.cost(model, usage, {
-      upstream: ctx.get('route.upstream'),
-      at: ctx.get('request.received_at'),
-    });
-    return { usage, provenance, cost: atMost(ctx, bill, cost) };
+    return { usage, provenance, cost: atMost(ctx, bill, costOf(price, usage)) };
   };
 }
 

@@ -28,6 +28,8 @@ interface Fields {
   readonly max_tokens: number | undefined;
   readonly stream: boolean;
   readonly tools: readonly unknown[];
+  /** Whether it names servers whose tools the provider runs. */
+  readonly names_servers: boolean;
   readonly messages: readonly unknown[];
 }
 
@@ -52,7 +54,7 @@ function readFields(json: unknown): Fields {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
   const body = json as Record<string, unknown>;
-  const { model, max_tokens, stream } = body;
+  const { model, max_tokens, stream, mcp_servers } = body;
   if (model === undefined) throw refuse('model', 'is required; GET /v1/models lists what there is');
   if (typeof model !== 'string' || model === '')
     throw refuse('model', `must be a non-empty string, not ${kindOf(model)}`);
@@ -67,6 +69,7 @@ function readFields(json: unknown): Fields {
     max_tokens: max_tokens as number | undefined,
     stream: stream === true,
     tools: listOf(body, 'tools'),
+    names_servers: Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null,
     messages: listOf(body, 'messages'),
   };
 }
@@ -81,33 +84,40 @@ function cacheLifetime(bytes: Buffer): 'none' | '5m' | '1h' {
   return asked !== '1h' && spellsLettersAsEscapes(bytes) ? '1h' : asked;
 }
 
-/** Tokens that content blocks may stand for beyond the bytes they take. */
-function attachedTokens(content: unknown): number {
-  if (!Array.isArray(content)) return 0;
+/** Tokens that content blocks may stand for beyond the bytes they take. Not recursive: a body may nest very deep. */
+function attachedTokens(messages: readonly unknown[]): number {
+  const contents = messages.map((message) => (message as { content?: unknown } | null)?.content);
   let tokens = 0;
-  for (const block of content) {
-    switch (block?.type) {
-      case 'text':
-      case 'tool_use':
-      case 'thinking':
-      case undefined:
-        break;
-      case 'image':
-        tokens += block.source?.type === 'base64' ? IMAGE_TOKENS : REFERENCE_TOKENS;
-        break;
-      case 'tool_result':
-        tokens += attachedTokens(block.content);
-        break;
-      default:
-        tokens += REFERENCE_TOKENS;
+  while (contents.length > 0) {
+    const content = contents.pop();
+    if (!Array.isArray(content)) continue;
+    for (const block of content) {
+      switch (block?.type) {
+        case 'text':
+        case 'tool_use':
+        case 'server_tool_use':
+        case 'thinking':
+        case 'redacted_thinking':
+        case undefined:
+          break;
+        case 'image':
+          tokens += block.source?.type === 'base64' ? IMAGE_TOKENS : REFERENCE_TOKENS;
+          break;
+        case 'tool_result':
+          contents.push(block.content);
+          break;
+        default:
+          tokens += REFERENCE_TOKENS;
+      }
     }
   }
   return tokens;
 }
 
-function toolTokens(tools: readonly unknown[]): number {
-  if (tools.length === 0) return 0;
-  const run_by_provider = tools.some((tool) => ((tool as { type?: string } | null)?.type ?? 'custom') !== 'custom');
+function toolTokens({ tools, names_servers }: Fields): number {
+  if (tools.length === 0 && !names_servers) return 0;
+  const run_by_provider =
+    names_servers || tools.some((tool) => ((tool as { type?: string } | null)?.type ?? 'custom') !== 'custom');
   return TOOL_PREAMBLE_TOKENS + (run_by_provider ? REFERENCE_TOKENS : 0);
 }
 
@@ -129,9 +139,7 @@ function serverToolUses(tools: readonly unknown[]): Readonly<Record<string, numb
  * only refers to and what the provider adds.
  */
 function inputTokensMax(bytes: Buffer, fields: Fields): number {
-  let tokens = bytes.length + toolTokens(fields.tools);
-  for (const message of fields.messages) tokens += attachedTokens((message as { content?: unknown } | null)?.content);
-  return tokens;
+  return bytes.length + toolTokens(fields) + attachedTokens(fields.messages);
 }
 
 export default defineStage<

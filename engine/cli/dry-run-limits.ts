@@ -1,6 +1,6 @@
 import type { LimitUnit } from '../api.ts';
 import { nanoToUsd } from '../services/money.ts';
-import type { Played } from '../testing/played.ts';
+import type { ClaimStanding } from '../testing/memory-ledger.ts';
 
 /** A limit as the request would find it; amounts in the unit. */
 export interface LimitStep {
@@ -17,7 +17,7 @@ export interface LimitStep {
 }
 
 /** A limit with the amounts of its counter, for people: money in USD. */
-export function limitStep(
+function limitStep(
   claim: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
   amounts: Pick<LimitStep, 'limit' | 'spent' | 'held' | 'needed'>,
 ): LimitStep {
@@ -37,13 +37,11 @@ export function limitStep(
   };
 }
 
-/** The limits that what was played came under. */
-export function limitSteps({ attempts }: Played): LimitStep[] {
-  return attempts.flatMap(({ standings }) =>
-    standings.flatMap((standing) => {
-      const { in_force: limit } = standing;
-      // Counted, not limited.
-      return limit === null ? [] : limitStep(standing, { ...standing, limit });
-    }),
-  );
+/** The limits among what a request is counted under. */
+export function limitSteps(standings: readonly ClaimStanding[]): LimitStep[] {
+  return standings.flatMap((standing) => {
+    const { in_force: limit } = standing;
+    // Counted, not limited.
+    return limit === null ? [] : limitStep(standing, { ...standing, limit });
+  });
 }

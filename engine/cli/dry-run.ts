@@ -245,7 +245,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     stages,
     routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
-    limits: limitSteps(played),
+    limits: played.attempts.flatMap(({ standings }) => limitSteps(standings)),
     shadow,
     ...(sent === undefined ? {} : { sent }),
     ...(own_answer

@@ -10,7 +10,7 @@ import { usdToNano } from '../services/money.ts';
 import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { findAuditRecord } from '../services/usage.ts';
-import type { Counted } from '../testing/played.ts';
+import type { Counted } from '../testing/memory-ledger.ts';
 import { type DryRun, entryStep, routingSteps, type StageStep, spendingSteps, verdictOf } from './dry-run.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
 import { limitsOfPast } from './past-limits.ts';

@@ -6,6 +6,7 @@ import { type RepricedGroup, type RepriceWish, type Repricing, repriceLedger } f
 import { counted, roundedUsd } from './amounts.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import { operator } from './operator.ts';
+import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
@@ -27,6 +28,7 @@ export async function reprice(
 ): Promise<number> {
   const { terminal } = context;
   const { config: config_file, yes, json, ...wish } = given;
+  demandPeriod(wish);
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config }, wish, yes ? operator() : undefined),
   );

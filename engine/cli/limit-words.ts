@@ -1,6 +1,6 @@
 import { printable } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
-import type { AmountUnit, LimitParts } from '../services/limit-names.ts';
+import { type AmountUnit, type LimitParts, perWindow } from '../services/limit-names.ts';
 import type { LimitInForce } from '../services/limit-standings.ts';
 import type { WrittenLimit } from '../services/written-limits.ts';
 import type { LimitWindow } from '../stage-services.ts';
@@ -19,7 +19,7 @@ export function amountWords(amount: number, unit: AmountUnit): string {
 /** Whose limit it is, for how long: `user ana@example.com per day`. */
 export function whoseWords({ of, window }: { readonly of: LimitParts; readonly window: LimitWindow }): string {
   const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
-  return `${who.join(' and ')} ${windowWords(window)}`;
+  return `${who.join(' and ')} ${perWindow(window)}`;
 }
 
 /** A moment, to the minute. */
@@ -32,9 +32,11 @@ export function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules } = limit;
   const amount = (value: number) => amountWords(value, unit);
   const in_force = limit.limit === null ? 'no limit' : amount(limit.limit);
+  const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
   const from = [
     standingWords(limit),
+    ...idle,
     ...(set === null
       ? []
       : [`set to ${amount(set.limit)} by ${printable(set.set_by)}, ${momentWords(set.set_at)}${because(set.reason)}`]),
@@ -58,7 +60,7 @@ export function noRoomWords({ limit, room, spent, unit, window, resets_at }: Lim
   const until = resets_at === null ? '' : ` until ${momentWords(resets_at)}`;
   if (spent < limit)
     return 'The rest of it is held by requests in flight: further ones are refused until some are done.';
-  return `Already spent ${amountWords(spent, unit)} of it: further requests are refused${until}.`;
+  return `Already ${spentWord(unit)} ${amountWords(spent, unit)} of it: further requests are refused${until}.`;
 }
 
 /** Which requests alone meet a limit that was set; `undefined` when all do. */
@@ -69,6 +71,12 @@ export function onlyWhereWords({ window, rules }: LimitInForce): string | undefi
   return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
 }
 
+/** That room was granted where nothing is limited; `undefined` where something is. */
+export function nothingLimitedWords({ limit, grants, rules }: LimitInForce): string | undefined {
+  if (limit !== null || grants.length === 0 || rules.some(({ mode }) => mode === 'enforce')) return undefined;
+  return 'Nothing limits it: what is granted counts only once something does.';
+}
+
 /** The limits of gateway.yaml, as they are written. */
 export function describeWritten(written: readonly WrittenLimit[]): string[] {
   return written.flatMap(({ rule, scope, window, unit, limit, by_group, mode, always }) => {
@@ -76,14 +84,14 @@ export function describeWritten(written: readonly WrittenLimit[]): string[] {
       ...Object.entries(by_group ?? {}).map(([group, most]) => `${amountWords(most, unit)} for ${group}`),
       ...(limit === null ? [] : [`${amountWords(limit, unit)}${by_group === null ? '' : ' for others'}`]),
     ].join(', ');
-    const each = `each ${scope.replaceAll('+', ' and ')} ${windowWords(window)}`;
+    const each = `each ${scope.replaceAll('+', ' and ')} ${perWindow(window)}`;
     const extra = [always ? '' : ' where its condition holds', mode === 'shadow' ? ', only reported (shadow)' : ''];
     return wrapText(printable(`${rule}: ${amounts}, ${each}${extra.join('')}`), WIDTH, '', INDENT);
   });
 }
 
-function windowWords(window: LimitWindow): string {
-  return window === 'open' ? 'at once' : `per ${window}`;
+function spentWord(unit: AmountUnit): string {
+  return unit === 'usd' ? 'spent' : 'used';
 }
 
 function usdWords(usd: number): string {
@@ -97,7 +105,7 @@ function standingWords({ window, unit, spent, held, in_flight, room, resets_at }
   if (window === 'open') return `${in_flight} under way${left}`;
   const holding = held === 0 ? '' : `, ${bare(held)} held by ${amountWords(in_flight, 'requests')} in flight`;
   const resets = resets_at === null ? '' : `; resets ${momentWords(resets_at)}`;
-  return `${amountWords(spent, unit)} spent${holding}${left}${resets}`;
+  return `${amountWords(spent, unit)} ${spentWord(unit)}${holding}${left}${resets}`;
 }
 
 function ruleWords(

@@ -13,18 +13,13 @@ import {
   limitUnit,
   nameCounted,
   nameCounter,
+  partsToFind,
   shownAmount,
 } from '../services/limit-names.ts';
 import { clearLimit, setLimit } from '../services/limit-settings.ts';
-import {
-  type LimitInForce,
-  limitsAtAGlance,
-  limitsOf,
-  type RuleInForce,
-  readLimits,
-} from '../services/limit-standings.ts';
+import { type LimitInForce, limitsAtAGlance, limitsOf, readLimits } from '../services/limit-standings.ts';
 import { StartError } from '../services/start-error.ts';
-import { type WrittenLimit, writtenLimits } from '../services/written-limits.ts';
+import { type RuleInForce, type WrittenLimit, writtenLimits } from '../services/written-limits.ts';
 import type { CounterName, LimitWindow } from '../stage-services.ts';
 import { type Answered, type AtGateway, parameters, textOf, timeOf } from './at-gateway.ts';
 import { EXIT_FINDINGS, EXIT_USAGE } from './exit-codes.ts';
@@ -78,13 +73,12 @@ export function limitsAtDatabase(config: GatewayConfig, database: Database): Lim
     return { name, amount: amountIn(name.unit, wish.amount, least), reason: wish.reason };
   };
   return {
-    async list({ user, ...others }) {
-      if (user === undefined && Object.keys(others).length === 0) {
+    list: (of) =>
+      worded(async () => {
+        const parts = partsToFind(of);
+        if (Object.keys(parts).length > 0) return { written: [], limits: await limitsOf(at, parts) };
         return { written: writtenLimits(config), limits: await limitsAtAGlance(at) };
-      }
-      const of = { ...(user !== undefined && { user: user.toLowerCase() }), ...others };
-      return { written: [], limits: await limitsOf(at, of) };
-    },
+      }),
     set: (wish) =>
       worded(async () => {
         const change = meant(wish, 0);
@@ -117,7 +111,8 @@ export function limitsAtGateway(gateway: AtGateway): LimitDesk {
   const granted = ({ grant, now }: Answered) => ({ grant: grantOf(fieldsOf(grant)), now: limitOf(fieldsOf(now)) });
   return {
     async list(of) {
-      const query = parameters(of);
+      // What is asked for stands in the gateway's log.
+      const query = parameters(await worded(async () => partsToFind(of)));
       const { written, limits } = await gateway.ask('GET', query === '' ? PATH : `${PATH}?${query}`);
       return { written: entriesOf(written).map(writtenOf), limits: entriesOf(limits).map(limitOf) };
     },
@@ -198,6 +193,7 @@ function limitOf(answer: Answered): LimitInForce {
   const set = fieldsOf(answer.set);
   return {
     ...nameOf(answer),
+    counted: answer.counted !== false,
     limit: numberOf(answer.limit),
     spent: numberOf(answer.spent) ?? 0,
     held: numberOf(answer.held) ?? 0,

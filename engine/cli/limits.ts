@@ -13,6 +13,7 @@ import {
   describeWritten,
   momentWords,
   noRoomWords,
+  nothingLimitedWords,
   onlyWhereWords,
   whoseWords,
 } from './limit-words.ts';
@@ -158,7 +159,9 @@ function inJson({ terminal }: CommandContext, value: object): number {
 
 function tellNow(context: CommandContext, now: LimitInForce): number {
   context.terminal.words(`${describeInForce(now).join('\n')}\n`);
-  for (const words of [noRoomWords(now), onlyWhereWords(now)]) if (words !== undefined) say(context, words);
+  for (const words of [noRoomWords(now), onlyWhereWords(now), nothingLimitedWords(now)]) {
+    if (words !== undefined) say(context, words);
+  }
   return EXIT_OK;
 }
 

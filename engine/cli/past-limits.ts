@@ -1,9 +1,11 @@
-import type { CounterName, FactView, LimitClaim, LimitUnit } from '../api.ts';
+import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { compileCondition } from '../rules/compile.ts';
 import { compileLimits } from '../rules/limit-claims.ts';
-import type { Counted } from '../testing/played.ts';
-import { type LimitStep, limitStep } from './dry-run-limits.ts';
+import type { Hold } from '../services/admission.ts';
+import { systemClock } from '../services/clock.ts';
+import { type Counted, openMemoryLedger } from '../testing/memory-ledger.ts';
+import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 
 /**
  * The limits that a request with these facts comes under, with what is spent and held now. What it would need is what it
@@ -26,35 +28,16 @@ export function limitsOfPast(
     model: text('request.model'),
     upstream: text('route.upstream'),
   };
-  const likely: Readonly<Record<LimitUnit, number>> = {
-    nano_usd: number('route.estimate_nano_usd'),
-    requests: 1,
+  const { spend_limits } = config;
+  const amount_nano_usd = number('route.estimate_nano_usd');
+  const likely: Hold = {
+    ...{ amount_nano_usd, most_nano_usd: amount_nano_usd },
     tokens: number('request.input_tokens_estimate') + number('request.max_tokens'),
+    ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
   };
   const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
   const { claims } = compileLimits(config, compileCondition, { charge }).claimsOf(keys, groups, () => view);
-  return inForce(claims, counted).flatMap(([claim, limit]) => {
-    const { spent = 0, held = 0 } = counted.balances.find(isOn(claim)) ?? {};
-    const needed = likely[claim.unit];
-    return limitStep({ ...claim, room: spent + held + needed <= limit }, { limit, spent, held, needed });
-  });
-}
-
-const isOn =
-  ({ scope, key, window, unit }: CounterName) =>
-  (other: CounterName): boolean =>
-    other.scope === scope && other.key === key && other.window === window && other.unit === unit;
-
-/** The claims with a limit, and what it is: the one set at run time in place of all on its counter, and what is granted on top. */
-function inForce(claims: readonly LimitClaim[], counted: Counted): (readonly [LimitClaim, number])[] {
-  const { settings = [], grants = [] } = counted;
-  const enforced = claims.filter(({ shadow = false }) => !shadow);
-  return enforced.flatMap((claim, i) => {
-    const isMine = isOn(claim);
-    const setting = settings.find(isMine)?.amount;
-    if (setting !== undefined && enforced.findIndex(isMine) < i) return [];
-    const limit = setting ?? claim.limit;
-    const granted = grants.filter(isMine).reduce((sum, { amount }) => sum + amount, 0);
-    return limit === null ? [] : [[claim, limit + granted] as const];
-  });
+  const ledger = openMemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
+  ledger.count(counted);
+  return limitSteps(ledger.look(claims, likely));
 }

@@ -85,7 +85,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'W 5M', kind: 'number' },
   { title: 'W 1H', kind: 'number' },
   { title: 'UNTIL', kind: 'word' },
-  { title: 'FROM', kind: 'word' },
+  { title: 'SOURCE', kind: 'word' },
 ];
 
 const TOOL_COLUMNS: readonly Column[] = [

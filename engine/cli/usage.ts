@@ -11,6 +11,7 @@ import {
 import { roundedUsd } from './amounts.ts';
 import { type CsvCell, formatCsv } from './csv.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
@@ -38,6 +39,7 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
       exit_code: EXIT_USAGE,
     });
   }
+  demandPeriod(others);
   const filter = { ...others, upstream_model: upstreamModel, token_group: tokenGroup };
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
     reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),

@@ -1,8 +1,9 @@
 import type { Change, Usable } from './change.ts';
 import { diffLimits, type ReadSpending } from './limits.ts';
-import { diffModels, diffPrices } from './models.ts';
+import { diffModels } from './models.ts';
 import { diffPipelines } from './pipelines.ts';
 import { diffPolicies } from './policies.ts';
+import { diffPrices } from './prices.ts';
 import { diffRoutes } from './routes.ts';
 import { diffSettings, diffUpstreams } from './settings.ts';
 

@@ -1,5 +1,6 @@
 import type { SpendScope, Window } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import { ALWAYS_COUNTED, amountFor } from '../rules/limit-claims.ts';
 import { simplify } from '../rules/simplify.ts';
 import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import { describeCondition } from '../rules/words.ts';
@@ -47,8 +48,8 @@ function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
 }
 
 /** What a limit allows requests of this kind, of whose callers only one group is known; `undefined` when nobody knows. */
-function amountFor({ limit, by_group }: Limit, { token_group }: SpendingRow): number | undefined {
-  return (token_group === null ? undefined : by_group?.[token_group]) ?? limit;
+function amountOf({ limit, by_group = {} }: Limit, { token_group }: SpendingRow): number | undefined {
+  return amountFor({ limit, by_group: Object.entries(by_group) }, token_group === null ? [] : [token_group]);
 }
 
 /** Whether a limit may have applied to requests of this kind; conditions over anything else are given the benefit of the doubt. */
@@ -67,11 +68,8 @@ function mayApply(limit: Limit, row: SpendingRow): boolean {
 }
 
 /** Whether a configuration with these limits keeps count of what this one limits. */
-function isCounted({ scope, window }: Limit, limits: Iterable<Limit>): boolean {
-  // These two are counted for everybody, whatever the limits are.
-  if (scope === 'user' && window === 'day') return true;
-  if (scope === 'team' && window === 'month') return true;
-  return [...limits].some((other) => other.scope === scope && other.window === window);
+function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean {
+  return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
 }
 
 const WHEN: Readonly<Record<Window, string>> = { day: 'today', week: 'this week', month: 'this month' };
@@ -89,7 +87,7 @@ function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | unde
     const key = keyOf(limit, row);
     if (key === undefined) continue;
     spent.set(key, (spent.get(key) ?? 0) + row.cost_nano_usd);
-    const amount = mayApply(limit, row) ? amountFor(limit, row) : undefined;
+    const amount = mayApply(limit, row) ? amountOf(limit, row) : undefined;
     if (amount !== undefined) most.set(key, Math.max(most.get(key) ?? 0, amount));
   }
   const over = [...spent]

@@ -25,7 +25,16 @@ export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Chan
 }
 
 /** Sections told in their own words elsewhere. */
-const TOLD_ELSEWHERE = new Set(['upstreams', 'models', 'token_groups', 'routing', 'rules', 'allow', 'policies']);
+const TOLD_ELSEWHERE = new Set([
+  'upstreams',
+  'models',
+  'prices',
+  'token_groups',
+  'routing',
+  'rules',
+  'allow',
+  'policies',
+]);
 const LIMITS_TOLD_ELSEWHERE = new Set(['defaults', 'rules']);
 
 function withoutKeys(value: object, keys: ReadonlySet<string>): Record<string, unknown> {
@@ -48,12 +57,18 @@ function otherSettings({ config, directory }: Usable, other: Usable): Record<str
   } = withoutKeys(config, TOLD_ELSEWHERE) as unknown as GatewayConfig;
   const settings = {
     ...rest,
-    ...(spend_limits && { spend_limits: withoutKeys(spend_limits, LIMITS_TOLD_ELSEWHERE) }),
+    // Without the section windows are those of UTC.
+    spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_TOLD_ELSEWHERE),
     routing: { default_upstream: config.routing.default_upstream },
     models: modelNames(config, other.config),
   };
   return relativePaths(settings, directory) as Record<string, unknown>;
 }
+
+/** What follows from another value, where nobody would guess it. */
+const FURTHER: Readonly<Record<string, readonly string[]>> = {
+  'spend_limits.time_zone': ['days, weeks and months are counted anew: what was spent is forgotten'],
+};
 
 /** Every other key of gateway.yaml with another value. */
 export function diffSettings(before: Usable, after: Usable): Change[] {
@@ -61,5 +76,6 @@ export function diffSettings(before: Usable, after: Usable): Change[] {
     section: 'settings',
     subject: path,
     change,
+    ...(path in FURTHER && { details: FURTHER[path]! }),
   }));
 }

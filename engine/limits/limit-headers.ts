@@ -16,10 +16,10 @@ export interface LimitHeaders {
   readonly unreadable: Headers;
 }
 
-const WARNING_FROM = 0.75;
-const LAST_WARNING_FROM = 0.95;
+const WARNING_PERCENT = 75;
+const LAST_WARNING_PERCENT = 95;
 /** What is not refused is never said to be used up: clients stop at 1. */
-const UTILIZATION_MAX = 0.99;
+const PERCENT_MAX = 99;
 
 const NONE: Headers = {};
 
@@ -32,18 +32,18 @@ export function limitHeaders(header_prefix: string): LimitHeaders {
     onSuccess(standings) {
       const nearest = nearestLimit(standings);
       if (nearest === undefined) return NONE;
-      const used = utilization(nearest);
-      const status = used >= WARNING_FROM ? 'allowed_warning' : 'allowed';
+      const percent = percentOf(nearest.limit, nearest.spent + nearest.held);
+      const status = percent >= WARNING_PERCENT ? 'allowed_warning' : 'allowed';
       const reset = unixSeconds(nearest);
       const headers: Record<string, string> = {
         [names.status]: status,
         [names.claim]: 'overage',
         [names.overage_status]: status,
-        [names.utilization]: (Math.floor(Math.min(used, UTILIZATION_MAX) * 100) / 100).toFixed(2),
+        [names.utilization]: (Math.min(percent, PERCENT_MAX) / 100).toFixed(2),
         [names.reset]: reset,
         [names.overage_reset]: reset,
       };
-      if (used >= WARNING_FROM) headers[names.threshold] = String(used >= LAST_WARNING_FROM ? 0.95 : 0.75);
+      if (percent >= WARNING_PERCENT) headers[names.threshold] = percent >= LAST_WARNING_PERCENT ? '0.95' : '0.75';
       return headers;
     },
     // Without the claim and the overage status: clients would show a text of their own instead of the refusal's.
@@ -85,15 +85,21 @@ export function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
   return scope.split('+').some((each) => each === 'user' || each === 'token');
 }
 
-/** The share of a limit that is spent or held, from 0; a limit of nothing is used up. */
-export function utilization({ limit, spent, held }: Pick<LimitStanding, 'limit' | 'spent' | 'held'>): number {
-  return limit > 0 ? Math.max(0, spent + held) / limit : 1;
+/** Whole percent of a limit, from 0; a limit of nothing is used up. */
+export function percentOf(limit: number, amount: number): number {
+  // Multiplied first: 57 / 100 is a little less than 57 percent.
+  return limit > 0 ? Math.max(0, Math.floor((100 * amount) / limit)) : 100;
+}
+
+/** The share of a limit that is spent or held. */
+function shareUsed({ limit, spent, held }: LimitStanding): number {
+  return limit > 0 ? (spent + held) / limit : 1;
 }
 
 function nearestLimit(standings: readonly LimitStanding[]): LimitStanding | undefined {
   let nearest = standings[0];
   for (let i = 1; i < standings.length; i++) {
-    if (utilization(standings[i]!) > utilization(nearest!)) nearest = standings[i];
+    if (shareUsed(standings[i]!) > shareUsed(nearest!)) nearest = standings[i];
   }
   return nearest;
 }

@@ -44,8 +44,8 @@ function secondsUntil(resets_at: number | null, now: number): number {
   return resets_at === null ? 1 : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
-/** What is wrong and what to do: our own advice, which goes on after the fact, or the operator's, which is a sentence. */
-function sentence(fact: string, own: string, advice: string | undefined): string {
+/** What is wrong, and what to do when waiting is no help: the operator's advice, or our own, which goes on after the fact. */
+function sentence(fact: string, advice: string | undefined, own = ''): string {
   return advice === undefined ? `${fact}${own}.` : `${fact}. ${advice}`;
 }
 
@@ -71,7 +71,7 @@ function refuseSpending(
     rule,
     exceeded,
   };
-  return new StageError('spend_limit_exceeded', sentence(fact, own, advice), {
+  return new StageError('spend_limit_exceeded', sentence(fact, advice, own), {
     status,
     headers: {
       'retry-after': String(secondsUntil(resets_at, now)),
@@ -86,10 +86,17 @@ function refuseSpending(
 function explainSpending(standing: LimitStanding, { amount_nano_usd: amount, most_nano_usd: most }: Needs) {
   const { window, rule, limit, spent, held, in_flight } = standing;
   const resets = `it resets at ${isoTime(standing.resets_at)}`;
-  const wait = ', but try again as soon as they have finished';
+  const soon = `${resets}, but try again as soon as they have finished`;
   const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(standing)} (spend rule ${rule})`;
   const costs = `which ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
   const others = `${requests(in_flight)} in flight`;
+  if (limit === 0) {
+    return {
+      fact: `${what} allows nothing; ${resets}, which will not change that`,
+      own: ': ask your administrator for a higher limit',
+      needed: amount,
+    };
+  }
   if (amount > limit) {
     return {
       fact: `${what} is smaller than what this request needs, ${costs}; ${resets}, which will not change that`,
@@ -106,14 +113,12 @@ function explainSpending(standing: LimitStanding, { amount_nano_usd: amount, mos
   }
   if (spent + held + amount > limit) {
     return {
-      fact: `${what} has no room for this request, ${costs}: ${usd(spent)} is spent and ${usd(held)} is held by ${others}; ${resets}`,
-      own: wait,
+      fact: `${what} has no room for this request, ${costs}: ${usd(spent)} is spent and ${usd(held)} is held by ${others}; ${soon}`,
       needed: amount,
     };
   }
   return {
-    fact: `${what} has no room for all that may become of this request, up to ${usd(most)}: ${usd(spent)} is spent, and ${others} may cost up to ${usd(standing.most)}; ${resets}`,
-    own: wait,
+    fact: `${what} has no room for all that may become of this request, up to ${usd(most)}: ${usd(spent)} is spent, and ${others} may cost up to ${usd(standing.most)}; ${soon}`,
     needed: most,
   };
 }
@@ -131,28 +136,40 @@ function refuseRate(
   // Waiting does not help a request that is larger than the whole limit.
   const hopeless = needed > limit;
   const who = `${describeCounter(standing)} (spend rule ${rule})`;
-  const soon = `; try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`;
   return new StageError('rate_limit_exceeded', explainRate(), {
     headers: { 'retry-after': String(patience), ...(hopeless && { 'x-should-retry': 'false' }) },
-    details: { limit, unit, window, scope, key, rule, used: spent, held, in_flight, needed, exceeded },
+    details: {
+      limit,
+      unit,
+      used: spent,
+      held,
+      in_flight,
+      needed,
+      window,
+      scope,
+      key,
+      resets_at: isoTime(resets_at),
+      rule,
+      exceeded,
+    },
   });
 
   function explainRate(): string {
     if (window === 'open') {
       const fact = `The limit of ${requests(limit)} at once for ${who} has no room: ${requests(held)} ${held === 1 ? 'is' : 'are'} under way`;
-      return sentence(fact, '; try again when one of them has finished', advice);
+      return sentence(`${fact}; try again when one of them has finished`, advice);
     }
     const most = `The limit of ${describeAmount(limit, unit)} per minute for ${who}`;
     if (hopeless) {
       const fact = `${most} is smaller than what this request may need, ${describeAmount(needed, unit)}`;
       return sentence(
         fact,
-        ': send less, ask for fewer output tokens, or your administrator for a higher limit',
         advice,
+        ': send less, ask for fewer output tokens, or your administrator for a higher limit',
       );
     }
     const which = unit === 'tokens' ? `, which may need ${describeAmount(needed, unit)}` : '';
     const fact = `${most} has no room for this request${which}: ${spent} used and ${held} held by requests in flight in this minute`;
-    return sentence(fact, soon, advice);
+    return sentence(`${fact}; try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`, advice);
   }
 }

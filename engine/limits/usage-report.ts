@@ -1,6 +1,7 @@
 import type { Window } from '../config.ts';
 import { windowAdjective } from '../rules/spend-limits.ts';
 import type { Standing } from '../stage-services.ts';
+import { percentOf } from './limit-headers.ts';
 
 /** What somebody has spent in a window of its own. Amounts are in cents, with decimals; `null` where nothing limits it. */
 interface WindowUsage {
@@ -81,8 +82,7 @@ function describeLimit(standing: Standing): LimitUsage[] {
 
 /** Whole percent from 0 to 100; `null` without a limit. */
 function percentUsed({ limit, spent }: Standing): number | null {
-  if (limit === null) return null;
-  return limit > 0 ? Math.min(100, Math.max(0, Math.floor((spent / limit) * 100))) : 100;
+  return limit === null ? null : Math.min(100, percentOf(limit, spent));
 }
 
 function isoTime({ resets_at }: Standing): string {

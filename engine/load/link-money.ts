@@ -1,5 +1,5 @@
 /** Checks what must fit together in prices and spend limits. */
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { matchesGlob } from '../rules/glob.ts';
 import { feeToPico, priceToPico, usdToNano } from '../services/money.ts';
@@ -7,12 +7,16 @@ import { createPriceBook, midnightOf, type PriceBook } from '../services/prices.
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
+import { keptGroups } from './link-auth.ts';
 import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Mark, type Node, nodeAt, textOf } from './node.ts';
 
 /** Checks amounts, spend rules and price entries; tolerates values that validation already refused. */
 export function linkMoney(root: MapNode, known: KnownNames, findings: Findings): void {
   for (const { node, convert } of amountsOf(root)) checkExact(node, convert, findings);
-  for (const rule of spendRulesOf(root)) checkSpendRule(rule, findings);
+  for (const rule of spendRulesOf(root)) {
+    checkSpendRule(rule, findings);
+    checkGroups(rule, root, known, findings);
+  }
   checkOvershoot(childOf(root, 'spend_limits'), findings);
   for (const row of priceRowsOf(root)) checkPriceRow(row, known, findings);
 }
@@ -97,6 +101,22 @@ function checkSpendRule(rule: Node, findings: Findings): void {
   });
 }
 
+/** An amount for a group that nobody can be a member of is a slip of the pen: its members would have that of the others. */
+function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }: KnownNames, findings: Findings): void {
+  if (token_groups === undefined) return;
+  const can_sign_in = childOf(childOf(root, 'auth'), 'oidc') !== undefined;
+  const kept = can_sign_in ? keptGroups(root) : [];
+  for (const { key, key_mark } of entriesOf(childOf(rule, 'limit_usd_by_group'))) {
+    if (key.trim() === '' || token_groups.includes(key)) continue;
+    if (can_sign_in && (kept.length === 0 || kept.some((glob) => matchesGlob(glob, key)))) continue;
+    const all = `token groups: ${listed(token_groups)}`;
+    const [why, help] = can_sign_in
+      ? ['`keep_groups` forgets it at sign-in', 'add it, or a glob that matches it, to `auth.oidc.keep_groups`']
+      : ['it is no token group, and nobody can sign in', didYouMean(key, token_groups, all) ?? all];
+    findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
+  }
+}
+
 /** Under `worst_case` nothing is passed, whatever the share. */
 function checkOvershoot(limits: Node | undefined, findings: Findings): void {
   const percent = entryOf(limits, 'overshoot_percent');
@@ -154,10 +174,19 @@ export function checkPrices(config: GatewayConfig, root: MapNode, findings: Find
     findings.report('C3005', mark, 'a price cannot be kept', { expected: (error as Error).message });
     return;
   }
-  for (const { id, pricing } of config.models) {
-    if (pricing === undefined) checkPriced(id, config, book, root, findings);
-  }
-  checkDecisive(config, root, findings);
+  config.models.forEach((model, index) => {
+    if (model.pricing === undefined) checkPriced(model.id, config, book, root, findings);
+    else checkTier(model, nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`), findings);
+  });
+  checkDecisive(config, book, root, findings);
+}
+
+/** No request is taken to have more input than the context window, so that nothing would be held for a tier above it. */
+function checkTier({ pricing, context_window }: ModelConfig, { mark }: Node, findings: Findings): void {
+  const { above_input_tokens = 0 } = pricing?.long_context ?? {};
+  if (above_input_tokens < context_window) return;
+  const message = `no request comes to these prices: \`context_window\` is ${context_window} tokens`;
+  findings.report('W7050', mark, message, { help: 'set context_window to what the model takes, or remove the tier' });
 }
 
 function checkPriced(id: string, config: GatewayConfig, book: PriceBook, root: MapNode, findings: Findings): void {
@@ -184,39 +213,20 @@ function markOf(root: MapNode, id: string): Mark {
   )!.mark;
 }
 
-interface Row {
-  readonly pairs: ReadonlySet<string>;
-  readonly from: number;
-  readonly until: number;
-}
-
-/** Models and upstreams a price entry is for, and when. */
-function rowsOf({ models, upstreams, prices }: GatewayConfig): Row[] {
-  return (prices?.rows ?? []).map(({ models: globs, upstream, from, until }) => {
-    const names = upstreams.map(({ name }) => name).filter((name) => upstream === undefined || name === upstream);
-    const ids = models.map(({ id }) => id).filter((id) => globs.some((glob) => matchesGlob(glob, id)));
-    return {
-      pairs: new Set(ids.flatMap((id) => names.map((name) => JSON.stringify([id, name])))),
-      from: from === undefined ? Number.NEGATIVE_INFINITY : midnightOf(from)!,
-      until: until === undefined ? Number.POSITIVE_INFINITY : midnightOf(until)!,
-    };
-  });
-}
-
 /** Warns of entries that others above them leave nothing to. */
-function checkDecisive(config: GatewayConfig, root: MapNode, findings: Findings): void {
-  const rows = rowsOf(config);
-  rows.forEach((row, index) => {
+function checkDecisive(
+  { models, upstreams, prices }: GatewayConfig,
+  book: PriceBook,
+  root: MapNode,
+  findings: Findings,
+): void {
+  const decisive = new Set<number | undefined>();
+  for (const { id } of models) {
+    for (const { name } of upstreams) for (const { row } of book.periods(id, name)) decisive.add(row);
+  }
+  prices?.rows.forEach(({ models: globs }, index) => {
     // An entry for models that do not exist is reported as that.
-    if (row.pairs.size === 0) return;
-    const above = rows.slice(0, index);
-    // Between these moments nothing changes.
-    const moments = [row.from, ...above.flatMap(({ from, until }) => [from, until])];
-    const within = moments.filter((at) => at >= row.from && at < row.until);
-    const decides = within.some((at) =>
-      [...row.pairs].some((pair) => !above.some((one) => one.pairs.has(pair) && one.from <= at && at < one.until)),
-    );
-    if (decides) return;
+    if (decisive.has(index) || !models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;
     const { mark } = nodeAt(root, `/prices/rows/${index}`);
     findings.report('W7070', mark, 'the price never holds: entries above it match whatever it would', {
       help: 'move it up, or remove it: the first entry that matches holds',

@@ -37,12 +37,13 @@ export function billFor(reading: UsageReading, { status, aborted, ...request }: 
   const guess = aborted ? 'abort' : 'estimate';
   if (status === undefined) return billOf({ ...NOTHING, input: request.input_estimate }, guess, guess, guess);
   const succeeded = status >= 200 && status < 300;
-  if (!succeeded || (reading.failed && !reading.seen)) return emptyBill();
+  const { reported, seen, complete, counted, deltas } = reading;
+  if (!succeeded || (reading.failed && !seen && deltas === 0)) return emptyBill();
 
-  const { reported, seen, complete } = reading;
   const cache = cacheTokens(reported, request.cache_asked);
   const input = reported.input_tokens ?? Math.max(0, request.input_estimate - sumOf(cache));
-  const final = complete && reported.output_tokens !== undefined;
+  // Every delta is at least one token.
+  const final = complete && reported.output_tokens !== undefined && (counted || reported.output_tokens >= deltas);
   const output = final
     ? reported.output_tokens!
     : Math.max(

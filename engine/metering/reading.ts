@@ -19,6 +19,8 @@ export interface UsageReading {
   seen: boolean;
   /** Whether the upstream said that its output was complete. */
   complete: boolean;
+  /** Whether output was counted after it began; until then a count may only be how it began. */
+  counted: boolean;
   /** Whether the upstream reported an error inside a successful response. */
   failed: boolean;
   /** Whether a number was reported that can't be one. */
@@ -57,6 +59,7 @@ export function newUsageReading(): UsageReading {
     tools_begun: undefined,
     seen: false,
     complete: false,
+    counted: false,
     failed: false,
     unusable: false,
     streamed: false,
@@ -72,7 +75,7 @@ export function readUsage(reading: UsageReading, { name, data }: ResponseEvent):
   else if (name === 'error') reading.failed = true;
   else if (name === 'content_block_start') readBlockStart(reading, data);
   else if (name === undefined || name === 'message_start' || name === 'message_delta') {
-    readMessage(reading, parseObject(data), data);
+    readMessage(reading, name, data);
   }
 }
 
@@ -82,15 +85,20 @@ export function relayedOutput(reading: UsageReading, relayed_bytes: number): num
   return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
 }
 
-/** Takes in a document, or an event whose own `type` says what it is. */
-function readMessage(reading: UsageReading, message: Record<string, unknown> | undefined, data: string): void {
-  switch (message?.type) {
+/** Takes in a document, or an event; what it says itself that it is counts before what it is called. */
+function readMessage(reading: UsageReading, name: string | undefined, data: string): void {
+  const message = parseObject(data);
+  if (message === undefined) return;
+  // A document that only has usage can be nothing but the answer.
+  const type = message.type ?? name ?? (asObject(message.usage) && 'message');
+  switch (type) {
     case 'message_start':
       reading.streamed = true;
       overlay(reading, asObject(message.message)?.usage);
       break;
     case 'message_delta':
       overlay(reading, message.usage);
+      reading.counted ||= isCount(asObject(message.usage)?.output_tokens, TOKENS_MAX);
       // An upstream may send several; only the one with the stop reason carries the final counts.
       if (asObject(message.delta)?.stop_reason != null) reading.complete = true;
       break;
@@ -105,6 +113,7 @@ function readMessage(reading: UsageReading, message: Record<string, unknown> | u
       break;
     case 'message':
       overlay(reading, message.usage);
+      reading.counted = true;
       reading.complete = true;
       break;
   }

@@ -128,7 +128,10 @@ function keyOf(scopes: readonly SpendScope[], keys: LimitKeys): string | undefin
 }
 
 /** The largest amount of the caller's groups, else that of everybody else; `undefined` when the limit is not for this caller. */
-function amountFor({ limit, by_group }: CompiledLimit, groups: readonly string[]): number | undefined {
+export function amountFor(
+  { limit, by_group }: { readonly limit?: number | undefined; readonly by_group: CompiledLimit['by_group'] },
+  groups: readonly string[],
+): number | undefined {
   let largest: number | undefined;
   for (const [group, amount] of by_group) {
     if ((largest === undefined || amount > largest) && groups.includes(group)) largest = amount;

@@ -30,6 +30,8 @@ const AWAY_REST_MS = 1000;
 const MAX_CACHED = 10_000;
 /** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
 const MAX_CACHED_UNKNOWN = 1000;
+/** Lookups that nobody waits for any more stay until a silent database answers: a flood of made-up tokens must not pile up. */
+const MAX_LOOKING = 10_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
@@ -130,6 +132,7 @@ export function openAccessTokens(options: {
   const look = (hash: string): Lookup => {
     const running = looking.get(hash);
     if (running !== undefined) return running;
+    if (looking.size >= MAX_LOOKING) return Promise.reject(storeAway());
     const lookup: Lookup = lookups
       .run(hash)
       .then((row) => {

@@ -27,7 +27,7 @@ const BEATS_BETWEEN_PARTITIONS = 720;
 const BEATS_BETWEEN_MINUTES = 12;
 /** Few enough that nobody waits for their locks. */
 const MINUTE_BATCH = 1000;
-const MAX_MINUTE_BATCHES = 20;
+const MAX_MINUTE_BATCHES = 100;
 /** For how many beats a doubt lasts: longer than a statement can run after its connection broke. */
 const BEATS_OF_DOUBT = 6;
 const MAX_RECOVERED = 500;

@@ -57,7 +57,7 @@ export interface LedgerStatements {
   standings(claims: readonly LimitClaim[]): Promise<Standing[]>;
 }
 
-const EXCHANGE = 'select exchange_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) as answer';
+const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
 const NONE = '[]';
 
 /** Creates the statements of one process. */

@@ -48,13 +48,18 @@ export function judge(holds: readonly PackedHold[], answer: ExchangeAnswer): Res
   });
 }
 
+/** The name of the limit a claim is about: that of its rule, unless gateway.yaml has none and one was set. */
+export function ruleInForce({ rule, limit }: Pick<LimitClaim, 'rule' | 'limit'>, set: number | null): string {
+  return limit === null && set !== null ? 'set at run time' : rule;
+}
+
 /** A claim and its counter as they stand; the limit of a claim without one is `null` unless one was set. */
 export function standing(claim: LimitClaim, numbers: CounterNumbers): Standing {
-  const { scope, key, window, unit, rule, limit: configured, shadow = false } = claim;
+  const { scope, key, window, unit, limit: configured, shadow = false } = claim;
   const [spent, held, in_flight, most, set, granted, resets_at] = numbers;
   const base = shadow ? configured : (set ?? configured);
   const limit = base === null || shadow ? base : base + (granted ?? 0);
-  return { scope, key, window, unit, rule, limit, spent, held, in_flight, most, resets_at };
+  return { scope, key, window, unit, rule: ruleInForce(claim, set), limit, spent, held, in_flight, most, resets_at };
 }
 
 const NONE: readonly never[] = [];
@@ -82,8 +87,8 @@ function limitsOn({ claims, places }: PackedHold, place: number, in_shadow: bool
   const there = on_counter.filter(({ shadow = false }) => shadow === in_shadow);
   // One that was set at run time is one limit, whatever claims it takes the place of; it refuses even where all of them are
   // in shadow mode.
-  const [first] = there.length > 0 ? there : on_counter;
-  const meant = !in_shadow && numbers[4] !== null ? [{ ...first!, shadow: false }] : there;
+  const [first = { ...on_counter[0]!, limit: null, shadow: false }] = there;
+  const meant = !in_shadow && numbers[4] !== null ? [first] : there;
   return meant.map((claim) => standing(claim, numbers)).filter(isLimit);
 }
 

@@ -54,7 +54,7 @@ const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
 
-/** A settlement waits this long for a reservation to share its statement with; nobody waits for a settlement. */
+/** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
 const SETTLE_PATIENCE_MS = 10;
 /** What is topped up within this time shares a statement. */
 const TOP_UP_PATIENCE_MS = 20;
@@ -88,8 +88,11 @@ export function openLedger(options: {
   const process_id = crypto.randomUUID();
   const statements = createLedgerStatements({ database, clock, time_zone, process_id });
   const costs = createTypicalCosts();
-  /** Requests whose reservation row may exist and is still needed. No Set: see the engine's `Bag`. */
-  const live: Record<string, true> = Object.create(null);
+  /**
+   * Requests whose reservation row may exist and is still needed, and whether a limit on requests at once is among its
+   * own: then its end makes room for the next one, which may come at any moment. No Map: see the engine's `Bag`.
+   */
+  const live: Record<string, { readonly makes_room: boolean }> = Object.create(null);
   let unwritten = 0;
   let onAllWritten = () => {};
   const retry = createRetryPause();
@@ -188,7 +191,8 @@ export function openLedger(options: {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await moving.runSoon({ settle: settlement });
+        const move = { settle: settlement };
+        const written = await (live[request_id]?.makes_room ? moving.run(move) : moving.runSoon(move));
         retry.reset();
         delete live[request_id];
         if (written) learn(settlement);
@@ -206,7 +210,10 @@ export function openLedger(options: {
     }
   };
   const learn = ({ user, model, cost_nano_usd, provenance }: Settlement) => {
-    if (provenance.cost === 'upstream' && isCount(cost_nano_usd)) costs.add(user, model, cost_nano_usd);
+    // Counting tokens and errors of the upstream cost nothing, and say nothing about requests that do.
+    if (provenance.cost === 'upstream' && isCount(cost_nano_usd) && cost_nano_usd > 0) {
+      costs.add(user, model, cost_nano_usd);
+    }
   };
 
   return {
@@ -216,7 +223,7 @@ export function openLedger(options: {
     async reserve(request) {
       assertReservable(request);
       const { request_id } = request;
-      live[request_id] = true;
+      live[request_id] = { makes_room: request.claims.some(({ window }) => window === 'open') };
       try {
         const reservation = await reserveInTime({ reserve: request, given_up: false });
         if (reservation.exceeded.length > 0) delete live[request_id];
@@ -253,7 +260,7 @@ export function openLedger(options: {
       }
     },
     keep(request_id) {
-      live[request_id] = true;
+      live[request_id] = { makes_room: false };
     },
     forget(request_id) {
       delete live[request_id];

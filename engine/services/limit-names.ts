@@ -94,6 +94,12 @@ export function nameCounter({
   return { scope: scopes.join('+'), key, window, unit };
 }
 
+/** Whose limits are looked for; any name may be. Raises LimitError for a credential, which nobody shall read in an answer. */
+export function partsToFind(of: LimitParts): LimitParts {
+  for (const [scope, key] of Object.entries(of)) demandNoCredential(scope, key.trim());
+  return of.user === undefined ? of : { ...of, user: of.user.toLowerCase() };
+}
+
 /** The key of each scope of a counter. */
 export function partsOf({ scope, key }: Pick<CounterName, 'scope' | 'key'>): LimitParts {
   const scopes = scope.split('+');
@@ -187,9 +193,12 @@ function textOf(what: string, given: string): string {
   if (CONTROL_CHARACTER.test(text) || printable(text) !== text || !text.isWellFormed()) {
     throw new LimitError(`the ${what} holds characters that can't be printed`);
   }
-  // It would be kept, and shown in lists.
-  if (CREDENTIAL.test(text)) {
-    throw new LimitError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
-  }
+  demandNoCredential(what, text);
   return text;
+}
+
+/** A credential would be kept, and shown in lists. */
+function demandNoCredential(what: string, text: string): void {
+  if (!CREDENTIAL.test(text)) return;
+  throw new LimitError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
 }

@@ -72,5 +72,6 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
   );
   if (!outcome!.alive) throw sessionEnded();
   if (outcome!.previous !== null) return outcome!.previous;
-  throw new LimitError(`no limit is set for ${describeName(name)}: what gateway.yaml says holds already`, 'missing');
+  const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
+  throw new LimitError(`no ${kind} is set for ${describeName(name)}: what gateway.yaml says holds already`, 'missing');
 }

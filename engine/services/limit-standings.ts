@@ -1,4 +1,5 @@
-import type { GatewayConfig, RuleMode } from '../config.ts';
+import type { GatewayConfig } from '../config.ts';
+import { ALWAYS_COUNTED } from '../rules/limit-claims.ts';
 import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../stage-services.ts';
 import type { Changing } from './admin-changes.ts';
@@ -14,21 +15,11 @@ import {
   shownAmount,
 } from './limit-names.ts';
 import { storable } from './storable.ts';
+import { type RuleInForce, ruleInForce } from './written-limits.ts';
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
 export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
   readonly config: Pick<GatewayConfig, 'spend_limits'>;
-}
-
-/** A limit of gateway.yaml on one counter. */
-export interface RuleInForce {
-  /** Name of the rule, or such as `defaults.user_daily_usd`. */
-  readonly rule: string;
-  /** `null` where it depends on the groups of who asks. */
-  readonly limit: number | null;
-  readonly mode: RuleMode;
-  /** Whether it holds for every request; false for a rule with a condition, or with amounts by group. */
-  readonly always: boolean;
 }
 
 /** One counter as it stands. Amounts are in `unit`: USD, requests or tokens. */
@@ -37,6 +28,8 @@ export interface LimitInForce {
   readonly of: LimitParts;
   readonly window: LimitWindow;
   readonly unit: AmountUnit;
+  /** Whether gateway.yaml counts it; where it does not any more, what is set or granted has no effect. */
+  readonly counted: boolean;
   /** What holds for every request, grants included; `null` when nothing does. */
   readonly limit: number | null;
   readonly spent: number;
@@ -67,8 +60,12 @@ export interface LimitInForce {
 }
 
 /** More than anybody reads. */
-const MAX_LISTED = 1000;
+const MAX_LISTED = 10_000;
 const NEAREST = 20;
+
+/** SQL: whether an access token may be used at the moment. */
+const inForceAt = (token: string) =>
+  `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
 
 interface StandingRow {
   readonly spent: string;
@@ -89,7 +86,8 @@ interface StandingRow {
         readonly expires_at: string;
       }[]
     | null;
-  readonly groups: readonly string[] | null;
+  /** Groups that requests of the person may come with: by sign-in, and by each access token in force. */
+  readonly groups: readonly (readonly string[])[] | null;
 }
 
 /** Some counters as they stand, in the order given. Raises store_unavailable. */
@@ -107,7 +105,10 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
           from limit_grants g
           where g.scope = n.scope and g.key = n.key and g.window_kind = n.window_kind and g.unit = n.unit
             and g.revoked_at is null and g.expires_at > at) as grants,
-       p.groups
+       (select jsonb_agg(distinct i.groups) from (
+          select p.groups where p.signed_in_at is not null or p.groups <> '{}'
+          union all select p.groups || t.token_group from access_tokens t where t.principal_id = p.id and ${inForceAt('t')}
+        ) as i) as groups
      from moment
      cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
        with ordinality as n (scope, key, window_kind, unit, person, position)
@@ -133,7 +134,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
 
 /**
  * The counters that requests of somebody or something meet, with everything that limits them: those that name one of these
- * keys, and no other of the same kind. At most 1000. Raises store_unavailable.
+ * keys, and no other of the same kind. At most 10,000. Raises store_unavailable.
  */
 export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
   const counted = countedBy(at.config as GatewayConfig);
@@ -166,10 +167,10 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
   // A counter that no limit is for any more says nothing, unless it is kept for everybody.
   return limits.filter(
     (limit) =>
-      limit.limit !== null ||
+      limit.set !== null ||
       limit.rules.length > 0 ||
       limit.grants.length > 0 ||
-      counted.some((each) => each.scope === limit.scope && each.window === limit.window && limit.unit === 'usd'),
+      (limit.counted && limit.unit === 'usd'),
   );
 }
 
@@ -196,12 +197,14 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
        select c.scope, c.key, c.window_kind, c.unit, c.spent + c.held as taken,
          (select min(coalesce(
               (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
-               where c.scope = 'user' and p.id = 'user:' || c.key and b.key = any (p.groups)), r."limit"))
+               where c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
+                 select from access_tokens t
+                 where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
             from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit) as "limit"
        from moment, spend_counters c
        where c.window_start = window_start(c.window_kind, at, $2) and c.spent + c.held > 0
-         and not exists (select from limit_settings s
-           where s.scope = c.scope and s.key = c.key and s.window_kind = c.window_kind and s.unit = c.unit)
+         -- Hashed, whatever the planner knows of tables that have just been filled.
+         and (c.scope, c.key, c.window_kind, c.unit) not in (select scope, key, window_kind, unit from limit_settings)
      )
      select scope, key, window_kind, unit from limited where "limit" is not null
      order by taken::numeric / greatest("limit", 1) desc, taken desc, scope, key limit ${NEAREST}`,
@@ -251,17 +254,19 @@ function describe(name: CounterName, row: StandingRow, limits: readonly SpendLim
   const { scope, window, unit } = name;
   const show = (amount: number | bigint) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
-  const rules = limits
-    .filter((limit) => limit.scope === scope && limit.window === window && limit.unit === unit)
-    .flatMap((limit) => ruleFor(limit, row.groups));
+  const isOfIt = (each: CountedName) => each.scope === scope && each.window === window && each.unit === unit;
+  const counted = [...ALWAYS_COUNTED, ...limits].some(isOfIt);
+  const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, row.groups ?? []));
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
   const [least] = row.set_amount === null ? enforced.toSorted((a, b) => a - b) : [row.set_amount];
   const limit =
-    least === undefined ? undefined : BigInt(least) + grants.reduce((sum, { amount }) => sum + BigInt(amount), 0n);
+    least === undefined || !counted
+      ? undefined
+      : BigInt(least) + grants.reduce((sum, { amount }) => sum + BigInt(amount), 0n);
   const [spent, held] = [BigInt(row.spent), BigInt(row.held)];
   const room = limit === undefined ? undefined : limit - spent - held;
   return {
-    ...{ scope, of: partsOf(name), window, unit: amountUnit(unit) },
+    ...{ scope, of: partsOf(name), window, unit: amountUnit(unit), counted },
     limit: limit === undefined ? null : show(limit),
     ...{ spent: show(spent), held: show(held), in_flight: row.in_flight },
     room: room === undefined ? null : show(room < 0n ? 0n : room),
@@ -278,15 +283,4 @@ function describe(name: CounterName, row: StandingRow, limits: readonly SpendLim
       expires_at: new Date(grant.expires_at),
     })),
   };
-}
-
-/** A limit as it is for whom a counter counts: whose groups are known, or nobody in particular. */
-function ruleFor(limit: SpendLimit, groups: readonly string[] | null): RuleInForce[] {
-  const { name: rule, mode, logic, by_group, scopes } = limit;
-  const of_user = scopes.includes('user');
-  const shared = by_group !== undefined && !of_user;
-  const own = of_user ? Object.entries(by_group ?? {}).filter(([group]) => groups?.includes(group)) : [];
-  const amount = own.length > 0 ? Math.max(...own.map(([, most]) => most)) : limit.limit;
-  if (amount === undefined && !shared) return [];
-  return [{ rule, mode, limit: shared ? null : amount!, always: logic === true && !shared }];
 }

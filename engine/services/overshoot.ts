@@ -38,7 +38,7 @@ const ENDLESS_TOOLS = 'tools that the upstream runs itself, where a request does
 /** How often a request may use them is up to its caller. */
 const PROVIDER_TOOLS = 'tools that the upstream runs itself';
 /** Fees by the month, minimum charges, taxes. */
-const OTHER_FEES = 'fees other than for tokens';
+const OTHER_FEES = 'fees that are not by use';
 const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
 
 /** Whether every request that a pipeline sends out has first held what it is to hold. Counting tokens is free. */

@@ -126,18 +126,21 @@ function compiler({ models, upstreams, prices }: GatewayConfig) {
   return (model: string) => {
     const own = pricings.get(model);
     // Most upstreams charge the same.
-    const amounts = new Map<string, Amounts>();
+    const computed = new Map<string, EffectivePrice>();
     const matching = rows.filter(({ matches }) => matches(model));
     const priceBy = (found: DatedRow | undefined, contract: number): EffectivePrice | undefined => {
       const { pricing: given = own, multiplier = 1 } = found?.row ?? {};
       const pricing = given ?? prices?.unknown_model;
       if (pricing === undefined) return undefined;
-      const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? 'models');
-      const multipliers = [multiplier, contract].filter((factor) => factor !== 1);
-      const name = `${found?.row.pricing === undefined ? 'own' : found.index} ${multipliers.join(' ')}`;
-      const known = amounts.get(name) ?? amountsOf(pricing, multipliers, model);
-      amounts.set(name, known);
-      return { source, ...known };
+      const name = `${found?.index} ${contract}`;
+      let price = computed.get(name);
+      if (price === undefined) {
+        const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? 'models');
+        const multipliers = [multiplier, contract].filter((factor) => factor !== 1);
+        price = { source, ...amountsOf(pricing, multipliers, model) };
+        computed.set(name, price);
+      }
+      return price;
     };
     return (upstream: string): readonly PricePeriod[] => {
       const relevant = matching.filter(({ row }) => row.upstream === undefined || row.upstream === upstream);

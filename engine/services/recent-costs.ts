@@ -11,7 +11,8 @@ export interface RecentCost {
 const MAX_ROWS = 20_000;
 
 /**
- * What requests of the last 24 hours cost, as far as the upstream said so; the latest 20,000, the earliest of them first.
+ * What requests of the last 24 hours cost, as far as they cost anything and the upstream said so; the latest 20,000, the
+ * earliest of them first.
  * Raises store_unavailable.
  */
 export async function readRecentCosts(database: LedgerStore, clock: Clock): Promise<RecentCost[]> {
@@ -19,7 +20,7 @@ export async function readRecentCosts(database: LedgerStore, clock: Clock): Prom
     'recent_costs',
     `select user_email as "user", model, cost_nano_usd from ledger
      where settled_at > coalesce($1::timestamptz, now()) - interval '1 day'
-       and kind = 'request' and provenance ->> 'cost' = 'upstream'
+       and kind = 'request' and provenance ->> 'cost' = 'upstream' and cost_nano_usd > 0
      order by settled_at desc limit ${MAX_ROWS}`,
     [databaseTime(clock)],
   );

@@ -1,5 +1,6 @@
 import type { CounterName, LimitUnit, LimitWindow, Window } from '../api.ts';
 import type { Database } from './database.ts';
+import { readForLong } from './long-report.ts';
 
 /** What one kind of request cost since a window began. */
 export interface SpendingRow {
@@ -14,20 +15,24 @@ export interface SpendingRow {
   readonly cost_nano_usd: number;
 }
 
-/** Sums the ledger of the current day, week or month, told apart by everything a spend rule may look at. Raises store_unavailable. */
+/**
+ * Sums the ledger of the current day, week or month, told apart by everything a spend rule may look at. It takes as long as
+ * it needs. Its errors are pg's own.
+ */
 export async function readSpending(
-  database: Pick<Database, 'query'>,
+  database: Pick<Database, 'knex'>,
   window: Window,
   time_zone: string,
 ): Promise<SpendingRow[]> {
-  const rows = await database.query<Omit<SpendingRow, 'cost_nano_usd'> & { cost_nano_usd: string }>(
-    'spending_since',
-    `select l.user_email as "user", l.team, l.project, l.token_id, t.token_group, l.model, l.upstream,
-       sum(l.cost_nano_usd)::text as cost_nano_usd
-     from ledger l left join access_tokens t on t.id = l.token_id
-     where l.settled_at >= window_start($1, now(), $2)
-     group by 1, 2, 3, 4, 5, 6, 7`,
-    [window, time_zone],
+  const rows = await readForLong(database, (read) =>
+    read<Omit<SpendingRow, 'cost_nano_usd'> & { readonly cost_nano_usd: string }>(
+      `select l.user_email as "user", l.team, l.project, l.token_id, t.token_group, l.model, l.upstream,
+         sum(l.cost_nano_usd)::text as cost_nano_usd
+       from ledger l left join access_tokens t on t.id = l.token_id
+       where l.settled_at >= window_start(?, now(), ?)
+       group by 1, 2, 3, 4, 5, 6, 7`,
+      [window, time_zone],
+    ),
   );
   return rows.map((row) => ({ ...row, cost_nano_usd: Number(row.cost_nano_usd) }));
 }

@@ -23,7 +23,7 @@ export async function addSpentByDay(
      from (select coalesce($1::timestamptz, now()) as at) as m
      cross join unnest($3::text[], $4::text[]) with ordinality as c (key, kind, position)
      left join spend_counters d on d.scope = 'user' and d.key = c.key and d.window_kind = 'day' and d.unit = 'nano_usd'
-       and d.window_start >= window_start(c.kind, m.at, $2) and d.window_start <= m.at
+       and d.window_start >= window_start(c.kind, m.at, $2) and d.window_start <= window_start('day', m.at, $2)
      group by c.position order by c.position`,
     [now, time_zone, uncounted.map(({ key }) => key), uncounted.map(({ window }) => window)],
   );

@@ -1,5 +1,6 @@
 import type { GatewayConfig, RuleMode } from '../config.ts';
-import { spendLimits } from '../rules/spend-limits.ts';
+import { amountFor } from '../rules/limit-claims.ts';
+import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import type { LimitWindow } from '../stage-services.ts';
 import { type AmountUnit, amountUnit, shownAmount } from './limit-names.ts';
 
@@ -34,4 +35,32 @@ export function writtenLimits(config: GatewayConfig): WrittenLimit[] {
     mode,
     always: logic === true,
   }));
+}
+
+/** A limit of gateway.yaml on one counter. */
+export interface RuleInForce {
+  /** Name of the rule, or such as `defaults.user_daily_usd`. */
+  readonly rule: string;
+  /** `null` where it depends on the groups of who asks. */
+  readonly limit: number | null;
+  readonly mode: RuleMode;
+  /** Whether it holds for every request; false for a rule with a condition, or when it depends on groups. */
+  readonly always: boolean;
+}
+
+/**
+ * A limit, in its unit, as it is for a counter of somebody whose requests may come with some groups, or of nobody in
+ * particular when there are none; nothing when it is for none of them.
+ */
+export function ruleInForce(written: SpendLimit, identities: readonly (readonly string[])[]): RuleInForce[] {
+  const { name: rule, mode, logic, limit, scopes } = written;
+  const always = logic === true;
+  if (written.by_group === undefined) return [{ rule, mode, limit: limit!, always }];
+  const by_group = Object.entries(written.by_group);
+  const anybody = [[], ...by_group.map(([group]) => [group])];
+  const known = !scopes.includes('user') ? anybody : identities.length === 0 ? [[]] : identities;
+  const amounts = new Set(known.map((groups) => amountFor({ limit, by_group }, groups)));
+  const [amount] = amounts;
+  if (amounts.size > 1) return [{ rule, mode, limit: null, always: false }];
+  return amount === undefined ? [] : [{ rule, mode, limit: amount, always }];
 }

@@ -63,9 +63,9 @@ export function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): {
     return { start, end: start + MINUTE_MS };
   }
   const start = momentOf(startOnWall(kind, wallClock(at_ms, time_zone)).getTime(), time_zone);
-  // From what the clock shows at the start, as the database counts: where a day has no midnight that is one o'clock.
-  const end = new Date(wallClock(start, time_zone));
-  if (kind === 'month') end.setUTCMonth(end.getUTCMonth() + 1);
-  else end.setUTCDate(end.getUTCDate() + (kind === 'day' ? 1 : 7));
-  return { start, end: momentOf(end.getTime(), time_zone) };
+  // Where a day has no midnight the clock shows one o'clock at the start, and the day ends at midnight all the same.
+  const next = new Date(wallClock(start, time_zone));
+  if (kind === 'month') next.setUTCMonth(next.getUTCMonth() + 1);
+  else next.setUTCDate(next.getUTCDate() + (kind === 'day' ? 1 : 7));
+  return { start, end: momentOf(startOnWall(kind, next.getTime()).getTime(), time_zone) };
 }

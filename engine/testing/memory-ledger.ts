@@ -9,7 +9,7 @@ import type {
   Standing,
 } from '../api.ts';
 import { StageError } from '../errors.ts';
-import { byLatestReset, holdIn, lacksRoom } from '../services/admission.ts';
+import { byLatestReset, type Hold, holdIn, lacksRoom } from '../services/admission.ts';
 import { isCount } from '../services/ledger-statements.ts';
 import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
@@ -21,6 +21,14 @@ export interface Balance extends CounterName {
   readonly most?: number;
   /** How many requests hold it; where absent one, or as many as are counted. */
   readonly in_flight?: number;
+}
+
+/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
+export interface Counted {
+  readonly balances: readonly Balance[];
+  readonly settings?: readonly (CounterName & { readonly amount: number })[];
+  /** `expires_at` in milliseconds since the epoch. */
+  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
 }
 
 /** A row of the ledger, by the names of its columns. */
@@ -57,6 +65,10 @@ export interface MemoryLedger extends Ledger, RunTimeLimits {
   balance(name: CounterName): Pick<LimitStanding, 'spent' | 'held' | 'most' | 'in_flight'>;
   /** Puts something on a counter. */
   put(balance: Balance): void;
+  /** Takes over what another ledger counts. */
+  count(counted: Counted): void;
+  /** How claims would stand for a request; nothing is held. */
+  look(claims: readonly LimitClaim[], hold: Hold): ClaimStanding[];
   /** Says what requests of a caller to a model usually cost, in nano-USD. */
   teach(user: string, model: string, nano_usd: number): void;
 }
@@ -109,7 +121,7 @@ export function openMemoryLedger(options: {
       .toSorted(byLatestReset);
   }
 
-  function found(claim: LimitClaim, request: ReservationRequest): ClaimStanding {
+  function found(claim: LimitClaim, request: Hold): ClaimStanding {
     const counter = counters.at(claim);
     const { shadow = false, unit, limit } = claim;
     const in_force = shadow ? limit : counters.inForce([claim])[0]!.limit;
@@ -143,6 +155,16 @@ export function openMemoryLedger(options: {
     return open;
   }
 
+  function put({ spent, held, most = held, in_flight, ...name }: Balance): void {
+    const counter = counters.at(name);
+    counter.spent += spent;
+    counter.held += held;
+    counter.most += most;
+    counter.in_flight += in_flight ?? (name.unit === 'requests' ? held : Number(held > 0));
+  }
+
+  const look = (claims: readonly LimitClaim[], hold: Hold) => claims.map((claim) => found(claim, hold));
+
   return {
     attempts,
     rows,
@@ -154,13 +176,13 @@ export function openMemoryLedger(options: {
       const { spent, held, most, in_flight } = counters.at(name);
       return { spent, held, most, in_flight };
     },
-    put({ spent, held, most = held, in_flight, ...name }) {
-      const counter = counters.at(name);
-      counter.spent += spent;
-      counter.held += held;
-      counter.most += most;
-      counter.in_flight += in_flight ?? (name.unit === 'requests' ? held : Number(held > 0));
+    put,
+    count({ balances, settings = [], grants = [] }) {
+      for (const balance of balances) put(balance);
+      for (const { amount, ...name } of settings) counters.set(name, amount);
+      for (const { amount, expires_at, ...name } of grants) counters.grant(name, amount, expires_at);
     },
+    look,
     teach: (user, model, nano_usd) => void typical.set(JSON.stringify([user, model]), nano_usd),
     typicalCost: (user, model) => typical.get(JSON.stringify([user, model])),
     async reserve(request) {
@@ -175,7 +197,7 @@ export function openMemoryLedger(options: {
         return { exceeded: [], shadows: [], standings: [], unheld: true };
       }
       const exceeded = withoutRoom(inForce(request.claims), request);
-      attempts.push({ request, standings: request.claims.map((claim) => found(claim, request)), exceeded });
+      attempts.push({ request, standings: look(request.claims, request), exceeded });
       if (exceeded.length > 0) return { exceeded, shadows: [], standings: [], unheld: false };
       const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
       hold(request, false);

@@ -14,11 +14,11 @@ import { rolesOf, tokenGroupOf } from '../services/identity/standing.ts';
 import { usdToNano } from '../services/money.ts';
 import { generateToken } from '../services/token-format.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from './client.ts';
-import type { Balance, MemoryLedger } from './memory-ledger.ts';
+import type { Balance, Counted, MemoryLedger } from './memory-ledger.ts';
 import { openMemoryServices, type Recorded, SECRET_MARK } from './memory-services.ts';
 import type { MemoryTokens } from './memory-tokens.ts';
 import { createConfinement } from './no-network.ts';
-import type { Call, Counted, Played, Playground, PlayOptions, PlayWish } from './played.ts';
+import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
 import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from './test-case.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from './upstream.ts';
 import { createScript, scriptedBody } from './upstream-script.ts';
@@ -147,11 +147,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     now: () => clock.now(),
     advance: (milliseconds) => clock.advance(milliseconds),
     spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
-    count({ balances, settings = [], grants = [] }) {
-      for (const balance of balances) ledger.put(balance);
-      for (const { amount, ...name } of settings) ledger.set(name, amount);
-      for (const { amount, expires_at, ...name } of grants) ledger.grant(name, amount, expires_at);
-    },
+    count: ledger.count,
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
       const held_before = ledger.held();

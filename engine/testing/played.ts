@@ -1,9 +1,9 @@
 /** What there is to play with, and what is known when a request was played. */
-import type { AuditRecord, CounterName, FactView } from '../api.ts';
+import type { AuditRecord, FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
 import type { ClientResponse } from './client.ts';
-import type { Attempt, Balance, LedgerRow } from './memory-ledger.ts';
+import type { Attempt, Counted, LedgerRow } from './memory-ledger.ts';
 import type { Caller, CaseRequest, CaseUpstream, Spent } from './test-case.ts';
 import type { Received, ScriptedUpstream } from './upstream.ts';
 import type { RequestTrace } from './watch.ts';
@@ -58,14 +58,6 @@ export interface PlayWish {
   readonly path: string;
   readonly caller?: Caller;
   readonly upstream?: CaseUpstream;
-}
-
-/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
-export interface Counted {
-  readonly balances: readonly Balance[];
-  readonly settings?: readonly (CounterName & { readonly amount: number })[];
-  /** `expires_at` in milliseconds since the epoch. */
-  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
 }
 
 /** A gateway to play with. Requests come one after another and share budgets. */

@@ -7,7 +7,7 @@ import type { GatewayConfig } from '../../engine/config.ts';
 import { load } from '../../engine/load/index.ts';
 import type { Loaded } from '../../engine/load/spec.ts';
 import type { Counter } from '../../engine/services/spending.ts';
-import type { Counted } from '../../engine/testing/played.ts';
+import type { Counted } from '../../engine/testing/memory-ledger.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, type Project } from '../load/support/project.ts';
 
@@ -189,10 +189,25 @@ describe('the limits of a past request', () => {
     const limitsOf = (more: Partial<Counted>) =>
       replay({ estimate_usd: 0.2 }, [mine], more).limits.map(({ limit, room }) => [limit, room]);
     assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 9_000_000_000 }] }), [[9, true]]);
-    const grant = { ...name, amount: 100_000_000, expires_at: 0 };
+    const grant = { ...name, amount: 100_000_000, expires_at: Number.POSITIVE_INFINITY };
     assert.deepEqual(limitsOf({ grants: [grant] }), [[3.1, true]]);
     assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 0 }], grants: [grant] }), [[0.1, false]]);
     assert.deepEqual(limitsOf({ settings: [{ ...name, key: 'bob@example.com', amount: 0 }] }), [[3, false]]);
+  });
+
+  it('in shadow mode are told as well, as for a request to come', () => {
+    const { config, loaded } = usable;
+    const { rules, ...others } = config.spend_limits!;
+    const shadow = { name: 'fewer', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' } as const;
+    const trial = { ...config, spend_limits: { ...others, rules: [...rules, shadow] } };
+    const { limits } = replayRecord({ loaded, config: trial }, { record: RECORD, counted: { balances: [mine] } });
+    assert.deepEqual(
+      limits.map(({ rule, limit }) => [rule, limit]),
+      [
+        ['few', 3],
+        ['fewer', 1],
+      ],
+    );
   });
 
   it('do not count for a request that would not be charged', () => {

@@ -104,6 +104,7 @@ describe('on the database', () => {
       [['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1'], /required option '--expires/],
       [['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1', '--expires', '2020-01-01'], /in the past/],
       [['clear', '--user', 'a@example.com', '--window', 'minute'], /which\? Give --unit/],
+      [['list', '--token', `gw_${'a'.repeat(40)}`], /the token is a credential; name a token by its id, as "[^"]+" sh/],
     ];
     for (const [given, message] of wrong) {
       const ended = await run('limits', ...given);
@@ -112,6 +113,9 @@ describe('on the database', () => {
       assert.equal(ended.stdout, '');
     }
     assert.equal((await succeed('limits', 'list', '--user', 'b@example.com')).stderr, '');
+    const none = await run('limits', 'clear', '--token', 'tok_0', '--window', 'minute', '--unit', 'tokens');
+    assert.equal(none.exit_code, 1);
+    assert.match(none.stderr, /no limit of tokens is set for token tok_0 per minute/);
   });
 });
 
@@ -127,7 +131,7 @@ describe('at a running gateway', () => {
     const whose = { ...place(), user: 'carol@example.com', window: 'minute' as const };
     assert.equal(await set(setting.context, { ...whose, tokens: 500 }), 0);
     assert.match(setting.words(), /^Set user carol@example\.com per minute to 500 tokens\./);
-    assert.match(setting.words(), /\n {4}0 tokens spent, 500 left; resets 2026-03-10 12:01 UTC\n/);
+    assert.match(setting.words(), /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/);
     const granting = deskOf('root', bench.url);
     const expires = new Date('2026-03-12T12:00:00Z');
     await grant(granting.context, { ...whose, tokens: 50, expires, json: true });

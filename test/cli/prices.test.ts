@@ -147,7 +147,7 @@ test('prices show says what each model costs at each upstream, and where that is
   assert.equal(exit_code, 0, stderr);
   assertNarrow(stdout);
   assert.deepEqual(stdout.trimEnd().split('\n'), [
-    'MODEL, UPSTREAM  INPUT  OUTPUT  CACHE R    W 5M  W 1H  UNTIL       FROM',
+    'MODEL, UPSTREAM  INPUT  OUTPUT  CACHE R    W 5M  W 1H  UNTIL       SOURCE',
     'coder-1',
     '  main               3      15      0.3    3.75     6              models',
     '  contract         1.7    7.65     0.17   2.125   3.4  2027-01-01  rows[0]',

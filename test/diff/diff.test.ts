@@ -200,4 +200,25 @@ ${more}`;
       '  server.timeouts.idle_seconds: 300 -> 60',
     ]);
   });
+
+  it('names every setting of limits that begin, in lines of their own', async () => {
+    const [without] = BASE.split('spend_limits:\n');
+    const lines = await told((text) => text + BASE.slice(without!.length), { base: without! });
+    assert.deepEqual(lines.slice(0, 3), [
+      'Limits',
+      '  defaults.user_daily_usd: is new: 50 USD per user and day',
+      '  defaults.team_monthly_usd: is new: 2000 USD per team and month',
+    ]);
+    assert.ok(lines.includes('  spend_limits.reserve: nothing -> worst_case'), lines.join('\n'));
+    // Windows were those of UTC before as well.
+    assert.ok(!lines.some((line) => line.includes('time_zone') || line.length > 80), lines.join('\n'));
+  });
+
+  it('warns that windows in another time zone are counted anew', async () => {
+    assert.deepEqual(await told(replace('spend_limits:\n', 'spend_limits:\n  time_zone: Europe/Berlin\n')), [
+      'Other settings',
+      '  spend_limits.time_zone: UTC -> Europe/Berlin',
+      '    days, weeks and months are counted anew: what was spent is forgotten',
+    ]);
+  });
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { PricingConfig } from '../../engine/config.ts';
-import { diffPrices } from '../../engine/diff/models.ts';
+import type { PricesConfig, PricingConfig } from '../../engine/config.ts';
+import { diffPrices } from '../../engine/diff/prices.ts';
 import { stageConfig } from '../../engine/testing/stage-harness.ts';
 
 function priced(pricing: PricingConfig | undefined) {
@@ -43,5 +43,29 @@ describe('what two configurations charge for a model', () => {
     assert.deepEqual(changes(undefined, FLAT), [
       'costs what the section prices says -> input 3 and output 15 USD per million tokens',
     ]);
+  });
+
+  it('is told entry by entry for the section prices, in words', () => {
+    const row = { models: ['coder-*'], from: '2027-01-01', pricing: FLAT, multiplier: 1 };
+    const cheap = { models: ['coder-1', 'coder-2'], upstream: 'spare', until: '2027-02-01', multiplier: 0.85 };
+    const tools = { models: ['x'], pricing: { ...FLAT, server_tools: { search: 10 } }, multiplier: 1 };
+    const told = (before: PricesConfig | undefined, after: PricesConfig | undefined) =>
+      diffPrices(
+        stageConfig({ ...(before && { prices: before }) }),
+        stageConfig({ ...(after && { prices: after }) }),
+      ).map(({ subject, change }) => `${subject} ${change}`);
+    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [{ ...row, from: '2027-03-01' }, cheap] }), [
+      'prices.rows is gone: coder-* from 2027-01-01: input 3, output 15 USD per million tokens',
+      'prices.rows is new: coder-* from 2027-03-01: input 3, output 15 USD per million tokens',
+    ]);
+    assert.deepEqual(told(undefined, { unknown_model: { input: 15, output: 75 }, rows: [cheap, tools] }), [
+      'prices.unknown_model nothing -> input 15, output 75 USD per million tokens',
+      'prices.rows is new: coder-1, coder-2 at spare until 2027-02-01: the price of the model, times 0.85',
+      'prices.rows is new: x: input 3, output 15 USD per million tokens; search 10 USD per 1,000 uses',
+    ]);
+    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [cheap, row] }), [
+      'prices.rows other order; the first entry that matches holds',
+    ]);
+    assert.deepEqual(told({ rows: [row] }, { rows: [row] }), []);
   });
 });

@@ -125,8 +125,9 @@ test('a team has a limit where gateway.yaml has none, and keeps what it spent be
   await setLimit(by, { name: { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }, amount: 2 * USD });
   assert.equal((await spend(gateways[1])).status, 200);
   const { error } = (await spend(gateways[0])).json();
-  const { scope, window, limit_usd, spent_usd, held_usd } = error;
+  const { scope, window, limit_usd, spent_usd, held_usd, rule } = error;
   assert.deepEqual([scope, window, limit_usd, spent_usd + held_usd], ['team', 'month', 2, 2]);
+  assert.equal(rule, 'set at run time', 'and not a default that gateway.yaml does not have');
 });
 
 test('while limits change all the time nobody gets more than the highest of them', async () => {

@@ -142,6 +142,15 @@ describe('a settlement of an earlier time', () => {
     assert.deepEqual([forwarded_at, settled_at], [new Date(AT), new Date(START)]);
   });
 
+  it('counts now when the clock of the gateway that tells of it is fast', async () => {
+    const request = reservation({ user: 'early' });
+    const two_days_ahead = Date.parse(START) + 48 * 3_600_000;
+    assert.equal(await newLedger().settleAt(settlement(request), request.claims, two_days_ahead), true);
+    assert.equal((await countersOf(database, 'early'))[0]?.window_start, '2026-03-10T00:00:00.000Z');
+    const [row] = await database.knex('ledger').where({ request_id: request.request_id });
+    assert.equal(row.forwarded_at.toISOString(), new Date(START).toISOString());
+  });
+
   it('is written once, however often and wherever it is tried', async () => {
     const clock = frozenClock(START);
     const request = reservation({ user: 'again' });
@@ -150,7 +159,7 @@ describe('a settlement of an earlier time', () => {
     );
     const written = await Promise.all(tries);
     assert.equal(written.filter((each) => each).length, 1);
-    clock.advance(30 * 24 * 3_600_000);
+    clock.advance(28 * 24 * 3_600_000);
     assert.equal(await newLedger(clock).settleAt(settlement(request), request.claims, AT), false);
     const rows = await ledgerRowsOf(database, 'again');
     assert.equal(rows.length, 1);

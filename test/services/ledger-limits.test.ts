@@ -179,3 +179,31 @@ describe('a limit in shadow mode', () => {
     assert.equal((await balanceOf(database, 'batch-2')).held, 300);
   });
 });
+
+describe('a full batch', () => {
+  it('takes not much longer to be decided one by one than to be granted as a whole', async () => {
+    const ledger = newLedger();
+    const windows = ['day', 'week', 'month'] as const;
+    const claims = (key: string, limit: number) =>
+      windows.flatMap((window) => [
+        { ...userClaim(key, limit), window },
+        { ...userClaim('everybody', null), scope: 'team', window },
+      ]);
+    const takes = async (first_limit: number): Promise<number> => {
+      const begin = performance.now();
+      const batch = Array.from({ length: 500 }, (_, i) =>
+        ledger.reserve(reservation({ user: `u${i}`, claims: claims(`crowd-${i}`, i === 0 ? first_limit : 1e15) })),
+      );
+      const refused = (await Promise.all(batch)).filter(({ exceeded }) => exceeded.length > 0);
+      assert.equal(refused.length, first_limit === 0 ? 1 : 0);
+      return performance.now() - begin;
+    };
+    await takes(1e15);
+    let [granted, decided] = [Infinity, Infinity];
+    for (let round = 0; round < 5; round++) {
+      granted = Math.min(granted, await takes(1e15));
+      decided = Math.min(decided, await takes(0));
+    }
+    assert.ok(decided < 4 * granted, `${decided} ms instead of ${granted} ms`);
+  });
+});

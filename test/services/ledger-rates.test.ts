@@ -100,6 +100,31 @@ describe('a limit on requests at once', () => {
     assert.equal((await reserve(0)).exceeded.length, 1);
   });
 
+  it('makes room for the next one without waiting for company, whichever gateway that comes to', async () => {
+    let exchanges = 0;
+    const counting: Pick<Database, 'query'> = {
+      query(name, text, values) {
+        if (name === 'ledger_exchange') exchanges++;
+        return database.query(name, text, values);
+      },
+    };
+    const ledger = newLedger(frozenClock('2026-03-10T12:00:00Z'), counting as Database);
+    const once = on('swift', 'open', 'requests', 1);
+    for (const [claims, sent] of [
+      [[userClaim('swift', null), once], 1],
+      [[userClaim('swift', null)], 0],
+    ] as const) {
+      const request = reservation({ user: 'swift', claims });
+      assertGranted(await ledger.reserve(request));
+      exchanges = 0;
+      const settled = ledger.settle(settlement(request));
+      // What waits for nothing is on its way after one turn of the event loop.
+      await new Promise(setImmediate);
+      assert.equal(exchanges, sent);
+      await settled;
+    }
+  });
+
   it('forgets requests of a gateway that died', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const [dead, alive] = [newLedger(clock), newLedger(clock)];

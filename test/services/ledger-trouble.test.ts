@@ -4,6 +4,7 @@ import { frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { ownProcess } from '../../engine/services/gateway-process.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
+import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import {
   balanceOf,
   ledgerRowsOf,
@@ -135,10 +136,18 @@ describe('the reservations of a gateway that died', () => {
     );
     assert.deepEqual(new Set(Object.values(rows[0]!.provenance)), new Set(['estimate']));
     assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 100, held: 100 });
-    // It was only cut off, and comes back with what it knows.
-    await dead.settle(settlement(lost));
-    assert.equal((await balanceOf(database, 'orphan')).spent, 100);
-    await alive.settle(settlement(kept));
+    // It was only cut off, and comes back with what it knows: once, however often it says so.
+    await Promise.all([dead.settle(settlement(lost)), alive.settle(settlement(lost)), alive.settle(settlement(kept))]);
+    await dead.settle(settlement(lost, { cost_nano_usd: 70 }));
+    const corrections = await database.knex('ledger').where({ request_id: lost.request_id, kind: 'adjustment' });
+    assert.equal(corrections.length, 1);
+    const [{ cost_nano_usd, output_tokens, provenance, settled_at }] = corrections;
+    assert.deepEqual([Number(cost_nano_usd), Number(output_tokens)], [-40, 20]);
+    assert.deepEqual([provenance.cost, provenance.of, provenance.was_nano_usd], ['upstream', 'estimate', 100]);
+    assert.equal(settled_at.getTime(), clock.now());
+    assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 120, held: 0 });
+    const { differences, repeated } = await verifyLedger({ database, clock });
+    assert.deepEqual([differences.first.filter(({ key }) => key === 'orphan'), repeated.first], [[], []]);
   });
 
   it('are recorded once when several gateways look for them', async () => {

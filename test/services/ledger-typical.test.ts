@@ -173,6 +173,16 @@ describe('the typical cost of a request', () => {
     assertAbout1000(told(ledger, 'learner'));
   });
 
+  it('is not learned from what costs nothing, such as counted tokens and errors of the upstream', async () => {
+    const ledger = newLedger();
+    await learn(ledger, 'counter', 20, 1000, 'upstream');
+    await Promise.all(Array.from({ length: 50 }, () => learn(ledger, 'counter', 10, 0, 'upstream')));
+    assertAbout1000(told(ledger, 'counter'));
+    const next = newLedger();
+    await next.beat();
+    assertAbout1000(told(next, 'counter'));
+  });
+
   it('is known to the next process from the ledger of the last day', async () => {
     await learn(newLedger(), 'heir', 20, 1000, 'upstream');
     await learn(newLedger(), 'heir', 20, 10 ** 6, 'abort');

@@ -66,6 +66,7 @@ async function play(bursts: readonly (readonly SceneStep[])[], mode: LedgerScene
   await scene.recover();
   await scene.assertLimitsHold();
   await scene.settleAll();
+  await scene.comeBack();
   await scene.assertBooksBalance();
 }
 

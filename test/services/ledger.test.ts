@@ -111,6 +111,20 @@ describe('a reservation', () => {
     assert.equal(refusal?.resets_at, Date.parse('2026-03-29T22:00:00Z'));
   });
 
+  it('ends a day that has no midnight at the next one', async () => {
+    const time_zone = () => 'Asia/Beirut';
+    const clock = frozenClock('2026-03-29T10:00:00Z');
+    const ledger = newLedger({ clock, time_zone });
+    const poor = () => reservation({ user: 'beirut', claims: [userClaim('beirut', 1)] });
+    const [refusal] = (await ledger.reserve(poor())).exceeded;
+    // The clock jumps from midnight to one, two hours before midnight in UTC.
+    assert.equal((await countersOf(database, 'beirut'))[0]?.window_start, '2026-03-28T22:00:00.000Z');
+    assert.equal(refusal?.resets_at, Date.parse('2026-03-29T21:00:00Z'));
+    clock.advance(11 * 3_600_000);
+    await ledger.reserve(poor());
+    assert.equal((await countersOf(database, 'beirut')).at(-1)?.window_start, '2026-03-29T21:00:00.000Z');
+  });
+
   it("takes the time from the database when the clock isn't stopped", async () => {
     const ledger = newLedger({ clock: { ...systemClock, now: () => 0 } });
     const [refusal] = (await ledger.reserve(reservation({ user: 'timely', claims: [userClaim('timely', 1)] })))

@@ -65,6 +65,27 @@ describe('setting a limit', () => {
     assert.deepEqual(change!.after, { tokens: 90_000 });
   });
 
+  it('of all six scopes together is kept, whatever its names are', async () => {
+    // Names that do not get smaller by compression, as long as they may be.
+    const anyName = () =>
+      String.fromCodePoint(...Array.from({ length: 254 }, (_, i) => 0x4e00 + ((i * 7919) % 20_000)));
+    const name = nameCounter({
+      of: {
+        ...{ user: `${'a'.repeat(242)}@example.com`, team: anyName(), project: anyName(), token: 'tok_0123456789abc' },
+        ...{ model: 'm'.repeat(254), upstream: 'u'.repeat(64) },
+      },
+      ...{ window: 'month', unit: 'nano_usd' },
+    });
+    await setLimit(administrator(), { name, amount: 7 });
+    const counter = [name.scope, name.key, name.window, name.unit];
+    await database.query(
+      'test_counter',
+      "insert into spend_counters (scope, key, window_kind, window_start, unit) values ($1, $2, $3, '2026-03-01', $4)",
+      counter,
+    );
+    assert.equal(await clearLimit(administrator(), name), 7);
+  });
+
   it('is not cleared when none is set', async () => {
     const name = someone();
     await assert.rejects(

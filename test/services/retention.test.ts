@@ -207,6 +207,18 @@ describe('after a month was dropped', () => {
     await assertAddsUp();
   });
 
+  it('a request of long ago that a spool had still counts, where its counter is not deleted', async () => {
+    await halfAYear();
+    kept = { ledger_months: 1 };
+    await retention.sweep();
+    const request = reservation({ user: 'ann' });
+    await ledger.settleAt(settlement(request), [userClaim('ann', null)], Date.parse('2026-01-16T12:00:00Z'));
+    await retention.sweep();
+    await moveTo('2026-07-20T12:00:00Z');
+    await retention.sweep();
+    await assertAddsUp();
+  });
+
   it('counters that still hold something, and those of requests under way, stay', async () => {
     await moveTo('2026-01-16T12:00:00Z');
     await used();

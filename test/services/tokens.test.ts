@@ -284,6 +284,17 @@ describe('verifying access tokens', () => {
     assert.equal(clock.next(), undefined, 'no timer is left');
   });
 
+  it('does not let made-up tokens pile up while the database is silent', async () => {
+    const { tokens, seen } = await openCounting();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    seen.silence = promise;
+    const flood = Array.from({ length: 10_000 }, () => Promise.resolve(tokens.verify(generateToken())).catch(() => {}));
+    // No clock moves: whoever comes now is not kept waiting.
+    await assert.rejects(async () => tokens.verify(generateToken()), { code: 'store_unavailable' });
+    resolve();
+    await Promise.all(flood);
+  });
+
   it('goes on with tokens it saw within the hour while the database is away, where that is wanted', async () => {
     const [seen_before, revoked, other] = [
       await createToken(by, alice),

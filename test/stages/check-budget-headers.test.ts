@@ -75,6 +75,13 @@ describe('an answer to a caller with a limit', () => {
     assert.equal((await told(used(-0.1)))['overage-utilization'], '0.00');
   });
 
+  it('says every percent as it is, also where the share as a fraction is a little less', async () => {
+    for (let percent = 0; percent < 100; percent++) {
+      const headers = await told(standing({ limit: 100 * USD, spent: percent * USD }));
+      assert.equal(headers['overage-utilization'], `0.${String(percent).padStart(2, '0')}`);
+    }
+  });
+
   it('always says two decimals below 1 and agrees with itself', async () => {
     const amount = fc.integer({ min: 0, max: 2 ** 52 });
     await fc.assert(

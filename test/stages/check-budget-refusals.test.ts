@@ -75,6 +75,13 @@ describe('a refusal for money', () => {
     );
   });
 
+  it('does not send anybody to make a request smaller where nothing is allowed', async () => {
+    assert.match(
+      await message([{ limit: 0 }]),
+      / allows nothing; it resets at \S+Z, which will not change that: ask your administrator for a higher limit\.$/,
+    );
+  });
+
   it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
     const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
     assert.match(await message([{}], typical), /which is likely to cost 0.006 USD: 49.995 USD is spent/);
@@ -152,6 +159,7 @@ describe('a refusal for money', () => {
       assert.match(text, /resets at 2026-03-11T00:00:00.000Z/);
       assert.doesNotMatch(text, /administrator|fewer/);
     }
+    assert.match(texts[1]!, /, but try again as soon as they have finished\. Ask/);
   });
 });
 
@@ -221,12 +229,14 @@ describe('a refusal for too many requests or tokens', () => {
       held: 2,
       in_flight: 2,
       needed: 1,
+      resets_at: null,
     });
     assert.equal((exceeded as unknown[]).length, 1);
   });
 
   it('per minute says how long until the next one', async () => {
-    const { message: text, headers } = await refused([minute]);
+    const { message: text, headers, details } = await refused([minute]);
+    assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');
     assert.match(
       text,
       /^The limit of 60 requests per minute for user \S+ \(spend rule parallel\) has no room for this request: 57 used and 3 held by requests in flight in this minute; try again in 23 seconds\.$/,
@@ -253,11 +263,13 @@ describe('a refusal for too many requests or tokens', () => {
     assert.equal(headers['x-should-retry'], 'false');
   });
 
-  it('ends with the advice of the operator, too', async () => {
-    const advice = 'Use the batch queue.';
-    assert.match(
-      await message([concurrent], { spend_limits: spendLimits({ advice }) }),
-      /under way\. Use the batch queue\.$/,
-    );
+  it('ends with the advice of the operator, and still says when to try again', async () => {
+    const limits = { spend_limits: spendLimits({ advice: 'Use the batch queue.' }) };
+    const ending = async (counter: Parameters<typeof refused>[0][number]) =>
+      /[^:;]*$/.exec(await message([counter], limits))![0];
+    assert.equal(await ending(concurrent), ' try again when one of them has finished. Use the batch queue.');
+    assert.equal(await ending(minute), ' try again in 23 seconds. Use the batch queue.');
+    assert.equal(await ending(tokens), ' try again in 23 seconds. Use the batch queue.');
+    assert.match(await ending({ ...tokens, limit: 1 }), /may need, 1300 tokens\. Use the batch queue\.$/);
   });
 });

@@ -76,14 +76,34 @@ describe('read-body', () => {
       [{ type: 'image', source: { type: 'url', url: 'https://x' } }],
       [{ type: 'document', source: { type: 'base64', data: 'eA==' } }],
       [{ type: 'tool_result', content: [{ type: 'document' }] }],
+      [{ type: 'tool_result', content: [{ type: 'tool_result', content: [{ type: 'document' }] }, { type: 'text' }] }],
     ];
     for (const content of referring) {
       const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content }] });
       assert.ok((facts['request.input_tokens_max'] as number) > 500_000, JSON.stringify(content));
     }
+    const nowhere = JSON.stringify({ ...plain, mcp_servers: [] });
+    assert.equal((await factsOf(nowhere))['request.input_tokens_max'], nowhere.length);
+    const elsewhere = { ...plain, mcp_servers: [{ type: 'url', url: 'https://x', name: 'x' }] };
+    assert.ok(((await factsOf(elsewhere))['request.input_tokens_max'] as number) > 500_000);
     const image = [{ type: 'image', source: { type: 'base64', data: 'eA==' } }];
     const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content: image }] });
     assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
+  });
+
+  it('takes what an answer of the provider holds when it is sent back for no more than its bytes', async () => {
+    const content = [
+      { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'x' } },
+      { type: 'redacted_thinking', data: 'eA==' },
+    ];
+    const body = JSON.stringify({ model: 'm', messages: [{ role: 'assistant', content }] });
+    assert.equal((await factsOf(body))['request.input_tokens_max'], Buffer.byteLength(body));
+  });
+
+  it('reads content that is nested deeper than any call can be', async () => {
+    const deep = `${'[{"type":"tool_result","content":'.repeat(50_000)}[{"type":"document"}]${'}]'.repeat(50_000)}`;
+    const facts = await factsOf(`{"model":"m","messages":[{"role":"user","content":${deep}}]}`);
+    assert.ok((facts['request.input_tokens_max'] as number) > deep.length + 500_000);
   });
 
   it('notes how often tools of the provider may be used at most, where the request bounds it', async () => {

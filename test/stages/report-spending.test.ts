@@ -54,6 +54,15 @@ describe('report-spending', () => {
     assert.deepEqual([...new Set(asked.map(({ key }) => key))], ['ada@example.com', 'search', '["search","tok_1"]']);
   });
 
+  it('tells every whole percent as it is', async () => {
+    for (const percent of [29, 57, 58, 99]) {
+      const { body } = await report(spendLimits(), ({ scope }) =>
+        scope === 'user' ? { spent: percent * 0.5 * USD } : {},
+      );
+      assert.equal(body.extra_usage.daily.utilization, percent);
+    }
+  });
+
   it('answers with amounts in cents, and nobody keeps the answer', async () => {
     const spent = { day: 1_234_567_891, week: 2 * USD, month: 3 * USD };
     const { answer, body } = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>

@@ -72,6 +72,8 @@ export class LedgerScene {
   readonly #gateways: [OpenLedger, OpenLedger];
   /** Requests in flight, by gateway. */
   readonly #flying: [ReservationRequest[], ReservationRequest[]] = [[], []];
+  /** Requests of gateways that crashed, with the gateway. */
+  readonly #lost: { readonly gateway: OpenLedger; readonly request: ReservationRequest }[] = [];
   /** The least and the most that each request in the ledger may have cost. */
   readonly #costs = new Map<string, readonly [least: number, most: number]>();
 
@@ -96,6 +98,17 @@ export class LedgerScene {
     this.clock.advance(31_000);
     for (const living of this.#gateways) await living.beat();
     await Promise.all(this.#gateways.map((living) => living.recover()));
+  }
+
+  /** Every second request of those that crashed is heard of after all, twice and from gateways that know nothing of each other. */
+  async comeBack(): Promise<void> {
+    const heard_of = this.#lost.filter((_, i) => i % 2 === 0);
+    const settled = heard_of.flatMap(({ gateway, request }) => {
+      const cost_nano_usd = Math.floor(request.most_nano_usd / 3);
+      this.#costs.set(request.request_id, [cost_nano_usd, cost_nano_usd]);
+      return [gateway, this.#gateways[0]].map((each) => each.settle(settlement(request, { cost_nano_usd })));
+    });
+    await Promise.all(settled);
   }
 
   async settleAll(): Promise<void> {
@@ -134,7 +147,7 @@ export class LedgerScene {
     await this.assertLedgerAddsUp();
     const rows = await this.#databases[0].query<{ request_id: string; cost: number }>(
       'test_costs',
-      'select request_id, cost_nano_usd as cost from ledger where user_email like $1',
+      'select request_id, sum(cost_nano_usd)::bigint as cost from ledger where user_email like $1 group by 1',
       [`%${this.#run}`],
     );
     assert.deepEqual(new Set(rows.map(({ request_id }) => request_id)), new Set(this.#costs.keys()));
@@ -237,8 +250,11 @@ export class LedgerScene {
   }
 
   #crash(which: 0 | 1): void {
-    for (const { request_id, amount_nano_usd, most_nano_usd } of this.#flying[which].splice(0))
-      this.#costs.set(request_id, [amount_nano_usd, most_nano_usd]);
+    const gateway = this.#gateways[which];
+    for (const request of this.#flying[which].splice(0)) {
+      this.#costs.set(request.request_id, [request.amount_nano_usd, request.most_nano_usd]);
+      this.#lost.push({ gateway, request });
+    }
     this.#gateways[which] = this.#boot(which);
   }
 

@@ -17,7 +17,7 @@ export function addAudit(program: Command, context: CommandContext, finish: (exi
     .action(async (given) => finish(await (await import('../audit.ts')).tailAudit(context, given)));
   audit
     .command('changes')
-    .description('who changed which access tokens and sessions, when and how; the oldest first')
+    .description('who changed access tokens, sessions, limits or the ledger, when and how; the oldest first')
     .addOption(config())
     .addOption(atGateway())
     .option('--since <when>', 'only from then on: 7d, 12h or a date', moment)

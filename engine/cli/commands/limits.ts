@@ -106,7 +106,7 @@ function addGrant(limits: Command, context: CommandContext, finish: Finish): voi
       'after',
       examples(
         'appscli limits grant --user ana@example.com --window day --usd 20 --expires 3d',
-        'appscli limits grant --team search --window month --usd 9 --expires 12h --reason demo',
+        'appscli limits grant --team search --window month --usd 9 --expires 12h',
       ),
     )
     .action(async (given) => finish(await (await import('../limits.ts')).grant(context, given)));

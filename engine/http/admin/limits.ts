@@ -10,6 +10,7 @@ import {
   limitUnit,
   nameCounted,
   nameCounter,
+  partsToFind,
   shownAmount,
   unitOfWindow,
 } from '../../services/limit-names.ts';
@@ -126,7 +127,7 @@ function partsIn(given: Scoped): LimitParts {
 
 /** Whom a list is about: those who are named; the caller alone unless it is an administrator, who may leave it open. */
 function whoseLimits(asked: Fields, caller: Caller): LimitParts | undefined {
-  const of = partsIn(asked);
+  const of = partsToFind(partsIn(asked));
   if (caller.is_admin) return Object.keys(of).length === 0 ? undefined : of;
   const { team, project } = caller.principal;
   const own: LimitParts = {

@@ -181,8 +181,8 @@ that resets last. What a model's provider says about its own limits is taken off
 ${table(['header', 'meaning'], rows)}
 
 \`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`held_usd\`, \`held_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
-\`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`window\`, \`scope\`, \`key\`, \`rule\`, \`used\`, \`held\`, \`in_flight\`
-and \`needed\`. Both list all limits without room in \`exceeded\`.`;
+\`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`held\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
+\`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.`;
 }
 
 function limits({ server }: GatewayConfig): string {

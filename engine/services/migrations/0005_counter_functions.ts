@@ -1,3 +1,5 @@
+import { PLANNED_ONCE } from './0005_plans.ts';
+
 /** Counters: which one is meant, what limit is in force on it, and whether something still fits. */
 export const COUNTER_FUNCTIONS = `
 create or replace function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
@@ -12,7 +14,8 @@ language sql stable as $$
     when 'open' then null
     -- By the clock on the wall one minute of the year is an hour and a minute long.
     when 'minute' then p_start + interval '1 minute'
-    else (p_start at time zone p_time_zone + ('1 ' || p_kind)::interval) at time zone p_time_zone
+    -- A day without a midnight begins at one o'clock, and ends at midnight all the same.
+    else date_trunc(p_kind, p_start at time zone p_time_zone + ('1 ' || p_kind)::interval) at time zone p_time_zone
   end
 $$;
 
@@ -20,7 +23,7 @@ $$;
 create function open_counters(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz, p_time_zone text
 ) returns bigint[]
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_ids bigint[];
 begin
@@ -51,7 +54,7 @@ create function limit_changes(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz,
   out amounts bigint[], out granted bigint[]
 )
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 begin
   if not exists (select from limit_settings) and not exists (select from limit_grants where revoked_at is null) then
     return;

@@ -1,3 +1,5 @@
+import { PLANNED_ONCE } from './0005_plans.ts';
+
 /**
  * Holds of many requests at a time. For the order of locks see `0001_ledger_functions.ts`.
  *
@@ -30,7 +32,7 @@ create function decide_holds(
   p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
   out granted jsonb, out remarks jsonb
 )
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_counters spend_counters[];
   v_counter spend_counters;
@@ -40,7 +42,7 @@ declare
   v_fits boolean;
   v_at integer;
   v_place integer;
-  -- Arrays: something that is appended to JSON is copied with all that is there.
+  -- Arrays and loops: JSON is copied whole when something is appended, and a query per request would take five times as long.
   v_whole jsonb[] := '{}';
   v_remarks jsonb[] := '{}';
 begin
@@ -67,9 +69,7 @@ begin
     v_fits := cardinality(v_lacking) = 0;
     if v_fits then
       v_whole := array_append(v_whole, v_request.whole);
-    end if;
-    if v_fits and v_request.shadow_limits is not null then
-      for v_place in 1 .. cardinality(v_request.counters) loop
+      for v_place in 1 .. coalesce(cardinality(v_request.shadow_limits), 0) loop
         if lacks_room(v_request.shadow_limits[v_place], v_counters[v_request.counters[v_place]],
           v_request.amount_nano_usd, v_request.most_nano_usd, v_request.tokens, v_request.ppm)
         then
@@ -104,7 +104,7 @@ create function place_holds(
   p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
   out remarks jsonb, out standings json
 )
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_requests jsonb := p_requests;
   v_touched bigint[];

@@ -1,8 +1,10 @@
+import { PLANNED_ONCE } from './0005_plans.ts';
+
 /** What becomes of holds: ledger rows, or nothing. For the order of locks see `0001_ledger_functions.ts`. */
 export const LEDGER_ROW_FUNCTIONS = `
 -- Takes holds that are gone from their counters.
 create function lift_holds(p_gone reservations[]) returns void
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 begin
   with moved as (
     select c.id, sum(g.amount_nano_usd)::bigint as amount, sum(g.most_nano_usd)::bigint as most,
@@ -23,7 +25,7 @@ end $$;
 create function write_ledger(
   p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb
 ) returns setof text
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 #variable_conflict use_column
 begin
   return query
@@ -73,9 +75,54 @@ begin
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
 end $$;
 
+-- The estimates that were written for requests whose process was taken for dead, where p_rows tell what they cost after all:
+-- it had only paused, or was cut off.
+create function find_estimates(p_now timestamptz, p_rows jsonb) returns ledger[]
+language plpgsql set enable_seqscan = off as $$
+begin
+  return (
+    select coalesce(array_agg(l), '{}')
+    from (select distinct r.request_id from jsonb_to_recordset(p_rows) as r (request_id text, provenance jsonb)
+          where r.provenance ->> 'cost' <> 'estimate') as r
+    join ledger l on l.request_id = r.request_id
+    where l.settled_at > p_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
+      and l.aborted and l.status is null
+      and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0);
+end $$;
+
+-- Adds to each of these estimates, once, a row that puts it right, with its times, so that it counts in the same windows.
+-- Returns the requests. The counters are locked.
+create function correct_estimates(p_now timestamptz, p_estimates ledger[], p_rows jsonb) returns setof text
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+  return query
+  with due as (
+    select distinct on (r.request_id) jsonb_populate_record(e, jsonb_build_object(
+      'kind', 'adjustment', 'server_tools', r.server_tools,
+      'input_tokens', r.input, 'output_tokens', r.output, 'cache_read_tokens', r.cache_read,
+      'cache_write_5m_tokens', r.cache_write_5m, 'cache_write_1h_tokens', r.cache_write_1h, 'cost_nano_usd', r.cost_nano_usd - e.cost_nano_usd,
+      'provenance', r.provenance || jsonb_build_object('of', 'estimate', 'was_nano_usd', e.cost_nano_usd, 'at', p_now))) as l
+    from unnest(p_estimates) as e
+    join jsonb_to_recordset(p_rows) as r (
+      request_id text, server_tools jsonb, cost_nano_usd bigint, provenance jsonb,
+      input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint)
+      on r.request_id = e.request_id
+    where r.cost_nano_usd is not null and not exists (
+      select from ledger l where l.request_id = e.request_id and l.settled_at = e.settled_at and l.kind = 'adjustment')
+  ), written as (
+    insert into ledger select (d.l).* from due d returning request_id, cost_nano_usd, counter_ids
+  ), moved as (
+    select c.id, sum(w.cost_nano_usd)::bigint as cost from written w cross join unnest(w.counter_ids) as c (id) group by c.id
+  ), updated as (
+    update spend_counters s set spent = s.spent + m.cost from moved m where s.id = m.id
+  )
+  select w.request_id from written w;
+end $$;
+
 -- Gives holds back without a trace, for requests that never left.
 create or replace function release_batch(p_request_ids text[]) returns void
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_gone reservations[];
 begin
@@ -88,11 +135,13 @@ end $$;
 
 -- Raises what typical reservations hold, never above the most they can cost. One that is being settled is left alone.
 create function top_up_batch(p_request_ids text[], p_amounts bigint[]) returns void
-language plpgsql set enable_seqscan = off as $$
+language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_ids bigint[];
   v_added bigint[];
 begin
+  -- Nobody waits for it, and a crash that forgets it leaves what the request can cost at most in place.
+  perform set_config('synchronous_commit', 'off', true);
   with wanted as (
     select w.request_id, max(w.amount) as amount from unnest(p_request_ids, p_amounts) as w (request_id, amount) group by 1
   ), found as (

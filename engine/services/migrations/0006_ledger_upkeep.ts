@@ -52,7 +52,8 @@ exception when lock_not_available then
   return next;
 end $$;
 
--- Deletes some counters of windows that began so long before the first row left that none of them can name one.
+-- Deletes some counters of windows that began so long before the first row left that none of them can name one: a row
+-- counts in windows that began at most 30 days and a month before it was settled.
 create function delete_old_counters(p_most integer) returns integer
 language plpgsql as $$
 declare

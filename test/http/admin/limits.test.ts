@@ -56,6 +56,7 @@ describe('what somebody sees of limits', () => {
       of: { user: 'alice@example.com' },
       window: 'day',
       unit: 'usd',
+      counted: true,
       limit: 50,
       spent: 3.5,
       held: 0.25,
@@ -98,6 +99,7 @@ describe('what somebody sees of limits', () => {
     await refused(403, /bob@example\.com's/, 'alice', 'GET', `${LIMITS}?user=bob@example.com`);
     await refused(403, /this team's limits; leave "team" out/, 'alice', 'GET', `${LIMITS}?team=sales`);
     await refused(403, /this model's/, 'alice', 'GET', `${LIMITS}?model=coder-1`);
+    await refused(400, /^The token is a credential/, 'root', 'GET', `${LIMITS}?token=gw_${'a'.repeat(40)}`);
     await refused(403, /bob@example\.com's/, 'alice', 'GET', `${GRANTS}?user=bob@example.com`);
     const own = await ask(200, 'alice', 'GET', `${LIMITS}?user=Alice@example.com&team=search`);
     assert.equal(named(own.limits, 'user', 'day').limit, 50);

@@ -1,0 +1,137 @@
+/** The example with budgets for teams, on a database and an upstream of this machine; its README is pasted line by line. */
+import assert from 'node:assert/strict';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type RunningGateway, startGateway } from '../../engine/cli/start-gateway.ts';
+import { stages } from '../../stages/index.ts';
+import { cli, collectingLog, LAUNCHER, start } from '../cli/support.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
+import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
+import { answerJson, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { until } from '../support/until.ts';
+
+const EXAMPLE = 'examples/team-budgets';
+const USAGE = { input_tokens: 1000, output_tokens: 500 };
+
+let directory: string;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let upstream: ScriptedUpstream;
+let gateway: RunningGateway;
+let env: NodeJS.ProcessEnv;
+
+before(async () => {
+  upstream = await startUpstream(answerJson({ id: 'msg_1', type: 'message', role: 'assistant', usage: USAGE }));
+  database = await createTestDatabase();
+  directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
+  await cp(join(REPOSITORY, EXAMPLE), directory, { recursive: true });
+  const config_file = join(directory, 'gateway.yaml');
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const moves: [string, string][] = [
+    ['listen: 127.0.0.1:8080', `listen: ${url.slice('http://'.length)}`],
+    ['public_url: http://127.0.0.1:8080', `public_url: ${url}`],
+    ['embedded: { data_dir: .appscli/postgres }', 'postgres: { url_env: DATABASE_URL }'],
+    ['base_url: https://api.example.com', `base_url: ${upstream.url}`],
+  ];
+  const shipped = await readFile(config_file, 'utf8');
+  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
+  await writeFile(
+    config_file,
+    moves.reduce((text, [from, to]) => text.replace(from, to), shipped),
+  );
+  env = { ...process.env, DATABASE_URL: database.url, UPSTREAM_KEY: 'not-needed-here', SPARE_KEY: 'nor-this' };
+  gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
+  await until('the database is ready', async () => (await gateway.database.check()).ok);
+});
+after(async () => {
+  await gateway?.close();
+  await database?.drop();
+  await upstream?.close();
+  if (directory !== undefined) await rm(directory, { recursive: true, force: true });
+});
+
+/** Pastes a line into a shell that stands in the example. */
+async function paste(line: string) {
+  const command = line.replaceAll('npx appscli', `'${process.execPath}' '${LAUNCHER}'`);
+  const ended = await start('sh', ['-c', command], { cwd: directory, env }).ended;
+  for (const told of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(told.length <= 80, told);
+  return ended;
+}
+
+async function newToken(user: string, group: string, ...more: readonly string[]): Promise<string> {
+  const wish = ['--user', user, '--group', group, '--name', 'laptop', ...more];
+  const { stdout, stderr } = await cli(['tokens', 'create', ...wish], { cwd: directory, env });
+  assert.match(stdout, /^gw_\w+\n$/, stderr);
+  return stdout.trim();
+}
+
+async function request(token: string, model: string) {
+  const response = await fetch(`${gateway.url}/v1/messages`, {
+    method: 'POST',
+    headers: { 'x-api-key': token, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, max_tokens: 1000, messages: [{ role: 'user', content: 'Hi' }] }),
+  });
+  const body = (await response.json()) as { error?: Record<string, unknown> };
+  return { status: response.status, headers: response.headers, error: body.error ?? {} };
+}
+
+test('the example passes the check without a warning, and its own tests', async () => {
+  const checked = await cli(['check', '--deny-warnings', EXAMPLE], { cwd: REPOSITORY, env });
+  assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
+  const tested = await cli(['test', EXAMPLE], { cwd: REPOSITORY });
+  assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
+});
+
+test('every command of its README does what is said beside it', async () => {
+  const token = await newToken('ana@example.com', 'staff', '--team', 'search');
+  for (const model of ['coder-1', 'coder-small-1']) assert.equal((await request(token, model)).status, 200);
+  const [, blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh');
+  const lines = blocks!.text.split('\n').filter((line) => line.startsWith('npx appscli'));
+  assert.ok(lines.length > 5);
+  const told = new Map<string, string>();
+  for (const line of lines) {
+    const [, command] = /^npx appscli ((?:[a-z]+ ?){1,2})/.exec(line)!;
+    const { exit_code, stdout, stderr } = await paste(line);
+    // The bill is of days on which nobody has asked for anything here.
+    assert.equal(exit_code, command!.trim() === 'ledger reconcile' ? 1 : 0, `${line}\n${stdout}${stderr}`);
+    told.set(command!.trim(), stdout + stderr);
+  }
+  const holds = (command: string, words: RegExp) => assert.match(told.get(command) ?? '', words);
+  holds('limits list', /^user ana@example\.com per month: 400 USD\n {4}0\.014 USD spent, 399\.986 left/m);
+  holds('limits grant', /^user ana@example\.com per day: 70 USD$/m);
+  holds('limits set', /^team search per month: 3000 USD$/m);
+  holds('usage', /^search\n {2}\d{4}-\d\d +2 +2000 +1000 +0 +0 +0\.014000\n/m);
+  holds('ledger verify', /^The ledger adds up: compared \d+ counters with \d+ ledger rows of 0\.\d+ USD/);
+  holds('ledger reconcile', /^2 lines of 2 disagree, 2 only in the bill\.$/m);
+  holds('prices check', /^Everything has a price: looked at \d requests to 2 models/);
+  holds('audit changes', /limit\.grant .*limit\.set +team search per month\n.*usd 3000/s);
+
+  // And what its last sentence says of a price that was wrong.
+  const prose = await readFile(join(REPOSITORY, EXAMPLE, 'README.md'), 'utf8');
+  const [, reprice] = /`npx (appscli ledger reprice [^`]+)`/.exec(prose)!;
+  const right = (await readFile(join(directory, 'gateway.yaml'), 'utf8')).replace('input: 3\n', 'input: 4\n');
+  await writeFile(join(directory, 'right.yaml'), right);
+  const wish = `npx ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
+  assert.match((await paste(wish)).stdout, /coder-1 .* \+0\.00\d000\n(?:.*\n)+Nothing was written/);
+  assert.match((await paste(`${wish} --yes`)).stdout, /^Wrote \d adjusting rows? of \+0\.00\d000 USD/m);
+  assert.match((await paste('npx appscli ledger verify')).stdout, /^The ledger adds up/);
+});
+
+test('a contractor has the smaller month, and is refused with what to do when it is spent', async () => {
+  const token = await newToken('lee@example.com', 'contractors');
+  const { status, headers } = await request(token, 'coder-1');
+  assert.equal(status, 200);
+  assert.equal(headers.get('vendor-ratelimit-unified-overage-status'), 'allowed');
+  assert.match(
+    (await paste('npx appscli limits list --user lee@example.com')).stdout,
+    /^user lee@example\.com per month: 100 USD$/m,
+  );
+  await paste('npx appscli limits set --user lee@example.com --window month --usd 0.005');
+  const refused = await request(token, 'coder-small-1');
+  assert.equal(refused.status, 429);
+  const { code, limit_usd, window, message } = refused.error;
+  assert.deepEqual({ code, limit_usd, window }, { code: 'spend_limit_exceeded', limit_usd: 0.005, window: 'month' });
+  assert.match(String(message), /Ask in the channel ai-platform for a grant\.$/);
+});
