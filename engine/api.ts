@@ -19,30 +19,22 @@ export type {
   UpstreamConfig,
   Window,
 } from './config.ts';
-export { SPEND_SCOPES, WINDOWS } from './config.ts';
+export { WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
 export { highestCost } from './limits/highest-cost.ts';
-export { type LimitHeaders, limitHeaders } from './limits/limit-headers.ts';
-export { refuse as refuseForLimits } from './limits/refusals.ts';
-export { type UsageReport, usageReport } from './limits/usage-report.ts';
+export { limitHeaders } from './limits/limit-headers.ts';
+export { refuseForLimits } from './limits/refusals.ts';
+export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
 export { type HoldWatch, moreToHold, watchHold } from './metering/hold-watch.ts';
 export { newUsageReading, readUsage, type UsageReading } from './metering/reading.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
-export { type CompiledLimits, compileLimits, type LimitKeys } from './rules/limit-claims.ts';
-export {
-  counterKey,
-  describeAmount,
-  describeCounter,
-  describeLimit,
-  type SpendLimit,
-  spendLimits,
-  windowAdjective,
-} from './rules/spend-limits.ts';
+export { compileLimits } from './rules/limit-claims.ts';
+export { ledgerIdentity } from './services/ledger-identity.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
-export { costOf, unpricedTools } from './services/prices.ts';
+export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
 export type {
   AuditLog,
   AuditRecord,

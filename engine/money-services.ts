@@ -99,6 +99,8 @@ export interface Reservation {
   readonly standings: readonly LimitStanding[];
   /** Whether the request may go out without a hold because the store is away and the operator wants it so. */
   readonly unheld: boolean;
+  /** When a limit had no room: the time by the clock that windows go by, in milliseconds since the epoch. */
+  readonly decided_at?: number;
 }
 
 /** Where a number came from. */

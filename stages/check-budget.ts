@@ -3,8 +3,10 @@ import {
   defineStage,
   highestCost,
   type LimitStanding,
+  ledgerIdentity,
   limitHeaders,
   type ModelConfig,
+  NO_TOKENS,
   type Reservation,
   type ReservationRequest,
   refuseForLimits,
@@ -63,14 +65,13 @@ interface Forecast {
   readonly likely_tokens: number;
 }
 
-const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-const FREE: Forecast = { most: NOTHING, most_nano_usd: 0, likely_tokens: 0 };
+const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, likely_tokens: 0 };
 
 /** The most tokens a request can use. A model reads and writes no more than its context window, whatever was asked. */
 function mostTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): TokenCounts {
   const output = ctx.get('request.max_tokens') ?? max_output_tokens;
   return {
-    ...NOTHING,
+    ...NO_TOKENS,
     input: Math.min(ctx.get('request.input_tokens_max'), context_window),
     output: Math.min(output, Math.max(context_window, max_output_tokens)),
   };
@@ -87,19 +88,10 @@ function estimate({ reservation, tokens }: Hold, status: number | undefined, abo
   const refused = status !== undefined && status >= 400;
   const from = aborted ? 'abort' : 'estimate';
   return {
-    request_id: reservation.request_id,
-    surface: reservation.surface,
-    principal_id: reservation.principal_id,
-    user: reservation.user,
-    team: reservation.team,
-    project: reservation.project,
-    token_id: reservation.token_id,
-    model: reservation.model,
-    upstream: reservation.upstream,
-    upstream_model: reservation.upstream_model,
+    ...ledgerIdentity(reservation),
     status: status ?? null,
     aborted,
-    tokens: refused ? NOTHING : tokens,
+    tokens: refused ? NO_TOKENS : tokens,
     cost_nano_usd: refused ? 0 : amount_nano_usd,
     provenance: { input: from, output: from, cache_read: from, cache_write_5m: from, cache_write_1h: from, cost: from },
     reserved: true,
@@ -207,11 +199,12 @@ export default defineStage({
       async request(ctx) {
         const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
         const reservation = reservationFor(ctx, expected);
-        const { exceeded, shadows, standings, unheld } = await place(reservation);
+        const { exceeded, shadows, standings, unheld, decided_at } = await place(reservation);
         for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length > 0) {
           ctx.set('spend.rule', exceeded[0]!.rule);
-          throw refuseForLimits(exceeded, reservation, style, clock.now());
+          // Windows end by the database's clock, which this machine's need not agree with.
+          throw refuseForLimits(exceeded, reservation, style, decided_at ?? clock.now());
         }
         try {
           ctx.state = { reservation, tokens: expected.most, standings } satisfies Hold;

@@ -11,6 +11,6 @@ export function roundedUsd(nano_usd: bigint, decimals: number): string {
 }
 
 /** How many of something: `1 request`, `2 requests`. */
-export function counted(many: number, what: string): string {
-  return `${many} ${what}${many === 1 ? '' : 's'}`;
+export function counted(many: number, one: string, several = `${one}s`): string {
+  return `${many} ${many === 1 ? one : several}`;
 }

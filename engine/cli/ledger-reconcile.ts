@@ -6,6 +6,7 @@ import { counted, roundedUsd } from './amounts.ts';
 import { type BillColumns, nanoOf, parseAmount, readBill } from './bill-file.ts';
 import { type CsvCell, formatCsv } from './csv.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
@@ -28,7 +29,7 @@ export interface ReconcileOptions {
 type Amounts = Omit<ReconciledRow, 'day' | 'model'>;
 
 const WIDTH = 80;
-/** Bills are in cents. */
+/** Two more than the cents of a bill, so that small differences are seen. */
 const DECIMALS = 4;
 const COLUMNS: readonly Column[] = [
   { title: 'DAY', kind: 'word' },
@@ -43,7 +44,7 @@ const COLUMNS: readonly Column[] = [
 export async function reconcileBill(context: CommandContext, file: string, given: ReconcileOptions): Promise<number> {
   const { terminal } = context;
   const { upstream, since, until } = given;
-  if (since !== undefined && until !== undefined && since >= until) throw wrong('--since must be a day before --until');
+  demandPeriod(given);
   const bill = readBill(file, given.columns);
   const tolerance = { millipercent: given.tolerancePercent, nano_usd: nanoOf(parseAmount(given.toleranceUsd)) };
   const found = await withDatabase(context, given.config, async ({ config, database }) => {

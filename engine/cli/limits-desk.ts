@@ -165,7 +165,7 @@ function nameOf(answer: Answered) {
   };
 }
 
-function madeOf(answer: Answered) {
+function grantFields(answer: Answered) {
   return {
     id: textOf(answer.id),
     amount: numberOf(answer.amount) ?? 0,
@@ -180,7 +180,7 @@ const STATES: readonly GrantState[] = ['active', 'revoked', 'expired'];
 
 function grantOf(answer: Answered): ShownGrant {
   const { scope, of, window, unit } = nameOf(answer);
-  const { id, amount, ...made } = madeOf(answer);
+  const { id, amount, ...made } = grantFields(answer);
   const ended = { revoked_at: timeOf(answer.revoked_at), state: oneOf(STATES, answer.state) };
   return { id, scope, of, window, unit, amount, ...made, ...ended };
 }
@@ -210,7 +210,7 @@ function limitOf(answer: Answered): LimitInForce {
             set_at: timeOf(set.set_at) ?? new Date(0),
             set_by: textOf(set.set_by),
           },
-    grants: entriesOf(answer.grants).map(madeOf),
+    grants: entriesOf(answer.grants).map(grantFields),
   };
 }
 
@@ -220,9 +220,14 @@ function writtenOf(answer: Answered): WrittenLimit {
     ([group, most]) => [group, numberOf(most) ?? 0] as const,
   );
   return {
-    ...{ rule: textOf(answer.rule), scope, window, unit, limit: numberOf(answer.limit) },
+    rule: textOf(answer.rule),
+    scope,
+    window,
+    unit,
+    limit: numberOf(answer.limit),
     by_group: groups.length === 0 ? null : Object.fromEntries(groups),
-    ...{ mode: modeOf(answer.mode), always: answer.always === true },
+    mode: modeOf(answer.mode),
+    always: answer.always === true,
   };
 }
 

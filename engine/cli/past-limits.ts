@@ -31,7 +31,8 @@ export function limitsOfPast(
   const { spend_limits } = config;
   const amount_nano_usd = number('route.estimate_nano_usd');
   const likely: Hold = {
-    ...{ amount_nano_usd, most_nano_usd: amount_nano_usd },
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
     tokens: number('request.input_tokens_estimate') + number('request.max_tokens'),
     ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
   };

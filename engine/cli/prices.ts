@@ -8,6 +8,7 @@ import {
   readUsedPrices,
   type UsedPriceFinding,
 } from '../services/used-prices.ts';
+import { counted } from './amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { withDatabase } from './with-database.ts';
@@ -33,7 +34,7 @@ export async function checkPrices(
   return allPriced(findings) ? EXIT_OK : EXIT_FINDINGS;
 }
 
-function allPriced({ used, idle }: PriceFindings): boolean {
+function allPriced({ used, idle }: Pick<PriceFindings, 'used' | 'idle'>): boolean {
   return used.length === 0 && idle.length === 0;
 }
 
@@ -66,7 +67,7 @@ const USED_KINDS: readonly {
 ];
 
 /** Lines for people, at most 80 characters wide where no name is longer. */
-export function describePriceFindings(findings: PriceFindings, since: Date): string[] {
+function describePriceFindings(findings: PriceFindings, since: Date): string[] {
   const used = USED_KINDS.flatMap(({ problem, title, remedy }) => {
     const those = findings.used.filter((finding) => finding.problem === problem);
     return describeKind(title, those.map(describeUsed), remedy);
@@ -111,7 +112,7 @@ function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
 
 function findingsJson({ used, idle, ...extent }: PriceFindings, since: Date): object {
   return {
-    ok: used.length === 0 && idle.length === 0,
+    ok: allPriced({ used, idle }),
     since,
     ...extent,
     used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),
@@ -121,8 +122,4 @@ function findingsJson({ used, idle, ...extent }: PriceFindings, since: Date): ob
 
 function dateOf(moment: Date): string {
   return moment.toISOString().slice(0, 10);
-}
-
-function counted(many: number, one: string, several = `${one}s`): string {
-  return `${many} ${many === 1 ? one : several}`;
 }

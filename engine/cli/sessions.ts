@@ -3,6 +3,7 @@ import { systemClock } from '../services/clock.ts';
 import { cutOff, endSession } from '../services/cut-off.ts';
 import { createSessions, type SessionSummary } from '../services/identity/sessions.ts';
 import { StartError } from '../services/start-error.ts';
+import { counted } from './amounts.ts';
 import { type Answered, openAtGateway, textOf, timeOf } from './at-gateway.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { operator } from './operator.ts';
@@ -122,10 +123,6 @@ async function endAtGateway(
 
 function nothingToEnd(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_FINDINGS });
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
 function tokensOf({ tokens }: Ended, { withTokens }: { readonly withTokens?: true }): string {

@@ -7,7 +7,7 @@ import type { EffectivePrice } from '../stage-services.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { loadToRead } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { type Column, formatTable, shorten, withoutEmptyColumns } from './table.ts';
 
 /** Which prices are to be shown; the time in milliseconds since the epoch. */
 export interface ShowPricesOptions {
@@ -96,7 +96,7 @@ const TOOL_COLUMNS: readonly Column[] = [
 ];
 
 /** Lines of a table with the models as headings, and of one for tools where any has a price. */
-export function describePrices(shown: readonly Shown[], line_width: number): string[] {
+function describePrices(shown: readonly Shown[], line_width: number): string[] {
   const by_model = [...Map.groupBy(shown, ({ model }) => model)];
   const rows = by_model.map(([, own]) => own.flatMap(tableRows));
   const table = withoutEmptyColumns(COLUMNS, rows.flat());
@@ -122,10 +122,6 @@ function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
   const { long_context, source } = price;
   const tier = long_context && [`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', ''];
   return [[name, ...numbers(price.pico), end, source.replace(/^prices\./, '')], ...(tier ? [tier] : [])];
-}
-
-function shorten(text: string, width: number): string {
-  return text.length > width ? `${text.slice(0, width - 1)}…` : text;
 }
 
 /** A price in pico-USD per token as USD per million tokens. */

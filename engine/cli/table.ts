@@ -26,8 +26,12 @@ function shrinkToFit(columns: readonly Column[], widths: number[], line_width: n
 }
 
 function cell(text: string, width: number, kind: Column['kind']): string {
-  if (kind === 'number') return text.padStart(width);
-  return text.length > width ? `${text.slice(0, width - 1)}…` : text.padEnd(width);
+  return kind === 'number' ? text.padStart(width) : shorten(text, width).padEnd(width);
+}
+
+/** A text that is at most so many characters wide; an ellipsis stands for what was cut off. */
+export function shorten(text: string, width: number): string {
+  return text.length > width ? `${text.slice(0, width - 1)}…` : text;
 }
 
 /** Lines of a table with a title row, as wide as `line_width` at most where texts can be shortened to make it so. */

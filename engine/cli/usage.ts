@@ -13,7 +13,7 @@ import { type CsvCell, formatCsv } from './csv.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable } from './table.ts';
+import { type Column, formatTable, shorten } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
 /** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
@@ -165,8 +165,4 @@ function briefly(count: number): string {
   if (count < 1_000_000) return String(count);
   const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
   return `${(count / (size as number)).toPrecision(4)}${unit}`;
-}
-
-function shorten(text: string, width: number): string {
-  return text.length > width ? `${text.slice(0, width - 1)}…` : text;
 }

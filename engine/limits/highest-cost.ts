@@ -1,4 +1,5 @@
 import type { ModelConfig } from '../config.ts';
+import { NO_TOKENS } from '../services/prices.ts';
 import type { EffectivePrice, ModelCatalog, PricedRoute, Usage } from '../stage-services.ts';
 
 /** The most a request can use. */
@@ -12,8 +13,6 @@ export interface MostUsage {
 }
 
 type InputKind = 'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h';
-
-const NO_TOKENS = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
 /** The most that usage can cost, in nano-USD: the whole input at the dearest price that the cache lifetime allows. */
 export function highestCost(models: ModelCatalog, model: ModelConfig, most: MostUsage, route: PricedRoute): number {

@@ -16,8 +16,9 @@ export interface LimitHeaders {
   readonly unreadable: Headers;
 }
 
-const WARNING_PERCENT = 75;
-const LAST_WARNING_PERCENT = 95;
+/** From these shares of a limit on callers are warned, and warned for the last time. */
+export const WARNING_PERCENT = 75;
+export const LAST_WARNING_PERCENT = 95;
 /** What is not refused is never said to be used up: clients stop at 1. */
 const PERCENT_MAX = 99;
 
@@ -81,7 +82,7 @@ function namesUnder(prefix: string) {
 }
 
 /** Whether a counter counts one caller only, and not what others do as well. */
-export function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
+function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
   return scope.split('+').some((each) => each === 'user' || each === 'token');
 }
 

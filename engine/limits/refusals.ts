@@ -27,7 +27,12 @@ const isoTime = (milliseconds: number | null) => (milliseconds === null ? null :
  * The error of a request that some limits have no room for; it is about the first of them.
  * @param now milliseconds since the epoch
  */
-export function refuse(exceeded: readonly LimitStanding[], needs: Needs, style: RefusalStyle, now: number): StageError {
+export function refuseForLimits(
+  exceeded: readonly LimitStanding[],
+  needs: Needs,
+  style: RefusalStyle,
+  now: number,
+): StageError {
   const first = exceeded[0]!;
   const listed = exceeded.map(list);
   return first.unit === 'nano_usd'
@@ -155,11 +160,14 @@ function refuseRate(
   });
 
   function explainRate(): string {
-    if (window === 'open') {
-      const fact = `The limit of ${requests(limit)} at once for ${who} has no room: ${requests(held)} ${held === 1 ? 'is' : 'are'} under way`;
-      return sentence(`${fact}; try again when one of them has finished`, advice);
+    const at_once = window === 'open';
+    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${who}`;
+    if (limit === 0) return sentence(`${most} allows nothing`, advice, ': ask your administrator for a higher limit');
+    if (at_once) {
+      const [are, they] = held === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
+      const fact = `${most} has no room: ${requests(held)} ${are} under way`;
+      return sentence(`${fact}; try again when ${they} finished`, advice);
     }
-    const most = `The limit of ${describeAmount(limit, unit)} per minute for ${who}`;
     if (hopeless) {
       const fact = `${most} is smaller than what this request may need, ${describeAmount(needed, unit)}`;
       return sentence(

@@ -1,7 +1,7 @@
 import type { Window } from '../config.ts';
 import { windowAdjective } from '../rules/spend-limits.ts';
 import type { Standing } from '../stage-services.ts';
-import { percentOf } from './limit-headers.ts';
+import { LAST_WARNING_PERCENT, percentOf, WARNING_PERCENT } from './limit-headers.ts';
 
 /** What somebody has spent in a window of its own. Amounts are in cents, with decimals; `null` where nothing limits it. */
 interface WindowUsage {
@@ -19,13 +19,15 @@ interface LimitUsage {
   readonly percent: number;
   readonly resets_at: string;
   readonly severity: 'normal' | 'warning' | 'critical';
-  readonly is_active: true;
+  /** Whether it is the one that `extra_usage` is about. */
+  readonly is_active: boolean;
   readonly scope: string;
   readonly rule: string;
 }
 
 /** What a caller has spent and may spend; the body of `GET /api/oauth/usage`. Amounts are in cents, with decimals. */
 export interface UsageReport {
+  /** About the active limit, whichever window it has; without any limit about the month. */
   readonly extra_usage: {
     readonly is_enabled: true;
     readonly monthly_limit: number | null;
@@ -39,45 +41,59 @@ export interface UsageReport {
 }
 
 const NANO_USD_PER_CENT = 1e7;
-const WARNING_PERCENT = 75;
-const CRITICAL_PERCENT = 95;
 
 /** @param standings counters in money; those of the user's own day, week and month must be among them. */
 export function usageReport(standings: readonly Standing[]): UsageReport {
-  const { limit, ...month } = usageIn('month', standings);
+  const nearest = nearestLimit(standings);
+  const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStanding('month', standings));
   return {
     extra_usage: {
       is_enabled: true,
       monthly_limit: limit,
-      used_credits: month.used_credits,
-      utilization: month.utilization,
+      used_credits,
+      utilization,
       currency: 'USD',
-      daily: usageIn('day', standings),
-      weekly: usageIn('week', standings),
+      daily: windowUsage(ownStanding('day', standings)),
+      weekly: windowUsage(ownStanding('week', standings)),
     },
-    limits: standings.flatMap(describeLimit),
+    limits: standings.flatMap((standing) => limitUsage(standing, standing === nearest)),
   };
 }
 
-function usageIn(window: Window, standings: readonly Standing[]): WindowUsage {
+/** The limit that is used up the furthest; of those with nothing left the one that resets last. */
+function nearestLimit(standings: readonly Standing[]): Standing | undefined {
+  const share = ({ limit, spent }: Standing) => (limit! > 0 ? Math.min(1, spent / limit!) : 1);
+  const limited = standings.filter(({ limit }) => limit !== null);
+  const [nearest] = limited.toSorted(
+    (a, b) => share(b) - share(a) || (share(a) === 1 ? b.resets_at! - a.resets_at! : 0) || a.limit! - b.limit!,
+  );
+  return nearest;
+}
+
+function ownStanding(window: Window, standings: readonly Standing[]): Standing {
   const own = standings.filter((each) => each.scope === 'user' && each.window === window);
   const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
   if (least === undefined) throw new Error(`nobody asked how the ${window} of the user stands`);
+  return least;
+}
+
+function windowUsage(standing: Standing): WindowUsage {
+  const { limit, spent } = standing;
   return {
-    limit: least.limit === null ? null : least.limit / NANO_USD_PER_CENT,
-    used_credits: least.spent / NANO_USD_PER_CENT,
-    utilization: percentUsed(least),
-    resets_at: isoTime(least),
+    limit: limit === null ? null : limit / NANO_USD_PER_CENT,
+    used_credits: spent / NANO_USD_PER_CENT,
+    utilization: percentUsed(standing),
+    resets_at: isoTime(standing),
   };
 }
 
-function describeLimit(standing: Standing): LimitUsage[] {
+function limitUsage(standing: Standing, is_active: boolean): LimitUsage[] {
   const percent = percentUsed(standing);
   if (percent === null) return [];
   const { window, scope, rule } = standing;
-  const severity = percent >= CRITICAL_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
+  const severity = percent >= LAST_WARNING_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
   const group = windowAdjective(window as Window);
-  return [{ kind: 'spend', group, percent, resets_at: isoTime(standing), severity, is_active: true, scope, rule }];
+  return [{ kind: 'spend', group, percent, resets_at: isoTime(standing), severity, is_active, scope, rule }];
 }
 
 /** Whole percent from 0 to 100; `null` without a limit. */

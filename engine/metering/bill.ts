@@ -1,3 +1,4 @@
+import { NO_TOKENS } from '../services/prices.ts';
 import type { EffectivePrice, Provenance, TokenCounts, Usage } from '../stage-services.ts';
 import { relayedOutput, type UsageReading } from './reading.ts';
 
@@ -25,23 +26,21 @@ export interface Circumstances {
   readonly fees: EffectivePrice['server_tools_pico'];
 }
 
-const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-
 /** The bill of a request that used nothing, by the upstream's word. */
 export function emptyBill(): Bill {
-  return billOf(NOTHING, 'upstream', 'upstream', 'upstream');
+  return billOf(NO_TOKENS, 'upstream', 'upstream', 'upstream');
 }
 
 /** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
 export function billFor(reading: UsageReading, { status, aborted, ...request }: Circumstances): Bill {
   const guess = aborted ? 'abort' : 'estimate';
-  if (status === undefined) return billOf({ ...NOTHING, input: request.input_estimate }, guess, guess, guess);
+  if (status === undefined) return billOf({ ...NO_TOKENS, input: request.input_estimate }, guess, guess, guess);
   const succeeded = status >= 200 && status < 300;
   const { reported, seen, complete, counted, deltas } = reading;
   if (!succeeded || (reading.failed && !seen && deltas === 0)) return emptyBill();
 
   const cache = cacheTokens(reported, request.cache_asked);
-  const input = reported.input_tokens ?? Math.max(0, request.input_estimate - sumOf(cache));
+  const input = inputTokens(reported, cache, request.input_estimate);
   // Every delta is at least one token.
   const final = complete && reported.output_tokens !== undefined && (counted || reported.output_tokens >= deltas);
   const output = final
@@ -100,8 +99,13 @@ export function toolsUsed(
   return Object.keys(used).length === 0 ? undefined : used;
 }
 
-function sumOf({ cache_read, cache_write_5m, cache_write_1h }: ReturnType<typeof cacheTokens>): number {
-  return cache_read + cache_write_5m + cache_write_1h;
+/** Input that was not cached; while the upstream has not said how much, what the estimate leaves of it. */
+export function inputTokens(
+  { input_tokens }: UsageReading['reported'],
+  { cache_read, cache_write_5m, cache_write_1h }: ReturnType<typeof cacheTokens>,
+  estimate: number,
+): number {
+  return input_tokens ?? Math.max(0, estimate - cache_read - cache_write_5m - cache_write_1h);
 }
 
 function billOf(usage: TokenCounts, input: Provenance, output: Provenance, cache: Provenance): Bill {

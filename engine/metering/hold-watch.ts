@@ -1,6 +1,6 @@
 import { costOf } from '../services/prices.ts';
 import type { EffectivePrice } from '../stage-services.ts';
-import { type CacheLifetime, cacheTokens, toolsUsed } from './bill.ts';
+import { type CacheLifetime, cacheTokens, inputTokens, toolsUsed } from './bill.ts';
 import { relayedOutput, type UsageReading } from './reading.ts';
 
 /** Part of what is held that is spent when more is asked for. */
@@ -59,8 +59,7 @@ function whatIsKnown({ reported, tools_begun }: UsageReading): number {
 
 function costSoFar(watch: HoldWatch, reading: UsageReading, output: number): number {
   const cache = cacheTokens(reading.reported, watch.cache_asked);
-  const cached = cache.cache_read + cache.cache_write_5m + cache.cache_write_1h;
-  const input = reading.reported.input_tokens ?? Math.max(0, watch.input_estimate - cached);
+  const input = inputTokens(reading.reported, cache, watch.input_estimate);
   const server_tools = toolsUsed(reading, false, watch.price.server_tools_pico);
   return costOf(watch.price, { input, output, ...cache, ...(server_tools && { server_tools }) });
 }

@@ -1,5 +1,5 @@
 import type { GatewayConfig, SpendScope } from '../config.ts';
-import type { FactView, LimitClaim, Services } from '../stage-services.ts';
+import type { CounterName, FactView, LedgerIdentity, LimitClaim, Services } from '../stage-services.ts';
 import { counterKey, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** Who and what a request is counted under; a scope it has no part in is `undefined`. */
@@ -31,6 +31,14 @@ export const ALWAYS_COUNTED = [
   { scopes: ['user'], scope: 'user', window: 'day', unit: 'nano_usd', rule: 'defaults.user_daily_usd' },
   { scopes: ['team'], scope: 'team', window: 'month', unit: 'nano_usd', rule: 'defaults.team_monthly_usd' },
 ] as const satisfies readonly (Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit'> & { readonly rule: string })[];
+
+/** The counters of `ALWAYS_COUNTED` that a caller's requests count on. */
+export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'team'>): CounterName[] {
+  return ALWAYS_COUNTED.flatMap(({ scope, window, unit }) => {
+    const key = scope === 'user' ? user : team;
+    return key === null ? [] : { scope, key, window, unit };
+  });
+}
 
 /** A limit that lacks only whom it is asked about. */
 interface CompiledLimit extends Pick<SpendLimit, 'limit' | 'on_store_error'> {

@@ -27,7 +27,7 @@ export interface SpendLimit {
 const DEFAULT_WINDOWS = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
 
 /** Every limit: everybody's, then those of the rules, in file order. */
-export function spendLimits({ spend_limits }: GatewayConfig): readonly SpendLimit[] {
+export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'>): readonly SpendLimit[] {
   if (spend_limits === undefined) return [];
   const { defaults, rules, on_store_error } = spend_limits;
   const everybody = Object.entries(defaults).map(([key, usd]): SpendLimit => {

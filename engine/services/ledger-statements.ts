@@ -8,6 +8,7 @@ import type {
   Standing,
   TokenCounts,
 } from '../api.ts';
+import { alwaysCounted } from '../rules/limit-claims.ts';
 import { percentToPpm } from './admission.ts';
 import { CounterList } from './counter-list.ts';
 import type { Database } from './database.ts';
@@ -86,7 +87,7 @@ export function createLedgerStatements(options: {
   return {
     async exchange(settlements, requests) {
       const counters = new CounterList();
-      const rows = settlements.map((each) => packSettlement(each, keptCounters(each), counters));
+      const rows = settlements.map((each) => packSettlement(each, counters));
       const holds = requests.map((request) => packHold(request, counters));
       const [written, held] = [storableJson(rows), storableJson(holds.map(({ row }) => row))];
       const answer = await exchange(counters, written, held, null);
@@ -99,8 +100,8 @@ export function createLedgerStatements(options: {
     async settleAt({ settlement, counters: named, at_ms }) {
       const counters = new CounterList();
       const money = named.filter(({ unit }) => unit === 'nano_usd');
-      const counted = money.length > 0 ? money : keptCounters(settlement);
-      const row = packSettlement({ ...settlement, reserved: false }, counted, counters);
+      const counted = money.length > 0 ? money : undefined;
+      const row = packSettlement({ ...settlement, reserved: false }, counters, counted);
       const { repeated } = await exchange(counters, storableJson([row]), NONE, new Date(at_ms));
       return repeated.length === 0;
     },
@@ -208,9 +209,9 @@ function smaller(a: number | null, b: number | null): number | null {
 
 /**
  * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the held
- * amount. Who asked for what stands in the reservation already, where there is one.
+ * amount. Who asked for what, and what it counts on, stands in the reservation already, where there is one.
  */
-function packSettlement(settlement: Settlement, counted: readonly CounterName[], counters: CounterList): object {
+function packSettlement(settlement: Settlement, counters: CounterList, counted?: readonly CounterName[]): object {
   const { tokens, cost_nano_usd, status, provenance, request_id, reserved, aborted, server_tools, ...identity } =
     settlement;
   const cost_is_known = isCount(cost_nano_usd);
@@ -218,7 +219,10 @@ function packSettlement(settlement: Settlement, counted: readonly CounterName[],
     request_id,
     reserved,
     aborted,
-    ...(!reserved && { ...identity, counters: counted.map((counter) => counters.position(counter)) }),
+    ...(!reserved && {
+      ...identity,
+      counters: (counted ?? alwaysCounted(settlement)).map((counter) => counters.position(counter)),
+    }),
     ...packTokens(tokens),
     status: Number.isInteger(status) ? status : null,
     cost_nano_usd: cost_is_known ? cost_nano_usd : null,
@@ -236,10 +240,4 @@ function packTokens(tokens: TokenCounts): TokenCounts {
     cache_write_5m: count(tokens.cache_write_5m),
     cache_write_1h: count(tokens.cache_write_1h),
   };
-}
-
-/** The counters that are kept for everybody, for a settlement without a reservation to say which. */
-function keptCounters({ user, team }: Settlement): CounterName[] {
-  const own: CounterName = { scope: 'user', key: user, window: 'day', unit: 'nano_usd' };
-  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }];
 }

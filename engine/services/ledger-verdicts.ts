@@ -31,6 +31,8 @@ export interface ExchangeAnswer {
   readonly remarks: readonly (readonly [request: number, place: number, ...CounterNumbers])[];
   /** By position in the batch. */
   readonly standings: readonly (readonly [position: number, ...CounterNumbers])[];
+  /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
+  readonly decided_at?: number;
 }
 
 /** The answer when there is nothing to tell. */
@@ -44,12 +46,14 @@ export function judge(holds: readonly PackedHold[], answer: ExchangeAnswer): Res
   return holds.map((hold, i) => {
     const { exceeded, shadows } = withoutRoom(hold, remarks.get(i));
     const standings = exceeded.length > 0 ? [] : standingsOf(hold, counters);
-    return { exceeded, shadows, standings, unheld: false };
+    const { decided_at } = answer;
+    const refused_at = exceeded.length > 0 && decided_at !== undefined ? { decided_at } : {};
+    return { exceeded, shadows, standings, unheld: false, ...refused_at };
   });
 }
 
 /** The name of the limit a claim is about: that of its rule, unless gateway.yaml has none and one was set. */
-export function ruleInForce({ rule, limit }: Pick<LimitClaim, 'rule' | 'limit'>, set: number | null): string {
+export function limitName({ rule, limit }: Pick<LimitClaim, 'rule' | 'limit'>, set: number | null): string {
   return limit === null && set !== null ? 'set at run time' : rule;
 }
 
@@ -59,7 +63,7 @@ export function standing(claim: LimitClaim, numbers: CounterNumbers): Standing {
   const [spent, held, in_flight, most, set, granted, resets_at] = numbers;
   const base = shadow ? configured : (set ?? configured);
   const limit = base === null || shadow ? base : base + (granted ?? 0);
-  return { scope, key, window, unit, rule: ruleInForce(claim, set), limit, spent, held, in_flight, most, resets_at };
+  return { scope, key, window, unit, rule: limitName(claim, set), limit, spent, held, in_flight, most, resets_at };
 }
 
 const NONE: readonly never[] = [];

@@ -10,9 +10,9 @@ import {
 } from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
-import { createGroupCommit } from './group-commit.ts';
+import { createGroupCommit, type GroupCommit } from './group-commit.ts';
 import { createHeartbeat } from './heartbeat.ts';
-import { createLedgerStatements, isCount, type LedgerStore, type TopUp } from './ledger-statements.ts';
+import { createLedgerStatements, isCount, type LedgerStore } from './ledger-statements.ts';
 import { readRecentCosts } from './recent-costs.ts';
 import { assertReservable } from './reservable.ts';
 import { createRetryPause } from './retry-pause.ts';
@@ -133,25 +133,8 @@ export function openLedger(options: {
       });
     },
   });
-  const releasing = createGroupCommit<string, void>({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    isolates: isPermanent,
-    async execute(request_ids) {
-      await statements.release(request_ids);
-      return Array<void>(request_ids.length);
-    },
-  });
-  const toppingUp = createGroupCommit<TopUp, void>({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    patience_ms: TOP_UP_PATIENCE_MS,
-    isolates: isPermanent,
-    async execute(top_ups) {
-      await statements.topUp(top_ups);
-      return Array<void>(top_ups.length);
-    },
-  });
+  const releasing = inBatches(statements.release);
+  const toppingUp = inBatches(statements.topUp, TOP_UP_PATIENCE_MS);
 
   const release = async (request_id: string): Promise<void> => {
     try {
@@ -167,10 +150,14 @@ export function openLedger(options: {
   const reserveInTime = async (wish: Wish): Promise<Reservation> => {
     const { request_id } = wish.reserve;
     const { promise: too_late, reject } = Promise.withResolvers<never>();
-    const timer = clock.after(reserve_timeout_ms(), () => {
+    let over = false;
+    const giveUp = () => {
+      if (over) return;
       wish.given_up = true;
       reject(new StageError('store_unavailable', TOO_SLOW));
-    });
+    };
+    // An answer that is here already and waits to be read, because this process is the slow one, is not late.
+    const timer = clock.after(reserve_timeout_ms(), () => setImmediate(giveUp));
     const moved = moving.run(wish) as Promise<Reservation>;
     try {
       return await Promise.race([moved, too_late]);
@@ -183,6 +170,7 @@ export function openLedger(options: {
       }
       throw error;
     } finally {
+      over = true;
       timer.close();
     }
   };
@@ -288,6 +276,20 @@ export function openLedger(options: {
       await waitAtMost(LEAVE_PATIENCE_MS, heartbeat.leave());
     },
   };
+}
+
+/** Runs a statement that has nothing to tell for all that waits. */
+function inBatches<Item>(execute: (items: readonly Item[]) => Promise<void>, patience_ms = 0): GroupCommit<Item, void> {
+  return createGroupCommit<Item, void>({
+    lanes: 1,
+    max_items: MAX_BATCH,
+    patience_ms,
+    isolates: isPermanent,
+    async execute(items) {
+      await execute(items);
+      return Array<void>(items.length);
+    },
+  });
 }
 
 const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';

@@ -23,7 +23,7 @@ export const ALIVE = `select from sessions where id = $2 and revoked_at is null 
 export const IS_ALIVE = '($2::text is null or exists (select from alive))';
 
 /** What a list of changes tells of a limit: its amount as people say it, by the name of their unit, and the reason. */
-export const inJson = (word: string, scale: string) =>
+export const amountInJson = (word: string, scale: string) =>
   `jsonb_strip_nulls(jsonb_build_object(${word}::text, trim_scale(amount / ${scale}::numeric), 'reason', reason))`;
 
 /** What every change answers. */
@@ -32,7 +32,7 @@ export interface Outcome {
 }
 
 /** SQL: whether a counter counts one of some keys, given as arrays of scopes and keys, and no other of the same scope. */
-export function counts(row: string, scopes: string, keys: string): string {
+export function countsOnly(row: string, scopes: string, keys: string): string {
   return `(
     select bool_or(part is not null) and bool_and(part is null or part = wanted_key)
     from unnest(${scopes}::text[], ${keys}::text[]) as wanted (wanted_scope, wanted_key)
@@ -45,12 +45,12 @@ export function counts(row: string, scopes: string, keys: string): string {
 }
 
 /** The first parameters of every change: when, through which session, of which counter. */
-export function common(by: Changing, { scope, key, window, unit }: CounterName): unknown[] {
+export function counterParameters(by: Changing, { scope, key, window, unit }: CounterName): unknown[] {
   return [databaseTime(by.clock), by.session_id ?? null, scope, key, window, unit];
 }
 
 /** Who did what to what, and how an amount in JSON is named and scaled. */
-export function noting({ actor }: Changing, subject: string, unit: LimitUnit): unknown[] {
+export function noteParameters({ actor }: Changing, subject: string, unit: LimitUnit): unknown[] {
   return [actor.kind, actor.name, subject, amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1];
 }
 

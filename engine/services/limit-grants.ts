@@ -5,14 +5,14 @@ import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
 import {
   ALIVE,
-  common,
-  counts,
+  amountInJson,
+  counterParameters,
+  countsOnly,
   detailsOf,
   IS_ALIVE,
-  inJson,
   type LimitChange,
   MOMENT,
-  noting,
+  noteParameters,
   type Outcome,
 } from './limit-change.ts';
 import {
@@ -50,8 +50,8 @@ export interface LimitGrant {
   readonly state: GrantState;
 }
 
-/** A grant on one counter may not be longer than this. */
-const MAX_GRANT_DAYS = 366;
+/** A grant may not last longer than this. */
+export const MAX_GRANT_DAYS = 366;
 /** Each of them is added up for every batch of requests. */
 const MAX_GRANTS = 20;
 
@@ -81,7 +81,7 @@ export async function grantLimit(by: Changing, { name, amount, reason, expires_a
      )
      select ${IS_ALIVE} as alive, at, others, granted::text, exists (select from made) as made from moment, room`,
     [
-      ...common(by, name),
+      ...counterParameters(by, name),
       id,
       amount,
       because,
@@ -129,13 +129,13 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
        select revoked_at, $4, $5, 'limit.revoke', $3,
-         jsonb_build_object('to', $6::text) || ${inJson('$7', '$8')}
+         jsonb_build_object('to', $6::text) || ${amountInJson('$7', '$8')}
            || jsonb_build_object('expires_at', expires_at),
          jsonb_build_object('revoked_at', revoked_at)
        from ended
      )
      select ${IS_ALIVE} as alive, (select revoked_at from ended) as revoked_at`,
-    [databaseTime(by.clock), by.session_id ?? null, id, ...noting(by, describeName(name), name.unit)],
+    [databaseTime(by.clock), by.session_id ?? null, id, ...noteParameters(by, describeName(name), name.unit)],
   );
   if (!outcome!.alive) throw sessionEnded();
   const { revoked_at } = outcome!;
@@ -180,7 +180,7 @@ export async function listGrants(
      from limit_grants g, moment
      where ($2::text is null or g.id = $2)
        and ($3 or (g.revoked_at is null and g.expires_at > at))
-       and ($4::text[] is null or ${counts('g', '$4', '$5')})
+       and ($4::text[] is null or ${countsOnly('g', '$4', '$5')})
        and ($6::text is null or (g.granted_at, g.id) < (select granted_at, id from limit_grants where id = $6))
      order by g.granted_at desc, g.id desc limit $7`,
     [
@@ -200,13 +200,10 @@ export async function listGrants(
 }
 
 /** A grant as it is shown, with its amount as people say it. */
-export function showGrant({ name, amount, ...grant }: LimitGrant) {
+export function showGrant({ id, name, amount, ...grant }: LimitGrant) {
   const { scope, window, unit } = name;
-  const { id, reason, granted_at, granted_by, expires_at, revoked_at, state } = grant;
-  return {
-    ...{ id, scope, of: partsOf(name), window, unit: amountUnit(unit), amount: shownAmount(unit, amount) },
-    ...{ reason, granted_at, granted_by, expires_at, revoked_at, state },
-  };
+  const shown = { id, scope, of: partsOf(name), window, unit: amountUnit(unit), amount: shownAmount(unit, amount) };
+  return { ...shown, ...grant };
 }
 
 function whyNotGranted(

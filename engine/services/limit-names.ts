@@ -45,7 +45,7 @@ const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 const CREDENTIAL = /^(?:gwr?_|eyJ)/;
 
 /** The counters that a configuration keeps, without keys: only these can be limited at run time. */
-export function countedBy(config: GatewayConfig): readonly CountedName[] {
+export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly CountedName[] {
   const found = new Map<string, CountedName>();
   for (const { scope, window, unit } of [...ALWAYS_COUNTED, ...spendLimits(config)]) {
     found.set(`${scope} ${window} ${unit}`, { scope, window, unit });

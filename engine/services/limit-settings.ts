@@ -2,13 +2,13 @@ import type { CounterName } from '../stage-services.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import {
   ALIVE,
-  common,
+  amountInJson,
+  counterParameters,
   detailsOf,
   IS_ALIVE,
-  inJson,
   type LimitChange,
   MOMENT,
-  noting,
+  noteParameters,
   type Outcome,
 } from './limit-change.ts';
 import { describeName, LimitError, reasonOf } from './limit-names.ts';
@@ -35,15 +35,15 @@ export async function setLimit(by: Changing, { name, amount, reason }: LimitChan
        returning amount
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select at, $10, $11, 'limit.set', $12, (select ${inJson('$13', '$14')} from old), $15::jsonb from moment, put
+       select at, $10, $11, 'limit.set', $12, (select ${amountInJson('$13', '$14')} from old), $15::jsonb from moment, put
      )
      select ${IS_ALIVE} as alive, (select amount from old) as previous`,
     [
-      ...common(by, name),
+      ...counterParameters(by, name),
       amount,
       because,
       actorLabel(by.actor),
-      ...noting(by, describeName(name), name.unit),
+      ...noteParameters(by, describeName(name), name.unit),
       JSON.stringify(detailsOf(name.unit, amount, because)),
     ],
   );
@@ -65,10 +65,10 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
        returning amount, reason
      ), noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before)
-       select at, $7, $8, 'limit.clear', $9, ${inJson('$10', '$11')} from moment, gone
+       select at, $7, $8, 'limit.clear', $9, ${amountInJson('$10', '$11')} from moment, gone
      )
      select ${IS_ALIVE} as alive, (select amount from gone) as previous`,
-    [...common(by, name), ...noting(by, describeName(name), name.unit)],
+    [...counterParameters(by, name), ...noteParameters(by, describeName(name), name.unit)],
   );
   if (!outcome!.alive) throw sessionEnded();
   if (outcome!.previous !== null) return outcome!.previous;

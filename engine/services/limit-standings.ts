@@ -4,7 +4,7 @@ import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../stage-services.ts';
 import type { Changing } from './admin-changes.ts';
 import { databaseTime } from './ledger-statements.ts';
-import { counts, MOMENT } from './limit-change.ts';
+import { countsOnly, MOMENT } from './limit-change.ts';
 import {
   type AmountUnit,
   amountUnit,
@@ -128,7 +128,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
       names.map((name) => storable(partsOf(name).user ?? '')),
     ],
   );
-  const limits = spendLimits(config as GatewayConfig);
+  const limits = spendLimits(config);
   return rows.map((row, i) => describe(names[i]!, row, limits));
 }
 
@@ -137,7 +137,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
  * keys, and no other of the same kind. At most 10,000. Raises store_unavailable.
  */
 export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
-  const counted = countedBy(at.config as GatewayConfig);
+  const counted = countedBy(at.config);
   const [scopes, keys] = [Object.keys(of), Object.values(of)];
   const found = await at.database.query<NameRow>(
     'limits_of',
@@ -151,7 +151,7 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
        union select c.scope, c.key, c.window_kind, c.unit from moment, spend_counters c
          where c.scope = any ($5::text[]) and c.window_start = window_start(c.window_kind, at, $2)
      )
-     select * from candidates c where ${counts('c', '$3', '$4')}
+     select * from candidates c where ${countsOnly('c', '$3', '$4')}
      order by scope, key, window_kind, unit limit ${MAX_LISTED}`,
     [
       databaseTime(at.clock),
@@ -239,7 +239,7 @@ function timeZone({ spend_limits }: LimitsAt['config']): string {
 }
 
 function unconditional(config: LimitsAt['config']): object[] {
-  return spendLimits(config as GatewayConfig)
+  return spendLimits(config)
     .filter(({ mode, logic }) => mode === 'enforce' && logic === true)
     .map(({ scope, window, unit, limit, by_group }) => ({
       scope,
@@ -266,9 +266,15 @@ function describe(name: CounterName, row: StandingRow, limits: readonly SpendLim
   const [spent, held] = [BigInt(row.spent), BigInt(row.held)];
   const room = limit === undefined ? undefined : limit - spent - held;
   return {
-    ...{ scope, of: partsOf(name), window, unit: amountUnit(unit), counted },
+    scope,
+    of: partsOf(name),
+    window,
+    unit: amountUnit(unit),
+    counted,
     limit: limit === undefined ? null : show(limit),
-    ...{ spent: show(spent), held: show(held), in_flight: row.in_flight },
+    spent: show(spent),
+    held: show(held),
+    in_flight: row.in_flight,
     room: room === undefined ? null : show(room < 0n ? 0n : room),
     resets_at: row.resets_at,
     rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),

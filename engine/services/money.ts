@@ -52,6 +52,8 @@ export function formatUsd(nano_usd: number | bigint): string {
 
 /** An amount in nano-USD as the number nearest to it in USD; what JSON output carries. */
 export function nanoToUsd(nano_usd: number | bigint): number {
+  // A division rounds once, to the nearest number, as reading the decimal would.
+  if (Number.isSafeInteger(nano_usd)) return (nano_usd as number) / 1e9;
   return Number(formatUsd(nano_usd));
 }
 

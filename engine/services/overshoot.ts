@@ -2,9 +2,9 @@ import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { isCertain } from '../load/guards.ts';
 import type { PipelineSpec } from '../load/spec.ts';
 import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
-import type { EffectivePrice, TokenCounts } from '../stage-services.ts';
+import type { EffectivePrice } from '../stage-services.ts';
 import { overshootOf } from './admission.ts';
-import { costOf, createPriceBook } from './prices.ts';
+import { costOf, createPriceBook, NO_TOKENS } from './prices.ts';
 
 /** The request that can cost the most, in tokens. */
 export interface DearestRequest {
@@ -105,7 +105,6 @@ function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
   return dearest;
 }
 
-const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
 /** The most a request can cost in tokens: a full window of the dearest kind of input, and the longest output. */
@@ -116,7 +115,7 @@ function mostCost({ context_window, max_output_tokens }: ModelConfig, price: Eff
   const costs = inputs.flatMap((input) =>
     INPUT_KINDS.map((kind) => {
       try {
-        return costOf(price, { ...NOTHING, output, [kind]: input });
+        return costOf(price, { ...NO_TOKENS, output, [kind]: input });
       } catch (error) {
         if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
         throw error;

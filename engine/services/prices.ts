@@ -25,6 +25,9 @@ export interface PriceBook {
 
 type Pico = EffectivePrice['pico'];
 
+/** What a request used that used nothing. */
+export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+
 /** Cache prices that are left out, as multiples of the input price. */
 const CACHE_RATIOS = { cache_read: 0.1, cache_write_5m: 1.25, cache_write_1h: 2 } as const;
 

@@ -1,9 +1,9 @@
 import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
-import { StageError } from '../errors.ts';
 import type { Every } from './clock.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
+import { isUnavailable } from './store-errors.ts';
 
 /** How many months are kept; what is absent is kept for ever. */
 export type RetentionMonths = NonNullable<GatewayConfig['database']['retention']>;
@@ -89,8 +89,7 @@ export function startRetention(options: {
     try {
       await sweep();
     } catch (error) {
-      const expected = error instanceof StageError && error.code === 'store_unavailable';
-      log[expected ? 'debug' : 'warn']({ err: error }, 'months that are too old could not be dropped');
+      log[isUnavailable(error) ? 'debug' : 'warn']({ err: error }, 'months that are too old could not be dropped');
     } finally {
       sweeping = false;
     }

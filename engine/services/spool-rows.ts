@@ -1,4 +1,7 @@
 import type { CounterName, Provenance, ReservationRequest, Settlement } from '../api.ts';
+import { alwaysCounted } from '../rules/limit-claims.ts';
+import { ledgerIdentity } from './ledger-identity.ts';
+import { NO_TOKENS } from './prices.ts';
 import type { SpooledRequest, SpoolRecord } from './spool-file.ts';
 
 /** Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in. */
@@ -11,19 +14,18 @@ export interface Row {
   readonly at_ms: number;
 }
 
-const NOTHING = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 const ESTIMATED: Readonly<Record<string, Provenance>> = Object.fromEntries(
-  [...Object.keys(NOTHING), 'cost'].map((number) => [number, 'estimate' as const]),
+  [...Object.keys(NO_TOKENS), 'cost'].map((number) => [number, 'estimate' as const]),
 );
 
 /** What of a reservation is needed for its ledger row. Requests and tokens by minute are over before the row is written. */
 export function spooledRequest(request: ReservationRequest): SpooledRequest {
-  const { claims, amount_nano_usd: _, overshoot_percent: __, tokens: ___, on_store_error: ____, ...rest } = request;
   const counters = new Map<string, CounterName>();
-  for (const { scope, key, window, unit } of claims) {
+  for (const { scope, key, window, unit } of request.claims) {
     if (unit === 'nano_usd') counters.set(`${scope} ${window} ${key}`, { scope, key, window, unit });
   }
-  return { ...rest, counters: [...counters.values()] };
+  const { most_nano_usd } = request;
+  return { ...ledgerIdentity(request), most_nano_usd, counters: [...counters.values()] };
 }
 
 /**
@@ -36,7 +38,7 @@ export function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord |
     const { settlement, at_ms } = settled;
     return {
       settlement: { ...settlement, reserved: false },
-      counters: begun?.request.counters ?? everybodysCounters(settlement),
+      counters: begun?.request.counters ?? alwaysCounted(settlement),
       at_ms: begun?.at_ms ?? at_ms,
     };
   }
@@ -46,15 +48,10 @@ export function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord |
     ...identity,
     status: null,
     aborted: true,
-    tokens: NOTHING,
+    tokens: NO_TOKENS,
     cost_nano_usd: most_nano_usd,
     provenance: ESTIMATED,
     reserved: false,
   };
   return { settlement, counters, at_ms: begun.at_ms };
-}
-
-function everybodysCounters({ user, team }: Settlement): CounterName[] {
-  const own: CounterName = { scope: 'user', key: user, window: 'day', unit: 'nano_usd' };
-  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }];
 }

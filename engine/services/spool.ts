@@ -11,8 +11,6 @@ import {
 import { type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
 import { isPermanent } from './store-errors.ts';
 
-export { SpoolError } from './spool-files.ts';
-
 /** Requests that went out without a hold, on the disk until their rows are in the ledger. */
 export interface Spool {
   /** Whether a request is in it. */

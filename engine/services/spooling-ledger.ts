@@ -9,23 +9,15 @@ import {
   StageError,
 } from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
+import type { OpenLedger } from './ledger.ts';
 import { openSpool } from './spool.ts';
 import type { SpoolFilesOptions } from './spool-files.ts';
-import { createStoreBreaker, isUnavailable } from './store-breaker.ts';
+import { createStoreBreaker } from './store-breaker.ts';
+import { isUnavailable } from './store-errors.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
-/** What the ledger of a process offers for requests that went out while the store was away. */
-export interface LedgerOfRows extends Ledger {
-  /**
-   * Writes the row of a request that counts in the windows of a time, once by request id; a reservation of it that was
-   * placed after all is settled. Raises store_unavailable without trying again.
-   */
-  settleAt(settlement: Settlement, counters: readonly CounterName[], at_ms: number): Promise<unknown>;
-  /** Keeps a reservation that may have been placed although nobody heard of it. */
-  keep(request_id: string): void;
-  /** Ends that. */
-  forget(request_id: string): void;
-}
+/** What it needs of the ledger of its process. */
+export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'keep' | 'forget'>;
 
 /** A ledger that lets requests out without a hold while the store is away, where their limits allow it. */
 export interface SpoolingLedger extends Ledger {

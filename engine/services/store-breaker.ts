@@ -1,4 +1,5 @@
 import { type Clock, StageError } from '../api.ts';
+import { isUnavailable } from './store-errors.ts';
 
 /** Spares callers the wait for a store that is known to be away. */
 export interface StoreBreaker {
@@ -70,9 +71,4 @@ export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBre
     },
     mended,
   };
-}
-
-/** Whether an error says that the store is away. */
-export function isUnavailable(error: unknown): error is StageError {
-  return error instanceof StageError && error.code === 'store_unavailable';
 }

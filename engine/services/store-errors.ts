@@ -3,9 +3,14 @@ import { StageError } from '../errors.ts';
 /** SQLSTATE classes that blame the data: bad value, broken constraint, too large. */
 const BLAMES_DATA = /^(22|23|54)/;
 
+/** Whether an error says that the store is away. */
+export function isUnavailable(error: unknown): error is StageError {
+  return error instanceof StageError && error.code === 'store_unavailable';
+}
+
 /** Whether a failed statement would fail again with the same data, as opposed to trouble that passes. */
 export function isPermanent(error: unknown): boolean {
-  if (error instanceof StageError) return error.code !== 'store_unavailable';
+  if (error instanceof StageError) return !isUnavailable(error);
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code !== 'string' || BLAMES_DATA.test(code);
 }

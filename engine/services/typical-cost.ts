@@ -39,7 +39,7 @@ export function createTypicalCosts(): TypicalCosts {
       count(histogramOf(models, model), bucket);
     },
     typicalCost(user, model) {
-      return mostOfMost(pairs.get(nameOf(user, model))) ?? mostOfMost(models.get(model));
+      return percentile(pairs.get(nameOf(user, model))) ?? percentile(models.get(model));
     },
   };
 }
@@ -76,7 +76,7 @@ function count(histogram: Histogram, bucket: number): void {
   }
 }
 
-function mostOfMost(histogram: Histogram | undefined): number | undefined {
+function percentile(histogram: Histogram | undefined): number | undefined {
   if (histogram === undefined || histogram.samples < MIN_SAMPLES) return undefined;
   let above = histogram.samples - Math.ceil(histogram.samples * SHARE);
   for (let bucket = BUCKETS - 1; bucket > 0; bucket--) {

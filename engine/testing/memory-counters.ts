@@ -1,6 +1,6 @@
 /** Counters in memory, and the limits on them: the same rules as those of the database. */
 import type { CounterName, LimitClaim, LimitStanding, Standing } from '../api.ts';
-import { ruleInForce } from '../services/ledger-verdicts.ts';
+import { limitName } from '../services/ledger-verdicts.ts';
 import { isUncounted } from '../services/spent-by-day.ts';
 import { windowAt } from './calendar.ts';
 
@@ -68,7 +68,7 @@ export function openCounters(now: () => number, time_zone: string): Counters {
         if (setting !== undefined && names.indexOf(name) < i) return [];
         const base = setting ?? claim.limit;
         const limit = base === null ? null : base + granted(name);
-        return [{ ...stateOf(at(claim)), rule: ruleInForce(claim, setting ?? null), limit }];
+        return [{ ...stateOf(at(claim)), rule: limitName(claim, setting ?? null), limit }];
       });
     },
     withSpentByDay(standing) {

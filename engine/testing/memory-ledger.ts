@@ -9,8 +9,10 @@ import type {
   Standing,
 } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { alwaysCounted } from '../rules/limit-claims.ts';
 import { byLatestReset, type Hold, holdIn, lacksRoom } from '../services/admission.ts';
 import { isCount } from '../services/ledger-statements.ts';
+import { assertReservable } from '../services/reservable.ts';
 import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */
@@ -186,11 +188,7 @@ export function openMemoryLedger(options: {
     teach: (user, model, nano_usd) => void typical.set(JSON.stringify([user, model]), nano_usd),
     typicalCost: (user, model) => typical.get(JSON.stringify([user, model])),
     async reserve(request) {
-      const { amount_nano_usd, most_nano_usd, tokens } = request;
-      const wrong = [amount_nano_usd, most_nano_usd, tokens].find((value) => !isCount(value));
-      if (wrong !== undefined) throw new RangeError(`cannot hold ${wrong}`);
-      if (amount_nano_usd > most_nano_usd)
-        throw new RangeError('a hold cannot be more than the most a request can cost');
+      assertReservable(request);
       if (isAway()) {
         if (request.on_store_error !== 'allow') throw away();
         hold(request, true);
@@ -198,7 +196,9 @@ export function openMemoryLedger(options: {
       }
       const exceeded = withoutRoom(inForce(request.claims), request);
       attempts.push({ request, standings: look(request.claims, request), exceeded });
-      if (exceeded.length > 0) return { exceeded, shadows: [], standings: [], unheld: false };
+      if (exceeded.length > 0) {
+        return { exceeded, shadows: [], standings: [], unheld: false, decided_at: clock.now() };
+      }
       const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
       hold(request, false);
       const standings = counters.inForce(inMoney(request.claims)).filter(isLimit);
@@ -219,7 +219,7 @@ export function openMemoryLedger(options: {
       if (open === undefined && (reserved || rows.some((row) => row.request_id === request_id))) return;
       const row = rowOf(settlement, open);
       rows.push(row);
-      for (const counter of open?.counters ?? namesFor(settlement).map((name) => counters.at(name))) {
+      for (const counter of open?.counters ?? alwaysCounted(settlement).map((name) => counters.at(name))) {
         counter.spent += spentOf(counter, row);
       }
     },
@@ -259,12 +259,6 @@ function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
   if (unit === 'requests') return 1;
   if (unit === 'tokens') return TOKEN_COLUMNS.reduce((sum, column) => sum + (row[column] as number), 0);
   return row.cost_nano_usd as number;
-}
-
-/** The counters that are kept for everybody, for a settlement without a reservation to say which. */
-function namesFor({ user, team }: Settlement): CounterName[] {
-  const own = { scope: 'user', key: user, window: 'day', unit: 'nano_usd' } as const;
-  return team === null ? [own] : [own, { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }];
 }
 
 /** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was held. */

@@ -12,19 +12,16 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, type Response, send } from './client.ts';
+import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { held, ledgerRows, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
-
-/** Only output has a price, so that the most a request can cost is known: max_tokens in thousandths of a dollar. */
-const PRICING = { input: 0, output: 1000, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-const DOLLAR_TOKENS = 1000;
 
 let upstream: ScriptedUpstream;
 const gateways: TestGateway[] = [];
 
 function configWith(spend_limits: object): ConfigSections {
-  const models = [{ id: 'coder-1', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING }];
+  const models = [dollarModel('coder-1')];
   return { models, token_groups: [{ name: 'all', models: ['*'] }], spend_limits };
 }
 

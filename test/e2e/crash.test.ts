@@ -7,15 +7,9 @@ import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
-import {
-  EVENT_STREAM,
-  type Exchange,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../support/scripted-upstream.ts';
+import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
+import { answerSlowly } from './answer-slowly.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import { held, ledgerRows, nothingHeld } from './state.ts';
@@ -52,23 +46,6 @@ after(async () => {
   await upstream?.close();
   await rm(config.directory, { recursive: true, force: true });
 });
-
-/** Answers after a random while, as JSON or as a stream in pieces, so that a crash meets requests at every stage. */
-async function answerSlowly({ received, res }: Exchange): Promise<void> {
-  const pause = () => new Promise((resolve) => setTimeout(resolve, Math.random() * 40));
-  await pause();
-  if (!received.body.includes('"stream":true')) {
-    res.writeHead(200, { 'content-type': 'application/json' });
-    res.end(JSON.stringify(message()));
-    return;
-  }
-  res.writeHead(200, EVENT_STREAM as string[]);
-  for (const event of messageEvents()) {
-    res.write(event);
-    await pause();
-  }
-  res.end();
-}
 
 test('whenever the gateway is killed, every request the upstream saw has exactly one ledger row, and nothing stays held', async () => {
   upstream.script = answerSlowly;

@@ -11,12 +11,10 @@ import { createTestDatabase } from '../support/database.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { ask } from './client.ts';
+import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
-/** Only output has a price, so that the most a request can cost is known: a dollar. */
-const PRICING = { input: 0, output: 1000, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-const DOLLAR_TOKENS = 1000;
 const SPEND_LIMITS = {
   defaults: { user_daily_usd: 1 },
   rules: [{ name: 'pace', scope: 'user', requests_per_minute: 100, mode: 'enforce' }],
@@ -36,7 +34,7 @@ before(async () => {
   database = await createTestDatabase();
   clock = frozenClock('2026-03-10T12:00:00Z');
   const config = {
-    models: [{ id: 'coder-1', family: 'coder', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING }],
+    models: [dollarModel('coder-1')],
     spend_limits: SPEND_LIMITS,
   };
   const boot = () => bootGateway({ upstream_url: upstream.url, database_url: database.url, clock, config });

@@ -15,15 +15,14 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, type Response } from './client.ts';
+import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from './fleet.ts';
 import { ledgerRows, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
 
-/** Only output has a price: a thousandth of a dollar per token. */
-const PRICING = { input: 0, output: 1000, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 const MODELS = {
-  models: [{ id: 'coder-1', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING }],
+  models: [dollarModel('coder-1')],
   token_groups: [{ name: 'all', models: ['*'] }],
 };
 const RESERVATIONS = ['worst_case', 'typical'] as const;
@@ -65,7 +64,7 @@ const configWith = (spend_limits: object): ConfigSections => ({
 });
 
 const dollars = (url: string, token: string, count = 1): Promise<Response> =>
-  ask(url, token, { max_tokens: count * 1000 });
+  ask(url, token, { max_tokens: count * DOLLAR_TOKENS });
 
 const served = (responses: readonly Response[]): number => responses.filter(({ status }) => status === 200).length;
 

@@ -3,13 +3,10 @@ import { after, before, beforeEach, test } from 'node:test';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { ask } from './client.ts';
+import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { auditRecord, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
-
-/** Only output has a price, so that the most a request can cost is known: a dollar. */
-const PRICING = { input: 0, output: 1000, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-const DOLLAR_TOKENS = 1000;
 
 let upstream: ScriptedUpstream;
 const gateways: TestGateway[] = [];
@@ -27,14 +24,10 @@ beforeEach(() => {
 });
 
 async function boot(rules: readonly object[], defaults: object = {}): Promise<TestGateway> {
-  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
   const gateway = await bootGateway({
     upstream_url: upstream.url,
     config: {
-      models: [
-        { id: 'coder-1', ...model },
-        { id: 'coder-2', ...model },
-      ],
+      models: [dollarModel('coder-1'), dollarModel('coder-2')],
       token_groups: ['all', 'contractors'].map((name) => ({ name, models: ['*'] })),
       spend_limits: { defaults, reserve: 'worst_case', rules },
       rules: { 'is-contractor': { in: ['contractors', { var: 'principal.groups' }] } },

@@ -9,16 +9,9 @@ import type { Database } from '../../engine/services/database.ts';
 import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
-import {
-  answerJson,
-  EVENT_STREAM,
-  type Exchange,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../support/scripted-upstream.ts';
+import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
+import { answerSlowly } from './answer-slowly.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { type MortalPostgres, openAt, startMortalPostgres } from './fleet.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
@@ -59,23 +52,6 @@ after(async () => {
   await upstream?.close();
   await rm(config.directory, { recursive: true, force: true });
 });
-
-/** Answers after a random while, as JSON or as a stream in pieces, so that the end meets requests at every stage. */
-async function answerSlowly({ received, res }: Exchange): Promise<void> {
-  const pause = () => delay(Math.random() * 40);
-  await pause();
-  if (!received.body.includes('"stream":true')) {
-    res.writeHead(200, { 'content-type': 'application/json' });
-    res.end(JSON.stringify(message()));
-    return;
-  }
-  res.writeHead(200, EVENT_STREAM as string[]);
-  for (const event of messageEvents()) {
-    res.write(event);
-    await pause();
-  }
-  res.end();
-}
 
 test('a gateway killed while its database is away leaves exactly one row for each request that the upstream saw', async () => {
   for (let round = 0; round < ROUNDS; round++) {

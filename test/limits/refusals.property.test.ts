@@ -4,7 +4,7 @@ import { it } from 'node:test';
 import fc from 'fast-check';
 import { SPEND_SCOPES, WINDOWS } from '../../engine/config.ts';
 import { limitHeaders } from '../../engine/limits/limit-headers.ts';
-import { refuse } from '../../engine/limits/refusals.ts';
+import { refuseForLimits } from '../../engine/limits/refusals.ts';
 import type { LimitStanding } from '../../engine/stage-services.ts';
 
 const amount = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
@@ -47,7 +47,7 @@ it('whatever has no room, a refusal can be sent: whole seconds, proper headers, 
   fc.assert(
     fc.property(exceeded, needs, advice, (standings, needed, said) => {
       const style = { status: 402, advice: said, headers: limitHeaders('acme') };
-      const { code, status, message, headers, details } = refuse(standings, needed, style, NOW);
+      const { code, status, message, headers, details } = refuseForLimits(standings, needed, style, NOW);
       const [first] = standings;
       const in_money = first!.unit === 'nano_usd';
       assert.deepEqual([code, status], in_money ? ['spend_limit_exceeded', 402] : ['rate_limit_exceeded', 429]);

@@ -73,6 +73,7 @@ describe('a reservation', () => {
       shadows: [],
       standings: [],
       unheld: false,
+      decided_at: Date.parse(start),
     });
   });
 

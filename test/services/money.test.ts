@@ -53,6 +53,8 @@ describe('money', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 10 ** 15 }), (nano) => {
         assert.equal(usdToNano(nanoToUsd(nano)), nano);
+        assert.equal(nanoToUsd(nano), Number(formatUsd(nano)));
+        assert.equal(nanoToUsd(BigInt(-nano)), nanoToUsd(0 - nano));
       }),
     );
     fc.assert(

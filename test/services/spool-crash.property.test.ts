@@ -71,8 +71,9 @@ function behindCrash(crashing: CrashingDisk, isAway: () => boolean): LedgerOfRow
     async settleAt(...row) {
       if (isAway()) throw away();
       crashing.step();
-      await behind.settleAt(...row);
+      const written = await behind.settleAt(...row);
       crashing.step();
+      return written;
     },
   };
 }

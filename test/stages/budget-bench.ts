@@ -7,7 +7,7 @@ export const NOON = Date.parse('2026-03-10T12:00:00Z');
 export const MIDNIGHT = Date.parse('2026-03-11T00:00:00Z');
 export const USD = 1_000_000_000;
 
-export const ROUTED: Facts = {
+const ROUTED: Facts = {
   'request.id': 'req-1',
   'request.surface': 'messages',
   'request.received_at': NOON - 5,

@@ -234,6 +234,25 @@ describe('a refusal for too many requests or tokens', () => {
     assert.equal((exceeded as unknown[]).length, 1);
   });
 
+  it('at once counts one request in words that fit', async () => {
+    const text = await message([{ ...concurrent, limit: 1, held: 1, in_flight: 1 }]);
+    assert.match(text, / has no room: 1 request is under way; try again when it has finished\.$/);
+  });
+
+  it('of which nothing is allowed promises nothing of another try', async () => {
+    for (const [counter, limit] of [
+      [concurrent, '0 requests at once'],
+      [minute, '0 requests per minute'],
+      [tokens, '0 tokens per minute'],
+    ] as const) {
+      const { message: text, headers } = await refused([{ ...counter, limit: 0, held: 0, in_flight: 0 }]);
+      const who = 'user alice@example.com';
+      const fact = `The limit of ${limit} for ${who} (spend rule ${counter.rule}) allows nothing`;
+      assert.equal(text, `${fact}: ask your administrator for a higher limit.`);
+      assert.equal(headers['x-should-retry'], 'false');
+    }
+  });
+
   it('per minute says how long until the next one', async () => {
     const { message: text, headers, details } = await refused([minute]);
     assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');

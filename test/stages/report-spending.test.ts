@@ -90,7 +90,7 @@ describe('report-spending', () => {
     const { body } = await report(spendLimits({ defaults }), ({ scope, window }) =>
       scope === 'user' ? { spent: Math.round(percent[window as keyof typeof percent] * USD), held: 50 * USD } : {},
     );
-    const common = { kind: 'spend', resets_at: '2026-03-11T00:00:00.000Z', is_active: true };
+    const common = { kind: 'spend', resets_at: '2026-03-11T00:00:00.000Z', is_active: false };
     const user = { ...common, scope: 'user' };
     assert.deepEqual(body.limits, [
       { ...user, group: 'daily', percent: 74, severity: 'normal', rule: 'defaults.user_daily_usd' },
@@ -101,11 +101,43 @@ describe('report-spending', () => {
         percent: 100,
         severity: 'critical',
         rule: 'defaults.team_monthly_usd',
+        is_active: true,
       },
       { ...user, group: 'weekly', percent: 75, severity: 'warning', rule: 'defaults.user_weekly_usd' },
       { ...user, group: 'monthly', percent: 95, severity: 'critical', rule: 'defaults.user_monthly_usd' },
     ]);
-    assert.deepEqual([body.extra_usage.monthly_limit, body.extra_usage.utilization], [10_000, 95]);
+    assert.deepEqual([body.extra_usage.monthly_limit, body.extra_usage.utilization], [0, 100]);
+  });
+
+  // Clients show the amounts of extra_usage beside the window and the reset of the active limit, and no others.
+  it('is about the limit that is used up the furthest, and says which one that is', async () => {
+    const told = async (defaults: SpendLimits['defaults'], spent: Record<string, number>) => {
+      const { extra_usage, limits } = (
+        await report(spendLimits({ defaults }), ({ scope, window }) => ({
+          spent: (spent[`${scope} ${window}`] ?? 0) * USD,
+          resets_at: MIDNIGHT + (window === 'month' ? 1 : 0),
+        }))
+      ).body;
+      const active = limits.filter(({ is_active }: { is_active: boolean }) => is_active);
+      const { monthly_limit, used_credits, utilization } = extra_usage;
+      return [active.map(({ rule }: { rule: string }) => rule).join(), monthly_limit, used_credits, utilization];
+    };
+    const both = { user_daily_usd: 30, user_monthly_usd: 500 };
+    const day = 'defaults.user_daily_usd';
+    const month = 'defaults.user_monthly_usd';
+    assert.deepEqual(await told(both, { 'user day': 24, 'user month': 24 }), [day, 3000, 2400, 80]);
+    assert.deepEqual(await told(both, { 'user day': 1, 'user month': 490 }), [month, 50_000, 49_000, 98]);
+    assert.deepEqual(await told({ user_daily_usd: 30 }, { 'user day': 3, 'user month': 99 }), [day, 3000, 300, 10]);
+    assert.deepEqual(await told(both, {}), [day, 3000, 0, 0], 'the smaller one when nothing is spent');
+    const used_up = { 'user day': 60, 'user month': 500 };
+    assert.deepEqual(await told(both, used_up), [month, 50_000, 50_000, 100], 'the one that resets last');
+    const pool = { ...both, team_monthly_usd: 1000 };
+    assert.deepEqual(await told(pool, { 'user day': 3, 'team month': 900 }), [
+      'defaults.team_monthly_usd',
+      100_000,
+      90_000,
+      90,
+    ]);
   });
 
   it("tells the least of several limits as the caller's own, and one that was set at run time", async () => {

@@ -64,8 +64,10 @@ export function fakeLedger(): FakeLedger {
     standings: async () => [],
     async settleAt(settlement, counters, at_ms) {
       if (ledger.trouble !== undefined) throw ledger.trouble;
-      if (ledger.rows.has(settlement.request_id)) ledger.repeated++;
-      else ledger.rows.set(settlement.request_id, { settlement, counters, at_ms });
+      const is_new = !ledger.rows.has(settlement.request_id);
+      if (is_new) ledger.rows.set(settlement.request_id, { settlement, counters, at_ms });
+      else ledger.repeated++;
+      return is_new;
     },
     keep: (request_id) => void ledger.kept.add(request_id),
     forget: (request_id) => void ledger.kept.delete(request_id),

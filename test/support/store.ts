@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import {
-  type LedgerIdentity,
   type LimitClaim,
   type Log,
+  ledgerIdentity,
   type Reservation,
   type ReservationRequest,
   type Settlement,
@@ -93,7 +93,7 @@ export function reservation(more: Partial<ReservationRequest> = {}): Reservation
 /** The settlement of a reservation; by default at its cost of 60 nano-USD. */
 export function settlement(request: ReservationRequest, more: Partial<Settlement> = {}): Settlement {
   return {
-    ...identityOf(request),
+    ...ledgerIdentity(request),
     status: 200,
     aborted: false,
     tokens: { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 },
@@ -107,12 +107,6 @@ export function settlement(request: ReservationRequest, more: Partial<Settlement
 /** Fails unless a reservation was placed. */
 export function assertGranted({ exceeded, unheld }: Reservation): void {
   assert.deepEqual({ exceeded, unheld }, { exceeded: [], unheld: false });
-}
-
-/** Who asked whom for what, without what is held for it. */
-export function identityOf(request: LedgerIdentity): LedgerIdentity {
-  const { request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model } = request;
-  return { request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model };
 }
 
 /** One counter as the tests compare it. Amounts in nano-USD. */

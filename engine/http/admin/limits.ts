@@ -1,6 +1,6 @@
 import { type GatewayConfig, SPEND_SCOPES } from '../../config.ts';
 import { StageError } from '../../errors.ts';
-import { grantLimit, listGrants, revokeGrant, showGrant } from '../../services/limit-grants.ts';
+import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../../services/limit-grants.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
@@ -25,7 +25,7 @@ import { ownerToList } from './owner.ts';
 
 const LIMITS = '/admin/api/limits';
 const GRANTS = `${LIMITS}/grants`;
-const MAX_GRANT_SECONDS = 366 * 86_400;
+const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
 /** Limits at run time: one's own to look at, for administrators everybody's, to be changed as well. */
 export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor[] {

@@ -1,6 +1,6 @@
-import { StageError } from '../../errors.ts';
 import type { PendingGrant } from '../../services/identity/device-grants.ts';
 import { type Identified, ProviderError } from '../../services/identity/provider.ts';
+import { isUnavailable } from '../../services/store-errors.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
 import { shownText } from './caller.ts';
 import { signInCookies } from './cookie.ts';
@@ -65,7 +65,7 @@ async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, atte
       ? await turnAway(sign_in, visit, grant, identified)
       : await decide(sign_in, visit, grant, identified, attempt);
   } catch (error) {
-    if (!(error instanceof StageError && error.code === 'store_unavailable')) throw error;
+    if (!isUnavailable(error)) throw error;
     const page = errorPage({
       title: 'Not available at the moment',
       sentence: error.message,

@@ -5,7 +5,8 @@ export const EXCHANGE_FUNCTIONS = `
 -- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
 -- just given back can be held again. Unreserved requests count at p_counted_at,
 -- but at most 30 days ago, because counters of long ago are deleted; everything else now. Returns JSON: {repeated: requests
--- that were written before, remarks and standings as place_holds has them}, or null when there is nothing to tell.
+-- that were written before, remarks and standings as place_holds has them, decided_at: milliseconds since the epoch}, or null
+-- when there is nothing to tell.
 create function exchange_batch(
   p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_rows jsonb, p_requests jsonb
@@ -57,7 +58,8 @@ begin
     return null;
   end if;
   return json_build_object(
-    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'standings', coalesce(v_standings, '[]'));
+    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'standings', coalesce(v_standings, '[]'),
+    'decided_at', (extract(epoch from v_now) * 1000)::bigint);
 end $$;
 
 -- What a gateway calls. The locks of exchange_batch end with its commit, and nobody waits for them while the disk is
