@@ -97,7 +97,7 @@ export interface ModelCatalog {
   upstream(name: string): UpstreamConfig;
   /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
   cost(model: ModelConfig, usage: Usage, route: PricedRoute): number;
-  /** What a use of each server tool costs at most and which tools have no price; see `stages/read-body.ts`. */
+  /** The price in force. Throws, as `cost` does, where the model has none at that upstream and time. */
   price(model: ModelConfig, route: PricedRoute): EffectivePrice;
 }
 

@@ -21,11 +21,8 @@ export interface UsageFilter {
   readonly token_group?: string | undefined;
 }
 
-/**
- * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that of the settlement; `status` is a class such as
- * `2xx`; `estimated` is `yes` where the upstream did not say what was used.
- */
-export const USAGE_DIMENSIONS = [
+/** The dimensions that are texts of a row, by which it can be looked for. */
+const NAMED = [
   'user',
   'team',
   'project',
@@ -35,13 +32,13 @@ export const USAGE_DIMENSIONS = [
   'surface',
   'token',
   'token_group',
-  'status',
-  'estimated',
-  'hour',
-  'day',
-  'week',
-  'month',
 ] as const;
+
+/**
+ * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that of the settlement; `status` is a class such as
+ * `2xx`; `estimated` is `yes` where the upstream did not say what was used.
+ */
+export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day', 'week', 'month'] as const;
 
 /** One of them. */
 export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
@@ -96,19 +93,6 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   week: `to_char(${SETTLED}, 'IYYY-"W"IW')`,
   month: `to_char(${SETTLED}, 'YYYY-MM')`,
 };
-
-/** The dimensions that are texts of a row, by which it can be looked for. */
-const NAMED = [
-  'user',
-  'team',
-  'project',
-  'model',
-  'upstream',
-  'upstream_model',
-  'surface',
-  'token',
-  'token_group',
-] as const;
 
 const isTime = (dimension: UsageDimension) => /^(?:hour|day|week|month)$/.test(dimension);
 

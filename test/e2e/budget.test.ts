@@ -5,14 +5,14 @@ import { bootGateway, type ConfigSections, type TestGateway } from '../support/g
 import {
   answerBytes,
   answerJson,
-  type Exchange,
   message,
   type ScriptedUpstream,
   startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, type Response, send } from './client.ts';
-import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { keepRequests } from './kept-requests.ts';
 import { held, ledgerRows, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
@@ -40,25 +40,8 @@ after(async () => {
 });
 beforeEach(() => {
   upstream.requests.length = 0;
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
+  upstream.script = answerDollar;
 });
-
-/** A script that keeps every request until it is told to answer them. */
-function gate(output_tokens: number) {
-  const waiting: Exchange[] = [];
-  const answer = answerJson(message({ input_tokens: 5, output_tokens }));
-  let is_open = false;
-  upstream.script = (exchange) => {
-    if (is_open) return answer(exchange);
-    waiting.push(exchange);
-  };
-  return {
-    open() {
-      is_open = true;
-      for (const exchange of waiting) void answer(exchange);
-    },
-  };
-}
 
 const dollar = (gateway: TestGateway, token = gateway.token, dollars = 1) =>
   ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS * dollars });
@@ -100,7 +83,7 @@ function assertSpendError(response: Response, limit: Limit, status = 429): void 
 
 test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused', async () => {
   const gateway = await boot({ defaults: { user_daily_usd: 50 }, on_exceeded: 'deny', reserve: 'worst_case' });
-  const upstream_gate = gate(DOLLAR_TOKENS);
+  const upstream_gate = keepRequests(upstream, answerDollar);
   const refused: Response[] = [];
   const all = Array.from({ length: 200 }, async () => {
     const response = await dollar(gateway);
@@ -192,7 +175,7 @@ test('two gateways on one database share every limit', async () => {
     config: configWith(limits),
   });
   try {
-    const upstream_gate = gate(DOLLAR_TOKENS);
+    const upstream_gate = keepRequests(upstream, answerDollar);
     let refused = 0;
     const all = Array.from({ length: 100 }, async (_, index) => {
       const response = await dollar(index % 2 === 0 ? first : second, first.token);
@@ -234,7 +217,7 @@ test('requests that fail before or at the upstream give their hold back', async 
   assert.equal((await dollar(gateway)).status, 502);
   await upstream.resume();
   await nothingHeld(gateway.database);
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
+  upstream.script = answerDollar;
   assert.equal((await dollar(gateway)).status, 200);
 });
 

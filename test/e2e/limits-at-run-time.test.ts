@@ -9,9 +9,9 @@ import { clearLimit, setLimit } from '../../engine/services/limit-settings.ts';
 import { limitsOf } from '../../engine/services/limit-standings.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { ask } from './client.ts';
-import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
@@ -47,7 +47,7 @@ after(async () => {
   await upstream?.close();
 });
 beforeEach(() => {
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
+  upstream.script = answerDollar;
 });
 
 let people = 0;

@@ -5,14 +5,14 @@ import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import {
   answerBytes,
   answerJson,
-  type Exchange,
   message,
   type ScriptedUpstream,
   startUpstream,
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from './client.ts';
-import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { keepRequests } from './kept-requests.ts';
 import { auditRecord, nothingHeld } from './state.ts';
 
 const UNIFIED = 'vendor-ratelimit-unified-';
@@ -42,19 +42,8 @@ after(async () => {
 });
 beforeEach(() => {
   upstream.requests.length = 0;
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
+  upstream.script = answerDollar;
 });
-
-/** A script that keeps requests until they are let go. */
-function gate() {
-  const waiting: Exchange[] = [];
-  const answer = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
-  upstream.script = (exchange) => void waiting.push(exchange);
-  return async (count: number) => {
-    await until('the requests are at the upstream', () => waiting.length >= count);
-    for (const exchange of waiting.splice(0, count)) void answer(exchange);
-  };
-}
 
 const dollar = (gateway: TestGateway, token = gateway.token, model = 'coder-1') =>
   ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS, model });
@@ -85,7 +74,7 @@ describe('requests at once', () => {
 
   test('no more are forwarded than the limit says, and each that ends makes room for one', async () => {
     const gateway = await boot(limits);
-    const letGo = gate();
+    const { letGo } = keepRequests(upstream, answerDollar);
     const first = Array.from({ length: 3 }, () => dollar(gateway));
     await upstream.arrived(3);
     const refused = await Promise.all(Array.from({ length: 20 }, () => dollar(gateway)));
@@ -127,7 +116,7 @@ describe('requests at once', () => {
 
   test('counting tokens is a request like any other', async () => {
     const gateway = await boot({ rules: [{ name: 'single', scope: 'user', concurrency: 1 }] });
-    const letGo = gate();
+    const { letGo } = keepRequests(upstream, answerDollar);
     const first = dollar(gateway);
     await upstream.arrived(1);
     const counted = await send(gateway.url, {
@@ -329,7 +318,7 @@ test('a typical reservation lets more through at once than the worst case would,
   // What the database has settled the gateway has heard of by the time it holds money again.
   assert.equal(await askLittle(), 200);
   await nothingHeld(gateway.database);
-  const letGo = gate();
+  const { letGo } = keepRequests(upstream, answerDollar);
   const all = Array.from({ length: 8 }, () => ask(gateway.url, gateway.token, { max_tokens: 20_000 }));
   const statuses: number[] = [];
   for (const each of all) void each.then(({ status }) => statuses.push(status));

@@ -17,6 +17,7 @@ import { until } from '../support/until.ts';
 import { ask, type Response } from './client.ts';
 import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from './fleet.ts';
+import { keepRequests } from './kept-requests.ts';
 import { ledgerRows, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
@@ -42,20 +43,6 @@ beforeEach(() => {
 function answerAll(exchange: Exchange): void | Promise<void> {
   const { max_tokens } = JSON.parse(exchange.received.body.toString());
   return answerJson(message({ input_tokens: 5, output_tokens: max_tokens }))(exchange);
-}
-
-/** A script that keeps every request until it is told to answer them. */
-function gate() {
-  const waiting: Exchange[] = [];
-  upstream.script = (exchange) => {
-    waiting.push(exchange);
-  };
-  return {
-    open() {
-      upstream.script = answerAll;
-      for (const exchange of waiting) void answerAll(exchange);
-    },
-  };
 }
 
 const configWith = (spend_limits: object): ConfigSections => ({
@@ -96,7 +83,7 @@ describe('gateways that live, with a database that lives', () => {
       const limits = { defaults: { user_daily_usd: 10 }, reserve, overshoot_percent: 0 };
       const first = await boot(limits);
       const second = await boot(limits, first.env.TEST_DATABASE_URL!);
-      const held = gate();
+      const held = keepRequests(upstream, answerAll);
       let refused = 0;
       const all = Array.from({ length: 200 }, async (_, index) => {
         const response = await dollars([first, second][index % 2]!.url, first.token);
@@ -132,7 +119,7 @@ describe('gateways that live, with a database that lives', () => {
     const { url, database } = gateway;
     const users = Array.from({ length: 250 }, (_, index) => `user-${index}@example.com`);
     const tokens = await Promise.all(users.map((user) => gateway.newToken({ user })));
-    const held = gate();
+    const held = keepRequests(upstream, answerAll);
     let refused = 0;
     const asking = tokens.flatMap((token) =>
       Array.from({ length: 4 }, async () => {
@@ -172,7 +159,7 @@ describe('gateways that are killed', () => {
     const [url] = fleet.urls as [string];
     const token = await makeToken(fleet.database);
     assert.equal(served(await Promise.all(Array.from({ length: 3 }, () => dollars(url, token)))), 3);
-    gate();
+    keepRequests(upstream, answerAll);
     const broken = Array.from({ length: 20 }, () => dollars(url, token).catch(() => undefined));
     await upstream.arrived(10);
     await fleet.kill(0);
@@ -202,7 +189,7 @@ describe('a database that goes away in the middle', () => {
       const { url, database } = gateway;
       const user = 'denied@example.com';
       const token = await gateway.newToken({ user });
-      const held = gate();
+      const held = keepRequests(upstream, answerAll);
       const under_way = Array.from({ length: 6 }, () => dollars(url, token));
       await upstream.arrived(6);
       await postgres.stop('crash');

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
+import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { ask } from './client.ts';
-import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 import { auditRecord, nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
@@ -20,7 +20,7 @@ after(async () => {
 });
 beforeEach(() => {
   upstream.requests.length = 0;
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));
+  upstream.script = answerDollar;
 });
 
 async function boot(rules: readonly object[], defaults: object = {}): Promise<TestGateway> {

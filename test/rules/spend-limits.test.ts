@@ -10,22 +10,10 @@ import {
   windowAdjective,
 } from '../../engine/rules/spend-limits.ts';
 import { stageConfig } from '../../engine/testing/stage-harness.ts';
-
-const SECTION: SpendLimitsConfig = {
-  defaults: {},
-  on_exceeded: 'deny',
-  on_store_error: 'deny',
-  store_timeout_seconds: 2,
-  spool_dir: 'spool',
-  reserve: 'worst_case',
-  overshoot_percent: 10,
-  status: 429,
-  time_zone: 'UTC',
-  rules: [],
-};
+import { spendLimitsSection } from '../support/spend-limits.ts';
 
 function limitsOf(section: Partial<SpendLimitsConfig>) {
-  return spendLimits(stageConfig({ spend_limits: { ...SECTION, ...section } }));
+  return spendLimits(stageConfig({ spend_limits: spendLimitsSection(section) }));
 }
 
 const WHEN = { var: 'request.stream' };

@@ -2,6 +2,7 @@
 import type { GatewayConfig, LimitStanding, SpendRuleConfig } from '../../engine/api.ts';
 import { type Facts, openStage, type ServiceWishes, stageConfig } from '../../engine/testing/stage-harness.ts';
 import checkBudget from '../../stages/check-budget.ts';
+import { spendLimitsSection } from '../support/spend-limits.ts';
 
 export const NOON = Date.parse('2026-03-10T12:00:00Z');
 export const MIDNIGHT = Date.parse('2026-03-11T00:00:00Z');
@@ -27,19 +28,7 @@ const ROUTED: Facts = {
 export type SpendLimits = NonNullable<GatewayConfig['spend_limits']>;
 
 export function spendLimits(more: Partial<SpendLimits> = {}): SpendLimits {
-  return {
-    defaults: { user_daily_usd: 50, team_monthly_usd: 2000 },
-    on_exceeded: 'deny',
-    on_store_error: 'deny',
-    store_timeout_seconds: 2,
-    spool_dir: 'spool',
-    reserve: 'worst_case',
-    overshoot_percent: 10,
-    status: 429,
-    time_zone: 'UTC',
-    rules: [],
-    ...more,
-  };
+  return spendLimitsSection({ defaults: { user_daily_usd: 50, team_monthly_usd: 2000 }, ...more });
 }
 
 /** Limits that are rules only. */

@@ -1,0 +1,18 @@
+import type { SpendLimitsConfig } from '../../engine/config.ts';
+
+/** The section `spend_limits` as it is loaded when nothing but some keys is written: no limits, worst case. */
+export function spendLimitsSection(keys: Partial<SpendLimitsConfig> = {}): SpendLimitsConfig {
+  return {
+    defaults: {},
+    on_exceeded: 'deny',
+    on_store_error: 'deny',
+    store_timeout_seconds: 2,
+    spool_dir: 'spool',
+    reserve: 'worst_case',
+    overshoot_percent: 10,
+    status: 429,
+    time_zone: 'UTC',
+    rules: [],
+    ...keys,
+  };
+}
