@@ -8,6 +8,7 @@ import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
 import type { Services } from './stage-services.ts';
 
+export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
 export type {
   GatewayConfig,
   ModelConfig,
@@ -22,19 +23,24 @@ export type {
 export { WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
+export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
+export { describeTranslated, forwardedHeaders, upstreamCredential } from './forwarding/upstream-headers.ts';
+export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
 export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
 export { type HoldWatch, moreToHold, watchHold } from './metering/hold-watch.ts';
-export { newUsageReading, readUsage, type UsageReading } from './metering/reading.ts';
+export { newUsageReading, type UsageReading } from './metering/reading.ts';
+export { type UsageReader, usageReader } from './metering/usage-reader.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { compileLimits } from './rules/limit-claims.ts';
 export { ledgerIdentity } from './services/ledger-identity.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
+export { modelFacts, upstreamFacts } from './services/route-facts.ts';
 export type {
   AuditLog,
   AuditRecord,
@@ -70,12 +76,16 @@ export type {
   TokenCounts,
   Usage,
 } from './stage-services.ts';
+export { PROTOCOLS, type Protocol, protocolOf } from './translation/protocol.ts';
+export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
+export { isUsageChunk, withoutUsageChunk } from './translation/usage-chunk.ts';
 
 /**
- * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`.
- * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
+ * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`
+ * and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it. `respond`: return
+ * an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
  */
-export type Capability = 'raw-body' | 'rewrite-body' | 'respond' | 'network' | 'database';
+export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
 
 /** A complete response made by the gateway itself. */
 export interface Answer {
@@ -108,6 +118,9 @@ export function answerJson(status: number, value: unknown, headers: Record<strin
   };
 }
 
+/** A value that JSON can say. */
+export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
+
 /** A request body held in memory from `readBody` until the upstream has answered. */
 export interface RequestBody {
   /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
@@ -116,11 +129,30 @@ export interface RequestBody {
   json(): unknown;
   /** How often each of these top-level keys occurs; duplicates let two parsers disagree. */
   countKeys(names: readonly string[]): number[];
+  /** The parsed value of a top-level key, the last where there are several; `undefined` without it. The body must be JSON. */
+  value(key: string): unknown;
   /**
-   * Replaces the value of a top-level key, leaving every other byte as it is, and records the rewrite.
-   * Needs the `rewrite-body` capability.
+   * Puts a value in the place of that of a top-level key, or adds the key, leaving every other byte as it is, and records the
+   * rewrite. Needs the `rewrite-body` capability.
    */
-  rewrite(key: string, value: string | number | boolean): void;
+  rewrite(key: string, value: JsonValue): void;
+  /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
+  replace(json: string): void;
+  /** Whether `replace` was called: the body is no longer what its surface's protocol says. */
+  readonly replaced: boolean;
+}
+
+/**
+ * Turns the bytes of an upstream's response into those the client gets. Bytes come without content encoding, in pieces of
+ * any size; the converter keeps what it cannot yet turn.
+ */
+export interface ResponseConverter {
+  /** Raises upstream_invalid. */
+  write(chunk: Buffer): Buffer | string;
+  /** The upstream's response has ended. Raises upstream_invalid and upstream_failed. */
+  end(): Buffer | string;
+  /** What ends the stream after an error, when something of it was sent already: whole events. Absent: the engine's own. */
+  fail?(error: StageError): string;
 }
 
 /** What a stage sees of the upstream's response head before anything was sent. */
@@ -134,7 +166,10 @@ export interface ResponseHead {
   replaceAll(prefix: string, headers: Readonly<Record<string, string>>): void;
 }
 
-/** One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). */
+/**
+ * One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). An event that
+ * has no name of its own is called `message` (WHATWG HTML, server-sent events).
+ */
 export interface ResponseEvent {
   readonly name: string | undefined;
   readonly data: string;
@@ -170,7 +205,15 @@ export interface StageContext<
   onCancel(listener: (reason: StageError) => void): void;
   /** Records in the fact `outcome.shadow` that something in shadow mode held, by name: `routing:<rule>`, `spend:<rule>`. */
   noteShadow(name: string): void;
-  /** Size of what was relayed to the client so far, in bytes. */
+  /**
+   * Has the upstream's response converted on its way to the client. `make` is called once, when the head is known and the
+   * `response` hooks have seen it, and may change the head; without a converter the bytes pass as they are. Needs the
+   * `convert-response` capability; one stage of a pipeline can do it for a request.
+   */
+  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void;
+  /** Whether the response may be converted, so that the upstream must not compress it. */
+  readonly converts_response: boolean;
+  /** Size of what the upstream has sent so far, in bytes. */
   readonly relayed_bytes: number;
   /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
   readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };

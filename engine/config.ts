@@ -1,3 +1,5 @@
+import type { Protocol } from './translation/protocol.ts';
+
 /**
  * gateway.yaml after validation: defaults filled in, deeply frozen, secrets still only names of environment
  * variables. The shape and its words are documented in `schemas/gateway.schema.json`.
@@ -46,6 +48,39 @@ export interface GatewayConfig {
 export interface Profile {
   /** Begins the names of the headers that tell callers how they stand with their limits. */
   readonly header_prefix: string;
+  /** What the files and variables of coding clients are called; the neutral names where it says nothing. */
+  readonly clients?: {
+    readonly messages?: Partial<MessagesClientNames>;
+    readonly coding_cli?: Partial<CodingCliNames>;
+    readonly build_cli?: Partial<BuildCliNames>;
+  };
+}
+
+/** Names of the Messages client. */
+export interface MessagesClientNames {
+  /** Its settings; `~/` stands for the home directory, here and in the other files. */
+  readonly settings_file: string;
+  /** Begins its variables of address, credential and models. */
+  readonly variable_prefix: string;
+  /** Begins its variables of features. */
+  readonly feature_prefix: string;
+}
+
+/** Names of the coding CLI. */
+export interface CodingCliNames {
+  readonly config_file: string;
+  readonly auth_file: string;
+  /** Key of `auth_file` that holds the credential. */
+  readonly key_name: string;
+  /** Key of a provider that says whether the credential of `auth_file` is used. */
+  readonly auth_flag: string;
+}
+
+/** Names of the build CLI. */
+export interface BuildCliNames {
+  readonly config_file: string;
+  /** Variable of the key it uses when an entry names none. */
+  readonly key_variable: string;
 }
 
 /** The `auth` section. */
@@ -118,7 +153,14 @@ export interface UpstreamConfig {
   readonly api_key_env?: string;
   readonly auth_token_env?: string;
   readonly region?: string;
-  readonly supports: { readonly prompt_cache_1h: boolean; readonly count_tokens: boolean };
+  /** APIs it speaks; for clients of another API the first is used. */
+  readonly protocols: readonly Protocol[];
+  readonly supports: {
+    readonly prompt_cache_1h: boolean;
+    readonly count_tokens: boolean;
+    /** Chat completions: whether it can report usage at the end of a stream. */
+    readonly stream_usage: boolean;
+  };
   /** Contract multiplier on all prices at this upstream. */
   readonly price_multiplier: number;
 }
@@ -128,6 +170,15 @@ export interface ModelConfig {
   readonly id: string;
   readonly family?: string;
   readonly display_name?: string;
+  /** Other names clients may send. */
+  readonly aliases: readonly string[];
+  readonly supports: {
+    readonly tools: boolean;
+    readonly images: boolean;
+    /** How it is told to think in the Messages API. */
+    readonly thinking: 'none' | 'budget' | 'adaptive';
+    readonly prompt_cache_1h: boolean;
+  };
   readonly context_window: number;
   readonly max_output_tokens: number;
   readonly upstream_ids: Readonly<Record<string, string>>;

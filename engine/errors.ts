@@ -39,6 +39,13 @@ export const ERRORS = {
     meaning: 'A field is missing or of the wrong type',
     retry: false,
   },
+  not_translatable: {
+    status: 400,
+    type: 'invalid_request_error',
+    compat: { type: 'invalid_request_error', code: 'not_translatable' },
+    meaning: 'The request has something that cannot be said in the API of its upstream',
+    retry: false,
+  },
   bad_http: {
     status: 400,
     type: 'invalid_request_error',
@@ -144,6 +151,13 @@ export const ERRORS = {
     meaning: 'The Expect header asks for something else than 100-continue',
     retry: false,
   },
+  upgrade_required: {
+    status: 426,
+    type: 'invalid_request_error',
+    compat: { type: 'invalid_request_error', code: 'upgrade_required' },
+    meaning: 'The client asked for a WebSocket; model requests are plain HTTP',
+    retry: false,
+  },
   headers_too_large: {
     status: 431,
     type: 'invalid_request_error',
@@ -231,7 +245,9 @@ export type ErrorCode = keyof typeof ERRORS;
 type ErrorDetail = string | number | boolean | null;
 
 /** Typed extras of an error; they appear beside `type` and `message` in the envelope. Never prompt text, never a secret. */
-export type ErrorDetails = Readonly<Record<string, ErrorDetail | readonly Readonly<Record<string, ErrorDetail>>[]>>;
+export type ErrorDetails = Readonly<
+  Record<string, ErrorDetail | Readonly<Record<string, ErrorDetail>> | readonly Readonly<Record<string, ErrorDetail>>[]>
+>;
 
 /** How a stage refuses or fails a request: a catalogue code, a sentence for the person who reads it, typed details. */
 export class StageError extends Error {

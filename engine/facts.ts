@@ -41,7 +41,10 @@ export const FACTS = {
   'request.client.version': { kind: 'string', meaning: 'Product version in the user-agent header' },
   'request.session_id': { kind: 'string', meaning: 'Session identifier the client sent in a header' },
   'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes' },
-  'request.model': { kind: 'string', meaning: 'Model identifier the client asked for' },
+  'request.model': { kind: 'string', meaning: 'Identifier of the model the client asked for; an alias is resolved' },
+  'request.alias': { kind: 'string', meaning: 'What the client called the model, where it did not use its identifier' },
+  'request.choices': { kind: 'number', meaning: 'How many answers to the same prompt the client asked for' },
+  'request.image_count': { kind: 'number', meaning: 'Number of images in the conversation' },
   'request.max_tokens': { kind: 'number', meaning: 'Output bound the client asked for, in tokens' },
   'request.stream': { kind: 'boolean', meaning: 'Whether the client asked for a stream' },
   'request.tool_count': { kind: 'number', meaning: 'Number of tool definitions' },
@@ -78,7 +81,23 @@ export const FACTS = {
     meaning: 'Token group of the access token, or of the signed-in person where one has them as members',
   },
 
+  'model.family': { kind: 'string', meaning: 'Family of the model' },
+  'model.context_window': { kind: 'number', meaning: 'Context window of the model, in tokens' },
+  'model.max_output_tokens': { kind: 'number', meaning: 'Most tokens of one answer of the model' },
+  'model.supports.tools': { kind: 'boolean', meaning: 'Whether the model calls tools' },
+  'model.supports.images': { kind: 'boolean', meaning: 'Whether the model sees images' },
+  'model.supports.thinking': { kind: 'boolean', meaning: 'Whether the model can think before it answers' },
+  'model.supports.prompt_cache_1h': {
+    kind: 'boolean',
+    meaning: 'Whether prompts of the model can be kept for an hour',
+  },
+
   'route.upstream': { kind: 'string', meaning: 'Upstream the request goes to' },
+  'route.protocol': {
+    kind: 'string',
+    meaning: 'API in which the upstream is asked',
+    values: ['messages', 'chat', 'responses'],
+  },
   'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },
   'route.region': { kind: 'string', meaning: 'Region of the upstream' },
   'route.estimate_nano_usd': {
@@ -99,6 +118,11 @@ export const FACTS = {
     meaning: 'Whether the request went out without a hold, because the database was away and its limits allow it then',
   },
   'spend.rule': { kind: 'string', meaning: 'Spend rule whose limit refused the request' },
+
+  'translation.losses': {
+    kind: 'strings',
+    meaning: 'Rules of translation between APIs that changed or dropped something, by name',
+  },
 
   'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
   'upstream.attempts': { kind: 'number', meaning: 'How many upstreams were tried' },

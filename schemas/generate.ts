@@ -13,11 +13,13 @@ import {
   pipelineEditorSchema,
   pipelineTestEditorSchema,
   policyEditorSchema,
+  profileEditorSchema,
   type Sources,
 } from './generate/editor.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { printedDiagnostics } from './generate/printed.ts';
+import { translationPage } from './generate/translation.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
@@ -34,6 +36,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     pipeline: readSchema('pipeline'),
     fragment: readSchema('fragment'),
     policy: readSchema('policy'),
+    profile: readSchema('profile'),
     pipeline_test: readSchema('pipeline-test'),
   };
   const printed = printedDiagnostics();
@@ -42,6 +45,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['pipeline.schema.json', json(pipelineEditorSchema(sources, stages))],
     ['fragment.schema.json', json(fragmentEditorSchema(sources, stages))],
     ['policy.schema.json', json(policyEditorSchema(sources))],
+    ['profile.schema.json', json(profileEditorSchema(sources))],
     ['pipeline-test.schema.json', json(pipelineTestEditorSchema(sources))],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
@@ -52,6 +56,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['reference/facts.md', factsPage(stages)],
     ['reference/operators.md', operatorsPage()],
     ['reference/errors.md', errorsPage(stages)],
+    ['reference/translation.md', translationPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
   ]);
 }

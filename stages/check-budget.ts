@@ -37,6 +37,8 @@ const READS = [
 
 const READS_IF_SET = [
   'request.max_tokens',
+  'request.choices',
+  'route.protocol',
   'request.cache.ttl',
   'request.server_tool_uses',
   'principal.team',
@@ -67,19 +69,29 @@ interface Forecast {
 
 const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, likely_tokens: 0 };
 
-/** The most tokens a request can use. A model reads and writes no more than its context window, whatever was asked. */
+function choicesOf(ctx: BudgetContext): number {
+  return ctx.get('request.choices') ?? 1;
+}
+
+/** The longest cache lifetime the prompt may be written for. Only the Messages API leaves that to the request. */
+function cacheLifetime(ctx: BudgetContext): string {
+  const asked = ctx.get('request.cache.ttl') ?? 'none';
+  return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
+}
+
+/** The most tokens a request can use. A model reads and writes no more than its context window for an answer. */
 function mostTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): TokenCounts {
   const output = ctx.get('request.max_tokens') ?? max_output_tokens;
   return {
     ...NO_TOKENS,
     input: Math.min(ctx.get('request.input_tokens_max'), context_window),
-    output: Math.min(output, Math.max(context_window, max_output_tokens)),
+    output: Math.min(output, Math.max(context_window, max_output_tokens)) * choicesOf(ctx),
   };
 }
 
 function likelyTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): number {
   const input = Math.min(ctx.get('request.input_tokens_estimate'), context_window);
-  return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens);
+  return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
 /** The bill of a request that left and that nobody metered. What the upstream refused costs nothing. */
@@ -142,7 +154,7 @@ export default defineStage({
       const usage = {
         input: most.input,
         output: most.output,
-        cache_ttl: ctx.get('request.cache.ttl') ?? 'none',
+        cache_ttl: cacheLifetime(ctx),
         ...(server_tools !== undefined && { server_tools }),
       };
       const most_nano_usd = highestCost(models, model, usage, { upstream, at: ctx.get('request.received_at') });
@@ -159,7 +171,8 @@ export default defineStage({
         model: ctx.get('request.model'),
         upstream: ctx.get('route.upstream'),
       };
-      const typical = reserve === 'typical' && charge === 'full';
+      // How far a limit can be passed is computed for one answer, and several are not what such requests usually cost.
+      const typical = reserve === 'typical' && charge === 'full' && choicesOf(ctx) === 1;
       const usual = typical ? (ledger.typicalCost(keys.user, keys.model) ?? most_nano_usd) : most_nano_usd;
       const { claims, on_store_error } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
       return {

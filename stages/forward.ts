@@ -2,25 +2,22 @@ import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Stream } from 'node:stream';
 import { createProxyServer } from 'http-proxy-3';
-import { defineStage, type Relay, StageError, type Timer, type UpstreamConfig } from '../engine/api.ts';
-
-/** Request headers that end here: connection headers (RFC 9110 section 7.6.1), the caller's credential, what is set anew. */
-const DROPPED = new Set([
-  'authorization',
-  'connection',
-  'content-length',
-  'expect',
-  'host',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'x-api-key',
-]);
+import {
+  API_PATHS,
+  defineStage,
+  describeTranslated,
+  forwardedHeaders,
+  type Protocol,
+  protocolOf,
+  type Relay,
+  refuseForeignAnswer,
+  type StageContext,
+  StageError,
+  type Timer,
+  type UpstreamConfig,
+  upstreamCredential,
+  upstreamPaths,
+} from '../engine/api.ts';
 
 /** Idle upstream connections kept open per upstream. */
 const FREE_SOCKETS_MAX = 512;
@@ -29,8 +26,9 @@ const FREE_SOCKETS_MAX = 512;
 interface Target {
   readonly name: string;
   readonly url: URL;
-  /** Path of the base URL, without a slash at its end. */
-  readonly path_prefix: string;
+  readonly protocols: readonly Protocol[];
+  /** Puts a path behind that of the base URL. */
+  readonly pathOf: (path: string) => string;
   readonly agent: http.Agent;
   readonly credential: Readonly<Record<string, string>>;
 }
@@ -62,32 +60,11 @@ function createTarget(upstream: UpstreamConfig, secret: (name: string) => string
   return {
     name: upstream.name,
     url,
-    path_prefix: url.pathname.replace(/\/$/, ''),
+    protocols: upstream.protocols,
+    pathOf: upstreamPaths(upstream),
     agent: createAgent(url),
-    credential: upstream.api_key_env
-      ? { 'x-api-key': secret(upstream.api_key_env) }
-      : upstream.auth_token_env
-        ? { authorization: `Bearer ${secret(upstream.auth_token_env)}` }
-        : {},
+    credential: upstreamCredential(upstream, secret),
   };
-}
-
-function upstreamHeaders(
-  received: IncomingMessage['headers'],
-  target: Target,
-  length: number,
-): http.IncomingHttpHeaders {
-  const { connection } = received;
-  const nominated =
-    connection === undefined || connection === 'keep-alive' || connection === 'close'
-      ? undefined
-      : connection.toLowerCase().split(/\s*,\s*/);
-  const headers: http.IncomingHttpHeaders = {};
-  for (const name in received) {
-    if (!DROPPED.has(name) && !nominated?.includes(name)) headers[name] = received[name];
-  }
-  headers['content-length'] = String(length);
-  return Object.assign(headers, target.credential);
 }
 
 /** A stand-in for a stream that hands the whole body to the request in one write. */
@@ -116,45 +93,19 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
   }
 }
 
-/**
- * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
- * an error, because clients decide by it whether to try again.
- */
-function refuseForeignAnswer(
-  response: IncomingMessage,
-  name: string,
-  first: Buffer | undefined,
-): StageError | undefined {
-  const status = response.statusCode!;
-  const found = foreignContent(response, first);
-  if (found === undefined) return undefined;
-  const message = `The upstream "${name}" answered with ${found} (status ${status}) where JSON was expected.`;
-  const retry_after = response.headers['retry-after'];
-  return new StageError('upstream_invalid', message, {
-    details: { upstream: name, upstream_status: status },
-    ...(status >= 400 && { status }),
-    headers: {
-      ...(retry_after !== undefined && { 'retry-after': retry_after }),
-      // A client error stays one however often it is repeated.
-      ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
-    },
-  });
-}
+type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.surface';
+type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream';
 
-function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {
-  if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
-  if (first === undefined) return 'an empty body';
-  const type = headers['content-type'] ?? '';
-  if (/json|event-stream/.test(type)) return undefined;
-  const readable = (headers['content-encoding'] ?? 'identity') === 'identity';
-  const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
-  return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
+/** What the request to the upstream differs in from the one received. */
+interface Outgoing {
+  readonly path: string;
+  readonly headers: http.IncomingHttpHeaders;
 }
 
 export default defineStage<
   Record<never, never>,
-  'route.upstream' | 'route.upstream_model' | 'request.model',
-  never,
+  Reads,
+  ReadsIfSet,
   'upstream.status' | 'upstream.attempts' | 'upstream.ttfb_ms' | 'upstream.request_id'
 >({
   name: 'forward',
@@ -162,13 +113,14 @@ export default defineStage<
   summary: "Sends the received bytes to the route's upstream and streams its response back.",
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
-  reads: ['route.upstream', 'route.upstream_model', 'request.model'],
+  reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
+  readsIfSet: ['route.protocol', 'request.alias', 'request.stream'],
   writes: ['upstream.status', 'upstream.attempts', 'upstream.ttfb_ms', 'upstream.request_id'],
-  raises: ['upstream_unreachable', 'upstream_failed', 'upstream_invalid', 'upstream_timeout'],
+  raises: ['not_supported', 'upstream_unreachable', 'upstream_failed', 'upstream_invalid', 'upstream_timeout'],
   needs: ['raw-body', 'rewrite-body', 'respond', 'network'],
   terminal: true,
   create(_options, { config, clock, secret }) {
-    const { timeouts } = config.server;
+    const { timeouts, profile } = config.server;
     const targets = new Map(config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, secret)]));
     const proxy = createProxyServer({ connectTimeout: timeouts.connect_seconds * 1000 });
 
@@ -186,10 +138,32 @@ export default defineStage<
     });
     proxy.on('econnreset', (error, req) => (req as ProxiedRequest)[WAITING]?.reject(error));
 
-    function send(req: IncomingMessage, res: http.ServerResponse, target: Target, bytes: Buffer, entry: Waiting): void {
+    /** Raises not_supported when the upstream would not understand the body. */
+    function prepare(ctx: StageContext<Reads, ReadsIfSet>, target: Target): Outgoing {
+      const spoken = protocolOf(ctx.get('request.surface'));
+      const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? protocolAt(target, spoken);
+      const foreign = spoken !== undefined && protocol !== spoken;
+      const body = ctx.body!;
+      if (foreign && !body.replaced) throw notTranslated(target, ctx.get('request.surface'), spoken);
+      const model = ctx.get('route.upstream_model');
+      if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
+        body.rewrite('model', model);
+      const headers = forwardedHeaders(ctx.exchange.req.headers);
+      if (ctx.converts_response) headers['accept-encoding'] = 'identity';
+      if (foreign) {
+        const stream = ctx.get('request.stream') ?? false;
+        describeTranslated(headers, { protocol, stream, header_prefix: profile.header_prefix });
+      }
+      headers['content-length'] = String(body.bytes.length);
+      Object.assign(headers, target.credential);
+      return { path: target.pathOf(foreign ? API_PATHS[protocol] : ctx.url), headers };
+    }
+
+    function send(ctx: StageContext, target: Target, outgoing: Outgoing, entry: Waiting): void {
+      const { req, res } = ctx.exchange;
       const { headers, url } = req;
-      req.headers = upstreamHeaders(headers, target, bytes.length);
-      req.url = target.path_prefix + url;
+      req.headers = outgoing.headers;
+      req.url = outgoing.path;
       proxy.web(
         req,
         res,
@@ -201,21 +175,20 @@ export default defineStage<
           // The path and query travel as received; parsing them as a URL would re-encode them.
           toProxy: true,
           selfHandleResponse: true,
-          buffer: bodySource(bytes),
+          buffer: bodySource(ctx.body!.bytes),
         },
         (error) => entry.reject(error),
       );
       // The proxy has made its request from them by now; nobody else may see the upstream's credential.
       req.headers = headers;
-      req.url = url;
+      req.url = url!;
     }
 
     return {
       async request(ctx): Promise<Relay> {
         const target = targets.get(ctx.get('route.upstream'))!;
-        const model = ctx.get('route.upstream_model');
-        if (model !== ctx.get('request.model')) ctx.body!.rewrite('model', model);
-        const { req, res } = ctx.exchange;
+        const outgoing = prepare(ctx, target);
+        const { req } = ctx.exchange;
         const started = clock.monotonic();
         let entry: Waiting | undefined;
         let timer: Timer | undefined;
@@ -233,7 +206,7 @@ export default defineStage<
               const message = `The upstream "${target.name}" did not begin to answer within ${timeouts.first_byte_seconds} seconds.`;
               giveUp(new StageError('upstream_timeout', message, { details: { upstream: target.name } }));
             });
-            send(req, res, target, ctx.body!.bytes, pending);
+            send(ctx, target, outgoing, pending);
           });
           ctx.set('upstream.status', response.statusCode!);
           ctx.set('upstream.ttfb_ms', clock.monotonic() - started);
@@ -254,6 +227,20 @@ export default defineStage<
     };
   },
 });
+
+/** The API an upstream is asked in when no stage has said: the client's own where it has that. */
+function protocolAt({ protocols }: Target, spoken: Protocol | undefined): Protocol {
+  return spoken !== undefined && protocols.includes(spoken) ? spoken : protocols[0]!;
+}
+
+function notTranslated({ name, protocols }: Target, surface: string, spoken: Protocol): StageError {
+  const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
+  const message =
+    surface === 'count_tokens'
+      ? `${speaks}, so it cannot count tokens.`
+      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\`.`;
+  return new StageError('not_supported', message, { details: { upstream: name } });
+}
 
 function relayOf(response: IncomingMessage, name: string, idle_seconds: number): Relay {
   const stream = response.statusCode === 200 && (response.headers['content-type'] ?? '').includes('text/event-stream');

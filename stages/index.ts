@@ -1,4 +1,6 @@
 import type { StageDefinition } from '../engine/api.ts';
+import answer from './answer.ts';
+import askForUsage from './ask-for-usage.ts';
 import audit from './audit.ts';
 import authenticate from './authenticate.ts';
 import checkBudget from './check-budget.ts';
@@ -11,6 +13,7 @@ import readBody from './read-body.ts';
 import reportHealth from './report-health.ts';
 import reportSpending from './report-spending.ts';
 import resolveRoute from './resolve-route.ts';
+import translate from './translate.ts';
 
 /** The stages that ship with the gateway, in the order a request usually meets them. */
 export const stages: readonly StageDefinition[] = [
@@ -19,11 +22,14 @@ export const stages: readonly StageDefinition[] = [
   resolveRoute,
   checkBudget,
   meterUsage,
+  translate,
+  askForUsage,
   forward,
   listModels,
   managedSettings,
   reportSpending,
   reportHealth,
+  answer,
   fail,
   audit,
 ];

@@ -1,20 +1,21 @@
-import { answerJson, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
+import { type Answer, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
 
-/** Most entries on one page; also the page of a client that does not ask for pages. */
+/** Largest page a client may ask for. */
 const PAGE_MAX = 1000;
 
 /** Entries on a page when a client pages without saying how large. */
 const PAGE_DEFAULT = 20;
 
-/** One entry, with the fields both of Messages and of chat-completions clients. */
-interface ModelEntry {
-  readonly type: 'model';
-  readonly object: 'model';
-  readonly id: string;
-  readonly display_name: string;
-  readonly created_at: string;
-  readonly created: number;
-  readonly owned_by: string;
+/** Longest part of an identifier that an error repeats, in characters. */
+const QUOTED_LENGTH_MAX = 100;
+
+/** What a path has before the identifier of a single model. */
+const ONE_MODEL = '/models/';
+
+/** One model, with what is said about it written down once. */
+interface Entry {
+  readonly model: ModelConfig;
+  readonly json: string;
 }
 
 /** What the query asks for. */
@@ -25,11 +26,49 @@ interface PageRequest {
 }
 
 interface Page {
-  readonly data: readonly ModelEntry[];
+  readonly entries: readonly Entry[];
   readonly has_more: boolean;
 }
 
-function describe(model: ModelConfig): ModelEntry {
+const supported = (supported: boolean) => ({ supported });
+
+/** Nothing in gateway.yaml says so, and clients expect the key. */
+const NOT_PROMISED = supported(false);
+
+/** What a model can do, in the form Messages clients know; `tools` and `prompt_cache_1h` are additions. */
+function capabilitiesOf({ supports: { tools, images, thinking, prompt_cache_1h } }: ModelConfig): object {
+  const effort = supported(thinking === 'adaptive');
+  return {
+    batch: NOT_PROMISED,
+    citations: NOT_PROMISED,
+    code_execution: NOT_PROMISED,
+    context_management: {
+      supported: false,
+      clear_thinking_20251015: null,
+      clear_tool_uses_20250919: null,
+      compact_20260112: null,
+    },
+    effort: { ...effort, low: effort, medium: effort, high: effort, xhigh: null, max: NOT_PROMISED },
+    image_input: supported(images),
+    pdf_input: NOT_PROMISED,
+    server_tools: { supported: false, code_execution: NOT_PROMISED, web_search: NOT_PROMISED },
+    structured_outputs: NOT_PROMISED,
+    thinking: {
+      supported: thinking !== 'none',
+      types: {
+        adaptive: supported(thinking === 'adaptive'),
+        between_tools: NOT_PROMISED,
+        disabled: supported(true),
+        enabled: supported(thinking === 'budget'),
+      },
+    },
+    tools: supported(tools),
+    prompt_cache_1h: supported(prompt_cache_1h),
+  };
+}
+
+/** One entry, with the fields both of Messages and of chat-completions clients. */
+function describe(model: ModelConfig): object {
   return {
     type: 'model',
     object: 'model',
@@ -39,6 +78,14 @@ function describe(model: ModelConfig): ModelEntry {
     created_at: '1970-01-01T00:00:00Z',
     created: 0,
     owned_by: 'gateway',
+    max_input_tokens: model.context_window,
+    context_window: model.context_window,
+    max_tokens: model.max_output_tokens,
+    capabilities: capabilitiesOf(model),
+    lifecycle: 'active',
+    line: null,
+    deprecated_at: null,
+    retires_at: null,
   };
 }
 
@@ -54,43 +101,81 @@ function readQuery(url: string): PageRequest {
   if (after !== undefined && before !== undefined) {
     throw refuse('before_id', 'cannot be combined with after_id; a page goes one way');
   }
-  // Chat-completions clients know no pages: without any paging parameter they get the whole list.
-  const limit = query.get('limit') ?? String(after === undefined && before === undefined ? PAGE_MAX : PAGE_DEFAULT);
+  const limit = query.get('limit');
+  if (limit === null) {
+    // Chat-completions clients know no pages: without any paging parameter they get the whole list.
+    return { limit: after === undefined && before === undefined ? Infinity : PAGE_DEFAULT, after, before };
+  }
   if (!/^\d{1,4}$/.test(limit) || Number(limit) < 1 || Number(limit) > PAGE_MAX) {
     throw refuse('limit', `must be a whole number from 1 to ${PAGE_MAX}`);
   }
   return { limit: Number(limit), after, before };
 }
 
-function indexOf(entries: readonly ModelEntry[], param: string, id: string): number {
-  const index = entries.findIndex((entry) => entry.id === id);
+function indexOf(entries: readonly Entry[], param: string, id: string): number {
+  const index = entries.findIndex(({ model }) => model.id === id);
   if (index < 0) throw refuse(param, 'must be the id of a model in this list');
   return index;
 }
 
-function pageOf(entries: readonly ModelEntry[], { limit, after, before }: PageRequest): Page {
+function pageOf(entries: readonly Entry[], { limit, after, before }: PageRequest): Page {
   if (before !== undefined) {
     const end = indexOf(entries, 'before_id', before);
     const start = Math.max(0, end - limit);
-    return { data: entries.slice(start, end), has_more: start > 0 };
+    return { entries: entries.slice(start, end), has_more: start > 0 };
   }
   const start = after === undefined ? 0 : indexOf(entries, 'after_id', after) + 1;
-  return { data: entries.slice(start, start + limit), has_more: start + limit < entries.length };
+  return { entries: entries.slice(start, start + limit), has_more: start + limit < entries.length };
+}
+
+function answer(body: string): Answer {
+  return { kind: 'answer', status: 200, headers: { 'content-type': 'application/json' }, body };
+}
+
+function listOf({ entries, has_more }: Page): Answer {
+  const [first, last] = [entries[0], entries.at(-1)].map((entry) => JSON.stringify(entry?.model.id ?? null));
+  const data = entries.map(({ json }) => json).join(',');
+  // Coding CLIs want `models` to be there. It stays empty: entries would replace the instructions and the context window
+  // that such a client brings along for a model.
+  return answer(
+    `{"object":"list","data":[${data}],"has_more":${has_more},"first_id":${first},"last_id":${last},"models":[]}`,
+  );
+}
+
+/** The identifier in a URL below the list; `undefined` for the list itself. */
+function idIn(url: string): string | undefined {
+  const [path = ''] = url.split('?');
+  const at = path.indexOf(ONE_MODEL);
+  if (at < 0) return undefined;
+  const id = path.slice(at + ONE_MODEL.length);
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    throw new StageError('invalid_request', 'The identifier of the model in the path is not percent-encoded UTF-8.');
+  }
+}
+
+function notFound(id: string): StageError {
+  const model = id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id;
+  const message = `Model not found: "${model}". GET /v1/models lists the models you may use.`;
+  return new StageError('model_not_found', message, { details: { model } });
 }
 
 export default defineStage({
   name: 'list-models',
   version: 1,
-  summary: 'Answers with the models the caller may use.',
+  summary: 'Answers with the models the caller may use, or with the one that the path names.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: list-models' }],
   reads: ['principal.email', 'principal.groups'],
   readsIfSet: ['principal.token.group'],
-  raises: ['invalid_request'],
+  raises: ['invalid_request', 'model_not_found'],
   needs: ['respond'],
   terminal: true,
   create(_options, { models }) {
-    const all = models.all.map((model) => ({ model, entry: describe(model) }));
+    const all = models.all.map((model): Entry => ({ model, json: JSON.stringify(describe(model)) }));
+    const by_name = new Map(all.flatMap((entry) => entry.model.aliases.map((alias) => [alias, entry] as const)));
+    for (const entry of all) by_name.set(entry.model.id, entry);
     return {
       request(ctx) {
         const caller: ModelCaller = {
@@ -98,16 +183,13 @@ export default defineStage({
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),
         };
-        const usable = all.filter(({ model }) => models.refusal(caller, model) === undefined);
-        const entries = usable.map(({ entry }) => entry);
-        const { data, has_more } = pageOf(entries, readQuery(ctx.url));
-        return answerJson(200, {
-          object: 'list',
-          data,
-          has_more,
-          first_id: data[0]?.id ?? null,
-          last_id: data.at(-1)?.id ?? null,
-        });
+        const isUsable = ({ model }: Entry) => models.refusal(caller, model) === undefined;
+        const id = idIn(ctx.url);
+        if (id === undefined) return listOf(pageOf(all.filter(isUsable), readQuery(ctx.url)));
+        const entry = by_name.get(id);
+        // What the caller may not use is answered like what is not there.
+        if (entry !== undefined && isUsable(entry)) return answer(entry.json);
+        throw notFound(id);
       },
     };
   },

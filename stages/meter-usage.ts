@@ -13,12 +13,13 @@ import {
   type PriceNote,
   type Provenance,
   type ResponseEvent,
-  readUsage,
   type Services,
   type Settlement,
   type StageContext,
+  type UsageReader,
   type UsageReading,
   unpricedTools,
+  usageReader,
   watchHold,
 } from '../engine/api.ts';
 
@@ -29,6 +30,7 @@ interface MeterUsageOptions {
 /** What is kept between the events of one response. */
 interface Metering {
   readonly reading: UsageReading;
+  readonly read: UsageReader;
   /** Absent when the most the request can cost is held, or nothing. */
   readonly watch: HoldWatch | undefined;
 }
@@ -50,6 +52,8 @@ const READS = [
 ] as const;
 
 const READS_IF_SET = [
+  'request.choices',
+  'route.protocol',
   'principal.team',
   'principal.project',
   'spend.reserved_nano_usd',
@@ -95,7 +99,7 @@ function priceOf(ctx: MeterContext, { models }: Services, model: ModelConfig): E
 function expected(ctx: MeterContext, { context_window, max_output_tokens }: ModelConfig) {
   return {
     input_estimate: Math.min(ctx.get('request.input_tokens_estimate'), context_window),
-    output_max: ctx.get('request.max_tokens') ?? max_output_tokens,
+    output_max: (ctx.get('request.max_tokens') ?? max_output_tokens) * (ctx.get('request.choices') ?? 1),
     cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
   };
 }
@@ -105,11 +109,12 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   const held = ctx.get('spend.reserved_nano_usd');
   const most = ctx.get('spend.most_nano_usd');
   const reading = newUsageReading();
-  if (held === undefined || most === undefined || held >= most) return { reading, watch: undefined };
+  const read = usageReader(ctx.get('route.protocol'));
+  if (held === undefined || most === undefined || held >= most) return { reading, read, watch: undefined };
   const model = modelOf(ctx, services);
   const { input_estimate, cache_asked } = expected(ctx, model);
   const price = priceOf(ctx, services, model);
-  return { reading, watch: watchHold({ held, most, price, input_estimate, cache_asked }) };
+  return { reading, read, watch: watchHold({ held, most, price, input_estimate, cache_asked }) };
 }
 
 /** A guess never costs more than the most that the request was found to cost before it was forwarded. */
@@ -229,8 +234,8 @@ export default defineStage({
       ...(charge === 'full' && {
         event(ctx: MeterContext, event: ResponseEvent) {
           ctx.state ??= startMetering(ctx, services);
-          const { reading, watch } = ctx.state as Metering;
-          readUsage(reading, event);
+          const { reading, read, watch } = ctx.state as Metering;
+          read(reading, event);
           const more = watch && moreToHold(watch, reading);
           if (more !== undefined) services.ledger.topUp(ctx.get('request.id'), more);
         },

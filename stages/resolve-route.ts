@@ -6,6 +6,7 @@ import {
   type ModelConfig,
   type ModelRefusal,
   matchesGlob,
+  modelFacts,
   type PricedRoute,
   type RoutingRule,
   routingRules,
@@ -13,12 +14,32 @@ import {
   StageError,
   type TokenCounts,
   type UpstreamConfig,
+  upstreamFacts,
 } from '../engine/api.ts';
 
 /** Longest model identifier an error message repeats. */
 const QUOTED_LENGTH_MAX = 120;
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
+
+const MODEL_FACTS = [
+  'model.family',
+  'model.context_window',
+  'model.max_output_tokens',
+  'model.supports.tools',
+  'model.supports.images',
+  'model.supports.thinking',
+  'model.supports.prompt_cache_1h',
+] as const;
+
+const UPSTREAM_FACTS = [
+  'route.upstream',
+  'route.protocol',
+  'route.upstream_model',
+  'route.region',
+  'route.supports.count_tokens',
+  'route.supports.prompt_cache_1h',
+] as const;
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;
@@ -64,13 +85,13 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
 function likelyCost(
   models: Services['models'],
   model: ModelConfig,
-  { input, output }: { readonly input: number; readonly output: number | undefined },
+  asked: { readonly input: number; readonly output: number | undefined; readonly choices: number },
   route: PricedRoute,
 ): number {
   const { context_window, max_output_tokens } = model;
   const tokens: TokenCounts = {
-    input: Math.min(input, context_window),
-    output: Math.min(output ?? max_output_tokens, max_output_tokens),
+    input: Math.min(asked.input, context_window),
+    output: Math.min(asked.output ?? max_output_tokens, max_output_tokens) * asked.choices,
     cache_read: 0,
     cache_write_5m: 0,
     cache_write_1h: 0,
@@ -112,17 +133,15 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.model', 'request.received_at', 'principal.email', 'principal.groups'],
-  readsIfSet: ['principal.token.group', 'request.input_tokens_estimate', 'request.max_tokens'],
-  writes: [
-    'route.estimate_nano_usd',
-    'route.upstream',
-    'route.upstream_model',
-    'route.region',
-    'route.rule',
-    'route.supports.count_tokens',
-    'route.supports.prompt_cache_1h',
+  reads: ['request.surface', 'request.model', 'request.received_at', 'principal.email', 'principal.groups'],
+  readsIfSet: [
+    'request.alias',
+    'principal.token.group',
+    'request.input_tokens_estimate',
+    'request.max_tokens',
+    'request.choices',
   ],
+  writes: ['route.estimate_nano_usd', 'route.rule', ...MODEL_FACTS, ...UPSTREAM_FACTS],
   raises: ['model_not_found'],
   create(_options, services) {
     const { models } = services;
@@ -132,17 +151,23 @@ export default defineStage({
       request(ctx) {
         const id = ctx.get('request.model');
         const model = models.find(id);
-        if (model === undefined) throw modelNotFound(id, undefined);
+        const called = ctx.get('request.alias') ?? id;
+        if (model === undefined) throw modelNotFound(called, undefined);
         const caller: ModelCaller = {
           email: ctx.get('principal.email'),
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),
         };
         const refusal = models.refusal(caller, model);
-        if (refusal !== undefined) throw modelNotFound(id, refusal);
+        if (refusal !== undefined) throw modelNotFound(called, refusal);
 
-        const input_tokens = ctx.get('request.input_tokens_estimate') ?? 0;
-        const tokens = { input: input_tokens, output: ctx.get('request.max_tokens') };
+        const about = modelFacts(model);
+        for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
+        const tokens = {
+          input: ctx.get('request.input_tokens_estimate') ?? 0,
+          output: ctx.get('request.max_tokens'),
+          choices: ctx.get('request.choices') ?? 1,
+        };
         const priced_as = { upstream: default_upstream.name, at: ctx.get('request.received_at') };
         ctx.set('route.estimate_nano_usd', likelyCost(models, model, tokens, priced_as));
         const rules = rules_by_model.get(model)!;
@@ -151,12 +176,9 @@ export default defineStage({
         const upstream = rule?.upstream ?? default_upstream;
         const other = shadows?.find((shadow) => shadow.upstream !== upstream);
         if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
-        ctx.set('route.upstream', upstream.name);
-        ctx.set('route.upstream_model', model.upstream_ids[upstream.name] ?? model.id);
-        if (upstream.region !== undefined) ctx.set('route.region', upstream.region);
+        const there = upstreamFacts(ctx.get('request.surface'), model, upstream);
+        for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
-        ctx.set('route.supports.count_tokens', upstream.supports.count_tokens);
-        ctx.set('route.supports.prompt_cache_1h', upstream.supports.prompt_cache_1h);
         return undefined;
       },
     };

@@ -132,7 +132,7 @@ test('every appscli command that a README shows exists, with the options it is g
   for (const [, text] of shown) {
     const words = text!.split(/\\?\||\s+/).filter(Boolean);
     const options = words.filter((word) => word.startsWith('--'));
-    const plain = words.slice(0, words.findIndex((word) => !/^[a-z]+$/.test(word)) >>> 0);
+    const plain = words.slice(0, words.findIndex((word) => !/^[a-z]+(?:-[a-z]+)*$/.test(word)) >>> 0);
     const command = findCommand(program, plain);
     assert.ok(command, `appscli ${text}`);
     const known = command.options.map(({ long }) => long);

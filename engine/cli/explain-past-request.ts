@@ -4,9 +4,11 @@ import type { FactPath } from '../facts.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { createManagedPolicies } from '../policies/managed-policies.ts';
 import { factView } from '../rules/fact-view.ts';
+import { pathFinder } from '../run/paths.ts';
 import { openDatabase } from '../services/database.ts';
 import { createModelCatalog } from '../services/models.ts';
 import { usdToNano } from '../services/money.ts';
+import { modelFacts, upstreamFacts } from '../services/route-facts.ts';
 import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { findAuditRecord } from '../services/usage.ts';
@@ -33,6 +35,9 @@ const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRec
   client_version: ['request.client.version', same],
   session_id: ['request.session_id', same],
   model: ['request.model', same],
+  alias: ['request.alias', same],
+  choices: ['request.choices', same],
+  image_count: ['request.image_count', same],
   stream: ['request.stream', same],
   max_tokens: ['request.max_tokens', same],
   body_bytes: ['request.body_bytes', same],
@@ -103,17 +108,17 @@ function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: 
   if (model === undefined) return { refusal: `there is no model ${id}` };
   const refused = catalog.refusal(callerOf(facts), model);
   if (refused !== undefined) return { refusal: inWords(refused, id) };
-  const decisive = routingSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
+  const about = modelFacts(model);
+  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
+    ({ held, mode }) => held && mode === 'enforce',
+  );
   const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
-  const { name, region, supports } = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);
+  const upstream = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);
   return {
     wrote: {
-      'route.upstream': name,
-      'route.upstream_model': model.upstream_ids[name] ?? id,
-      ...(region !== undefined && { 'route.region': region }),
+      ...about,
+      ...upstreamFacts(String(facts['request.surface']), model, upstream),
       'route.rule': rule?.name ?? 'default',
-      'route.supports.count_tokens': supports.count_tokens,
-      'route.supports.prompt_cache_1h': supports.prompt_cache_1h,
     },
   };
 }
@@ -161,8 +166,9 @@ function chargeOf({ stages }: PipelineSpec, steps: readonly StageStep[]): 'full'
 }
 
 function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
+  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(String(path));
   const serves = ({ match }: PipelineSpec) =>
-    match.paths.includes(String(path)) && match.methods.includes(String(method));
+    match.paths.includes(served_path ?? '') && match.methods.includes(String(method));
   const pipeline = pipelines.find(serves);
   if (pipeline !== undefined) return pipeline;
   throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: EXIT_FINDINGS });

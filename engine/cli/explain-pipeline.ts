@@ -156,15 +156,41 @@ function matrixTable(titles: readonly string[], rows: readonly (readonly string[
   return formatTable([{ title: 'STAGE', kind: 'word' }, ...columns], rows, line_width);
 }
 
-/** All pipelines on one screen: a row per stage, a column per pipeline, in each cell where the stage stands. */
+/** One table of pipelines, their names broken at a dash where they are too long; whether nothing had to be cut. */
+function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number) {
+  const rows = stages
+    .map((stage) => [stage, ...pipelines.map((pipeline) => cellOf(pipeline, stage))])
+    .filter(([, ...cells]) => cells.some((cell) => cell !== ''));
+  const isWhole = (lines: readonly string[]) => lines.every((line) => line.length <= line_width && !line.includes('…'));
+  const titles = pipelines.map(({ name }) => name.toUpperCase());
+  const unbroken = matrixTable(titles, rows, line_width);
+  if (isWhole(unbroken)) return { lines: unbroken, fits: true };
+  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1));
+  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail!))];
+  const heads = broken.map(([head, tail]) => head ?? tail!);
+  const lines = matrixTable(heads, [second_line, ...rows], line_width);
+  return { lines, fits: isWhole(lines) };
+}
+
+/** As many tables as it takes, one below the other. */
+function matrixTables(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number): string[] {
+  for (let count = pipelines.length; count > 0; count--) {
+    const { lines, fits } = matrixOf(pipelines.slice(0, count), stages, line_width);
+    if (!fits && count > 1) continue;
+    const rest = pipelines.slice(count);
+    return rest.length === 0 ? lines : [...lines, '', ...matrixTables(rest, stages, line_width)];
+  }
+  return [];
+}
+
+/** All pipelines together: a row per stage, a column per pipeline, in each cell where the stage stands. */
 export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: number): string[] {
   // Stages in the order of the longest pipeline first, so that most columns count upwards.
   const by_length = [...pipelines].sort((a, b) => b.stages.length - a.stages.length);
   const names = (list: (typeof LISTS)[number]) =>
     by_length.flatMap((pipeline) => pipeline[list].map(({ definition }) => definition.name));
   const stages = [...new Set([...names('stages'), ...names('on_error'), ...names('finally')])];
-  const rows = stages.map((stage) => [stage, ...by_length.map((pipeline) => cellOf(pipeline, stage))]);
-  const used = rows.flat().join(' ');
+  const used = stages.flatMap((stage) => by_length.map((pipeline) => cellOf(pipeline, stage))).join(' ');
   const legend = [
     'a number: its place',
     ...(used.includes('?') ? ['?: only under a condition'] : []),
@@ -172,15 +198,8 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
     ...(/\be\b|\be[?~]/.test(used) ? ['e: answers errors'] : []),
     'f: finally',
   ];
-  const titles = by_length.map(({ name }) => name.toUpperCase());
-  const whole = matrixTable(titles, rows, line_width);
-  // Names that would be cut off are broken at a dash.
-  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1));
-  const fits = !whole[0]!.includes('…');
-  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail!))];
-  const heads = broken.map(([head, tail]) => head ?? tail!);
   return [
-    ...(fits ? whole : matrixTable(heads, [second_line, ...rows], line_width)),
+    ...matrixTables(by_length, stages, line_width),
     '',
     ...wrapText(`${legend.join('; ')}. appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`, line_width),
   ];

@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../config.ts';
 import { listed } from '../diagnostics/suggest.ts';
 import { groupsOf } from '../diff/models.ts';
 import type { Loaded } from '../load/spec.ts';
+import { pathFinder } from '../run/paths.ts';
 import { openDatabase } from '../services/database.ts';
 import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
@@ -69,8 +70,9 @@ function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
 /** Why a request got to no pipeline. */
 function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
   const [pathname] = path.split('?');
+  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(pathname!);
   const is_served = pipelines.some(
-    ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(pathname!),
+    ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(served_path ?? ''),
   );
   const reason = is_served
     ? `the gateway refuses this request before it looks for a pipeline, with status ${response?.status ?? 400}`

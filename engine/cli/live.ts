@@ -1,4 +1,5 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../config.ts';
+import { upstreamPaths } from '../forwarding/upstream-path.ts';
 import { describeNetworkError } from '../services/network-words.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
 import { checkProvider } from './live-provider.ts';
@@ -79,12 +80,14 @@ async function checkUpstream(
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
 ): Promise<LiveOutcome> {
-  const { base_url, api_key_env, auth_token_env } = upstream;
-  const url = `${base_url.replace(/\/$/, '')}/v1/models`;
+  const { type, base_url, api_key_env, auth_token_env } = upstream;
+  const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
   const key = api_key_env === undefined ? undefined : env[api_key_env];
   const token = auth_token_env === undefined ? undefined : env[auth_token_env];
   const headers = {
     ...(key === undefined ? {} : { 'x-api-key': key }),
+    // Nearly all compat upstreams read a key here.
+    ...(key !== undefined && type === 'compat' ? { authorization: `Bearer ${key}` } : {}),
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   };
   try {

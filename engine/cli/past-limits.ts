@@ -33,7 +33,7 @@ export function limitsOfPast(
   const likely: Hold = {
     amount_nano_usd,
     most_nano_usd: amount_nano_usd,
-    tokens: number('request.input_tokens_estimate') + number('request.max_tokens'),
+    tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
     ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
   };
   const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];

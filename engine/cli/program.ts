@@ -3,6 +3,7 @@ import type { StageDefinition } from '../api.ts';
 import { programVersion } from '../package-root.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCheck } from './commands/check.ts';
+import { addClient } from './commands/client.ts';
 import { addCreate } from './commands/create.ts';
 import { addDiff } from './commands/diff.ts';
 import { addExplain } from './commands/explain.ts';
@@ -54,6 +55,7 @@ const COMMANDS = [
   addToken,
   addWhoami,
   addLogout,
+  addClient,
 ];
 
 /**

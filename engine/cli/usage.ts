@@ -135,8 +135,15 @@ function callerOf({ user, team, project }: UsageRow): string {
   return [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', ');
 }
 
+/** What tells rows of one model at one upstream apart; most requests are Messages, and say nothing. */
+const SURFACE_WORDS: ReadonlyMap<string, string> = new Map([
+  ['count_tokens', 'count: '],
+  ['chat', 'chat: '],
+  ['responses', 'responses: '],
+]);
+
 function modelOf({ model, upstream, surface }: UsageRow): string {
-  return `${surface === 'count_tokens' ? 'count: ' : ''}${model} at ${upstream}`;
+  return `${SURFACE_WORDS.get(surface ?? '') ?? ''}${model} at ${upstream}`;
 }
 
 function numbersOf(rows: readonly UsageRow[]): string[] {

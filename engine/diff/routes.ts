@@ -1,8 +1,10 @@
-import type { GatewayConfig } from '../config.ts';
+import type { ModelCatalog } from '../api.ts';
+import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { routingRules } from '../rules/config-rules.ts';
 import { simplify } from '../rules/simplify.ts';
 import { describeCondition } from '../rules/words.ts';
 import { callerWithToken, createModelCatalog } from '../services/models.ts';
+import { modelFacts } from '../services/route-facts.ts';
 import { type Change, isSame } from './change.ts';
 import { groupsOf } from './models.ts';
 
@@ -13,11 +15,12 @@ interface Branch {
 }
 
 /** The upstreams a group's requests for a model can go to, in order of decision; the last has no condition. */
-function branchesOf(config: GatewayConfig, group: string, model: string): Branch[] {
+function branchesOf(config: GatewayConfig, group: string, model: ModelConfig): Branch[] {
   const known = new Map<string, unknown>([
     ['principal.groups', [group]],
     ['principal.token.group', group],
-    ['request.model', model],
+    ['request.model', model.id],
+    ...Object.entries(modelFacts(model)),
   ]);
   const branches: Branch[] = [];
   for (const { logic, upstream, mode } of routingRules(config)) {
@@ -53,31 +56,37 @@ interface Move {
   readonly to: string;
 }
 
+interface Use {
+  readonly group: string;
+  readonly old_model: ModelConfig;
+  readonly new_model: ModelConfig;
+}
+
 /** Who uses which models that both configurations allow. */
-function sharedUses(before: GatewayConfig, after: GatewayConfig): { group: string; model: string }[] {
+function sharedUses(before: GatewayConfig, after: GatewayConfig): Use[] {
   const [old_catalog, new_catalog] = [createModelCatalog(before), createModelCatalog(after)];
   const old_groups = new Set(groupsOf(before));
   return groupsOf(after).flatMap((group) =>
-    new_catalog.all
-      .filter((model) => {
-        const old_model = old_catalog.find(model.id);
-        if (!old_groups.has(group) || old_model === undefined) return false;
-        const caller = callerWithToken(group);
-        return new_catalog.refusal(caller, model) === undefined && old_catalog.refusal(caller, old_model) === undefined;
-      })
-      .map(({ id }) => ({ group, model: id })),
+    new_catalog.all.flatMap((new_model) => {
+      const old_model = old_catalog.find(new_model.id);
+      if (!old_groups.has(group) || old_model?.id !== new_model.id) return [];
+      const caller = callerWithToken(group);
+      const is_refused = (catalog: ModelCatalog, model: ModelConfig) => catalog.refusal(caller, model) !== undefined;
+      if (is_refused(new_catalog, new_model) || is_refused(old_catalog, old_model)) return [];
+      return [{ group, old_model, new_model }];
+    }),
   );
 }
 
 /** Requests that go to another upstream than before, per token group and model. */
 export function diffRoutes(before: GatewayConfig, after: GatewayConfig): Change[] {
   const moves = new Map<string, Move>();
-  for (const { group, model } of sharedUses(before, after)) {
-    const [old_branches, new_branches] = [branchesOf(before, group, model), branchesOf(after, group, model)];
+  for (const { group, old_model, new_model } of sharedUses(before, after)) {
+    const [old_branches, new_branches] = [branchesOf(before, group, old_model), branchesOf(after, group, new_model)];
     if (isSame(old_branches, new_branches)) continue;
     const [from, to] = [inWords(old_branches), inWords(new_branches)];
     const move = moves.get(`${from}\n${to}`) ?? { models: new Map<string, string[]>(), from, to };
-    move.models.set(group, [...(move.models.get(group) ?? []), model]);
+    move.models.set(group, [...(move.models.get(group) ?? []), new_model.id]);
     moves.set(`${from}\n${to}`, move);
   }
   return [...moves.values()].flatMap(({ models, from, to }) => {

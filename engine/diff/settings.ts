@@ -41,11 +41,16 @@ function withoutKeys(value: object, keys: ReadonlySet<string>): Record<string, u
   return Object.fromEntries(Object.entries(value).filter(([key]) => !keys.has(key)));
 }
 
-/** What models are called, by people and upstreams, for those that are in both configurations. */
-function modelNames({ models }: GatewayConfig, other: GatewayConfig): Record<string, object> {
+/** What models are called, by people, clients and upstreams, and what they can do, for those in both configurations. */
+function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<string, object> {
   const ids = new Set(other.models.map(({ id }) => id));
   const shared = models.filter(({ id }) => ids.has(id));
-  return Object.fromEntries(shared.map(({ id, display_name, upstream_ids }) => [id, { display_name, upstream_ids }]));
+  return Object.fromEntries(
+    shared.map(({ id, display_name, aliases, supports, upstream_ids }) => [
+      id,
+      { display_name, aliases, supports, upstream_ids },
+    ]),
+  );
 }
 
 function otherSettings({ config, directory }: Usable, other: Usable): Record<string, unknown> {
@@ -60,7 +65,7 @@ function otherSettings({ config, directory }: Usable, other: Usable): Record<str
     // Without the section windows are those of UTC.
     spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_TOLD_ELSEWHERE),
     routing: { default_upstream: config.routing.default_upstream },
-    models: modelNames(config, other.config),
+    models: modelTraits(config, other.config),
   };
   return relativePaths(settings, directory) as Record<string, unknown>;
 }

@@ -20,7 +20,8 @@ export function servePlan(plan: Plan, log: Log, doors: readonly Router[] = []): 
     const path = pathOf(req.originalUrl);
     const methods = plan.pipelinesAt(path);
     if (methods === undefined) {
-      const problem = 'There is nothing at this path. Model requests go to POST /v1/messages.';
+      const problem =
+        'There is nothing at this path. Model requests go to POST /v1/messages, /v1/chat/completions or /v1/responses.';
       sendError(res, path, new StageError('path_not_found', problem));
       return;
     }

@@ -1,7 +1,8 @@
 import { ERRORS, type StageError } from '../errors.ts';
 import type { PipelineSpec } from '../load/spec.ts';
 
-type Surface = PipelineSpec['match']['surface'];
+/** What a pipeline's clients speak. */
+export type Surface = PipelineSpec['match']['surface'];
 
 /** The JSON body of an error in the envelope the surface's clients expect. */
 export function errorBody(surface: Surface, error: StageError, request_id: string): string {

@@ -15,6 +15,7 @@ import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
 import { pathOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
+import { refuseWebSocket, wantsWebSocket } from './web-socket.ts';
 
 type ServerConfig = GatewayConfig['server'];
 
@@ -82,6 +83,10 @@ export function createServer(options: {
     if (req.headers.host === undefined && req.httpVersion === '1.1') {
       const problem = 'The request has no Host header; every request must have one.';
       sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
+      return;
+    }
+    if (wantsWebSocket(req)) {
+      refuseWebSocket(res, path);
       return;
     }
     const pipeline = plan.pipelinesAt(path)?.get(req.method!);

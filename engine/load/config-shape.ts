@@ -1,12 +1,20 @@
 import { resolve } from 'node:path';
-import type { GatewayConfig, ModelConfig, Profile, RoutingRuleConfig } from '../config.ts';
+import type { GatewayConfig, ModelConfig, Profile, RoutingRuleConfig, UpstreamConfig } from '../config.ts';
+import type { Protocol } from '../translation/protocol.ts';
 import { deepFreeze } from './freeze.ts';
 
 /** What clients assume of a model whose window is not stated. */
 const DEFAULT_CONTEXT_WINDOW = 200_000;
+/** What an upstream of each type speaks where it does not say so. */
+const DEFAULT_PROTOCOLS: Readonly<Record<UpstreamConfig['type'], readonly Protocol[]>> = {
+  vendor: ['messages'],
+  compat: ['chat', 'responses'],
+};
 const DEFAULT_DATA_DIR = '.appscli/postgres';
 
 type RawModel = Omit<ModelConfig, 'context_window' | 'max_output_tokens'> & Partial<ModelConfig>;
+
+type RawUpstream = Omit<UpstreamConfig, 'protocols'> & Partial<UpstreamConfig>;
 
 interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
   readonly name?: string;
@@ -15,11 +23,19 @@ interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
   readonly weights?: unknown;
 }
 
-interface RawConfig extends Omit<GatewayConfig, 'database' | 'models' | 'routing'> {
+interface RawConfig extends Omit<GatewayConfig, 'database' | 'upstreams' | 'models' | 'routing'> {
   readonly database?: GatewayConfig['database'];
+  readonly upstreams: readonly RawUpstream[];
   readonly models: readonly RawModel[];
   readonly routing: { readonly default_upstream: string; readonly rules?: readonly RawRule[] };
   readonly rules?: unknown;
+}
+
+/** Only the Messages API has a call that counts tokens. */
+function shapeUpstream(upstream: RawUpstream): UpstreamConfig {
+  const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
+  const count_tokens = type === 'vendor' && supports.count_tokens;
+  return { ...upstream, protocols, supports: { ...supports, count_tokens } };
 }
 
 function shapeModel(model: RawModel): ModelConfig {
@@ -49,6 +65,7 @@ export function shapeConfig(value: unknown, directory: string, profile: Profile)
     ...raw,
     server: { ...raw.server, profile },
     database: shapeDatabase(raw.database, directory),
+    upstreams: raw.upstreams.map(shapeUpstream),
     models: raw.models.map(shapeModel),
     routing: { ...raw.routing, rules: (raw.routing.rules ?? []).map(shapeRule) },
   });

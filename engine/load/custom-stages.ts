@@ -23,12 +23,18 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     });
     return undefined;
   }
-  const problem = definitionProblem(module.default);
+  const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
   if (problem === undefined) return module.default as StageDefinition;
   findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
     expected: 'export default defineStage({ ... })',
   });
   return undefined;
+}
+
+/** What only shipped stages may do: the engine trusts a converter with the stream itself. */
+function reservedProblem({ needs }: StageDefinition): string | undefined {
+  if (!needs.includes('convert-response')) return undefined;
+  return '`needs`: "convert-response" is for stages that ship with the gateway; yours can observe a response and change its head';
 }
 
 /** The stages a configuration can name. */

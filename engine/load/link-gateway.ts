@@ -15,11 +15,20 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   linker.database();
   linker.upstreams();
   linker.models();
+  linker.aliases();
   linker.tokenGroups();
   linker.routing();
   linker.regions();
   linkMoney(root, names, findings);
   linkAuth(root, findings);
+}
+
+/** What a base URL ends with when it holds part of the paths of requests. The version belongs into a compat one. */
+const VENDOR_API_PATH = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/;
+const COMPAT_API_PATH = /^https?:\/\/[^/]+.*?(\/chat\/completions|\/responses)\/?$/;
+
+function isCompat(upstream: Node): boolean {
+  return textOf(childOf(upstream, 'type')) === 'compat';
 }
 
 class GatewayLinker {
@@ -64,7 +73,8 @@ class GatewayLinker {
     for (const upstream of this.list('upstreams')) {
       reportExclusive(upstream, ['api_key_env', 'auth_token_env'], this.findings);
       const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
-      this.apiPath(childOf(upstream, 'base_url'));
+      this.protocols(upstream);
+      this.apiPath(upstream);
       const name = childOf(upstream, 'name');
       if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) continue;
       this.findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
@@ -73,14 +83,28 @@ class GatewayLinker {
     }
   }
 
+  private protocols(upstream: Node): void {
+    const counts = childOf(childOf(upstream, 'supports'), 'count_tokens');
+    if (isCompat(upstream) && counts?.kind === 'scalar' && counts.value === true) {
+      this.findings.report('C4022', counts.mark, 'an upstream of type compat has no call that counts tokens', {
+        help: 'leave `count_tokens` out, or write false',
+      });
+    }
+    const entry = entryOf(upstream, 'protocols');
+    if (entry === undefined || isCompat(upstream)) return;
+    this.findings.report('C4022', entry.key_mark, 'an upstream of type vendor speaks Messages and nothing else', {
+      help: 'leave `protocols` out, or write `type: compat` where it speaks chat completions or Responses',
+    });
+  }
+
   /** A base URL that ends where the paths of requests begin. */
-  private apiPath(node: Node | undefined): void {
-    const path = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/.exec(
-      textOf(node) ?? '',
-    )?.[1];
+  private apiPath(upstream: Node): void {
+    const node = childOf(upstream, 'base_url');
+    const url = textOf(node) ?? '';
+    const path = (isCompat(upstream) ? COMPAT_API_PATH : VENDOR_API_PATH).exec(url)?.[1];
     if (node === undefined || path === undefined) return;
     this.findings.report('W7031', node.mark, `the path of a request is added to this URL, which has ${path} already`, {
-      help: `leave it out: ${(textOf(node) ?? '').replace(/\/v1[^?]*$/, '')}`,
+      help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
     });
   }
 
@@ -105,6 +129,29 @@ class GatewayLinker {
         help: 'list the models callers may use under `models:`',
       },
     );
+  }
+
+  /** A request names one model: by its id, or by one of its aliases. */
+  aliases(): void {
+    const taken = new Map<string, { readonly node: Node; readonly what: string }>();
+    for (const model of this.model_nodes) {
+      const node = childOf(model, 'id');
+      const id = textOf(node);
+      if (node !== undefined && id !== undefined && !taken.has(id)) taken.set(id, { node, what: 'the id of a model' });
+    }
+    for (const model of this.model_nodes) {
+      const what = `an alias of ${quote(textOf(childOf(model, 'id')) ?? '')}`;
+      for (const node of itemsOf(childOf(model, 'aliases'))) {
+        const alias = textOf(node);
+        const first = alias === undefined ? undefined : taken.get(alias);
+        if (alias !== undefined && first === undefined) taken.set(alias, { node, what });
+        // Twice in one list is for the schema to tell.
+        if (alias === undefined || first === undefined || first.what === what) continue;
+        this.findings.report('C4005', node.mark, `${quote(alias)} is ${first.what} already`, {
+          help: `that is in line ${first.node.mark.line}; a request names one model`,
+        });
+      }
+    }
   }
 
   tokenGroups(): void {

@@ -4,6 +4,7 @@ import type { FactPath } from '../facts.ts';
 import { routingRules } from '../rules/config-rules.ts';
 import { matchesGlob } from '../rules/glob.ts';
 import { simplify } from '../rules/simplify.ts';
+import { isPathPattern } from '../run/paths.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { isAudit, type LinkedPipeline } from './flow.ts';
@@ -187,7 +188,8 @@ function lintGuard(stage: LinkedStage, match: PipelineSpec['match'], findings: F
       (path) =>
         new Map<string, unknown>([
           ['request.method', method],
-          ['request.path', path],
+          // A pattern stands for paths about which a guard may well decide.
+          ...(isPathPattern(path) ? [] : [['request.path', path] as const]),
           ['request.surface', match.surface],
         ]),
     ),

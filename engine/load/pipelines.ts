@@ -9,6 +9,7 @@ import { checkFlow } from './flow.ts';
 import { createFragmentLibrary } from './fragments.ts';
 import { deepFreeze } from './freeze.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts';
+import { lintProtocols } from './lint-protocols.ts';
 import { lintPipeline } from './lints.ts';
 import { nestOptions } from './misplaced-options.ts';
 import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
@@ -139,7 +140,9 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     );
     const linked = { ...lists, stages_mark, item_marks };
     checkFlow(linked, given.stages.stages, findings);
-    lintPipeline(linked, (validated.value as RawPipeline).match, findings);
+    const { match } = validated.value as RawPipeline;
+    lintPipeline(linked, match, findings);
+    lintProtocols(linked, match.surface, given.config?.upstreams ?? [], findings);
   }
   allowWarnings(root, findings);
   const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, place: placeOf(mark) }));

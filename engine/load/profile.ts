@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path';
 import type { Profile } from '../config.ts';
 import type { AnnotationContext } from './annotations.ts';
 import { quote } from './describe.ts';
+import type { Findings } from './findings.ts';
 import { childOf, type MapNode, textOf } from './node.ts';
 import { PROFILE_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
@@ -37,8 +38,13 @@ export function loadProfile(
     });
     return { profile: NEUTRAL, file };
   }
+  return { profile: readProfile(file, findings) ?? NEUTRAL, file };
+}
+
+/** Reads and checks a profile file; `undefined` after a finding. */
+export function readProfile(file: string, findings: Findings): Profile | undefined {
   const source = readSource(file, findings);
-  if (source === undefined) return { profile: NEUTRAL, file };
+  if (source === undefined) return undefined;
   const { ok, value } = validate(PROFILE_SCHEMA, source, dirname(file), findings);
-  return { profile: ok ? (value as Profile) : NEUTRAL, file };
+  return ok ? (value as Profile) : undefined;
 }

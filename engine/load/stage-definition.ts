@@ -3,7 +3,7 @@ import { ERRORS } from '../errors.ts';
 import { ENGINE_FACTS, FACTS } from '../facts.ts';
 import { schemaProblem } from './validate.ts';
 
-const CAPABILITIES = ['raw-body', 'rewrite-body', 'respond', 'network', 'database'];
+const CAPABILITIES = ['raw-body', 'rewrite-body', 'convert-response', 'respond', 'network', 'database'];
 
 /** Whether a text can be the name of a stage: lower-case words joined by dashes. */
 export function isStageName(text: string): boolean {

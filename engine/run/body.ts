@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
-import type { Clock, RequestBody } from '../api.ts';
+import type { Clock, JsonValue, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
-import { findTopLevelKeys } from './json-keys.ts';
+import { afterSpace, CLOSE_BRACE, findTopLevelKeys, OPEN_BRACE } from './json-keys.ts';
 
 /** How many request body bytes the process holds, shared by all requests, so that stuck clients can't fill memory. */
 export class BodyBudget {
@@ -102,6 +102,7 @@ export function receiveBody(
 /** A received body: the bytes that will travel, and on demand a parsed copy. */
 export class HeldBody implements RequestBody {
   bytes: Buffer;
+  replaced = false;
   readonly #onRewrite: (key: string) => void;
 
   /** @param onRewrite told before a rewrite happens; throws to refuse it */
@@ -129,12 +130,38 @@ export class HeldBody implements RequestBody {
     return names.map((name) => found.get(name)!.length);
   }
 
-  rewrite(key: string, value: string | number | boolean): void {
+  value(key: string): unknown {
     const range = findTopLevelKeys(this.bytes, [key]).get(key)!.at(-1);
-    if (range === undefined) throw new Error(`the body has no top-level key "${key}" to rewrite`);
+    return range && (JSON.parse(this.bytes.toString('utf8', range.start, range.end)) as unknown);
+  }
+
+  rewrite(key: string, value: JsonValue): void {
+    const range = findTopLevelKeys(this.bytes, [key]).get(key)!.at(-1);
+    const text = JSON.stringify(value);
+    if (range === undefined) this.#add(key, text);
+    else {
+      this.#onRewrite(key);
+      this.#splice(range.start, range.end, text);
+    }
+  }
+
+  /** Puts a key in front of the others. */
+  #add(key: string, text: string): void {
+    const open = afterSpace(this.bytes, 0);
+    if (this.bytes[open] !== OPEN_BRACE) throw new Error(`the body is no JSON object that could have a key "${key}"`);
     this.#onRewrite(key);
-    const text = Buffer.from(JSON.stringify(value));
-    this.bytes = Buffer.concat([this.bytes.subarray(0, range.start), text, this.bytes.subarray(range.end)]);
+    const empty = this.bytes[afterSpace(this.bytes, open + 1)] === CLOSE_BRACE;
+    this.#splice(open + 1, open + 1, `${JSON.stringify(key)}:${text}${empty ? '' : ','}`);
+  }
+
+  #splice(start: number, end: number, text: string): void {
+    this.bytes = Buffer.concat([this.bytes.subarray(0, start), Buffer.from(text), this.bytes.subarray(end)]);
+  }
+
+  replace(json: string): void {
+    this.#onRewrite('*');
+    this.bytes = Buffer.from(json);
+    this.replaced = true;
   }
 }
 

@@ -1,5 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock, FactView, RequestBody, StageContext } from '../api.ts';
+import type {
+  Capability,
+  Clock,
+  FactView,
+  RequestBody,
+  ResponseConverter,
+  ResponseHead,
+  StageContext,
+} from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Bagged } from './bag.ts';
@@ -13,6 +21,12 @@ export interface RequestEnvironment {
   readonly budget: BodyBudget;
   readonly body_limits: BodyLimits;
   readonly clock: Clock;
+}
+
+/** What a stage asked for with `convertResponse`. */
+interface Conversion {
+  readonly stage: CompiledStage | undefined;
+  readonly make: (head: ResponseHead) => ResponseConverter | undefined;
 }
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
@@ -30,8 +44,8 @@ export class RequestContext implements StageContext, Bagged {
   aborted = false;
   place_in_bag = 0;
   relayed_bytes = 0;
-  /** The chunk sent last while an uncompressed event stream is being relayed: an error event can still be added to it. */
-  last_events: Buffer | undefined;
+  /** What ends a stream of events after an error; set while one is sent to the client that can be added to. */
+  endEvents: ((error: StageError) => string) | undefined;
   /** Gives up on the request; set while a stage or the relay can be told so. */
   cancel: ((reason: StageError) => void) | undefined;
   readonly #facts = new FactStore();
@@ -39,6 +53,7 @@ export class RequestContext implements StageContext, Bagged {
   #shadow: string[] | undefined;
   #left_out: Set<CompiledStage> | undefined;
   #receiving: Promise<RequestBody> | undefined;
+  #conversion: Conversion | undefined;
   #answered = false;
   readonly #environment: RequestEnvironment;
   #held_bytes = 0;
@@ -138,6 +153,30 @@ export class RequestContext implements StageContext, Bagged {
     return this.#left_out?.has(stage) ?? false;
   }
 
+  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
+    this.#require('convert-response', 'converting the response');
+    if (this.#conversion !== undefined) throw new Error('another stage converts the response of this request already');
+    this.#conversion = { stage: this.stage, make };
+  }
+
+  get converts_response(): boolean {
+    return this.#conversion !== undefined;
+  }
+
+  /** The stage that converts the response. */
+  get converting_stage(): CompiledStage | undefined {
+    return this.#conversion?.stage;
+  }
+
+  /** Has the converter made, if a stage wants one. What goes wrong is that stage's. */
+  makeConverter(head: ResponseHead): ResponseConverter | undefined {
+    if (this.#conversion === undefined) return undefined;
+    this.stage = this.#conversion.stage;
+    const converter = this.#conversion.make(head);
+    this.stage = undefined;
+    return converter;
+  }
+
   /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
   readBody(): Promise<RequestBody> {
     this.#receiving ??= this.#receiveBody();
@@ -168,9 +207,12 @@ export class RequestContext implements StageContext, Bagged {
   }
 
   #recordRewrite(key: string): void {
-    if (this.stage !== undefined && !this.stage.definition.needs.includes('rewrite-body')) {
-      throw new Error('rewriting the body needs the capability "rewrite-body"');
-    }
+    this.#require('rewrite-body', 'rewriting the body');
     this.rewrites.push(key);
+  }
+
+  #require(capability: Capability, what: string): void {
+    if (this.stage === undefined || this.stage.definition.needs.includes(capability)) return;
+    throw new Error(`${what} needs the capability "${capability}"`);
   }
 }

@@ -8,13 +8,20 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 const COMMA = 0x2c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+export const OPEN_BRACE = 0x7b;
+export const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 
 function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+/** Index of the first byte from `start` on that is no white space. */
+export function afterSpace(bytes: Uint8Array, start: number): number {
+  let i = start;
+  while (isSpace(bytes[i])) i++;
+  return i;
 }
 
 /** Up to this length a loop finds the end of a string sooner than a native search does; measured. */
@@ -81,8 +88,7 @@ function keyText(bytes: Buffer, open: number, close: number): string {
  */
 export function findTopLevelKeys(bytes: Buffer, names: readonly string[]): Map<string, ValueRange[]> {
   const found = new Map<string, ValueRange[]>(names.map((name) => [name, []]));
-  let i = 0;
-  while (isSpace(bytes[i])) i++;
+  let i = afterSpace(bytes, 0);
   if (bytes[i] !== OPEN_BRACE) return found;
   i++;
   while (i < bytes.length) {

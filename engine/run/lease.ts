@@ -1,4 +1,12 @@
-import type { Capability, FactView, RequestBody, ResponseHead, StageContext } from '../api.ts';
+import type {
+  Capability,
+  FactView,
+  JsonValue,
+  RequestBody,
+  ResponseConverter,
+  ResponseHead,
+  StageContext,
+} from '../api.ts';
 import type { StageError } from '../errors.ts';
 import { FACTS, type FactPath, type FactValue } from '../facts.ts';
 import { deepFreeze } from '../load/freeze.ts';
@@ -159,6 +167,15 @@ export class Lease implements StageContext {
     if (!this.#over) this.#ctx.noteShadow(String(name).slice(0, SHADOW_NAME_LENGTH_MAX));
   }
 
+  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
+    this.#check('convert-response', 'convertResponse');
+    this.#ctx.convertResponse(make);
+  }
+
+  get converts_response(): boolean {
+    return this.#ctx.converts_response;
+  }
+
   onCancel(listener: (reason: StageError) => void): void {
     this.#check();
     this.#onCancel = listener;
@@ -202,12 +219,27 @@ class LeasedBody implements RequestBody {
     return this.#held().countKeys(names);
   }
 
-  rewrite(key: string, value: string | number | boolean): void {
+  value(key: string): unknown {
+    return this.#held().value(key);
+  }
+
+  rewrite(key: string, value: JsonValue): void {
     this.#check('rewrite-body', 'rewriting the body');
-    if (!['string', 'number', 'boolean'].includes(typeof value) || Number.isNaN(value)) {
-      throw new Error(`a rewrite puts a text, a number or true or false into the body, not a ${typeof value}`);
+    if (JSON.stringify(value) === undefined || Number.isNaN(value)) {
+      throw new Error(`a rewrite puts a JSON value into the body, not ${Number.isNaN(value) ? 'NaN' : typeof value}`);
     }
     this.#held().rewrite(key, value);
+  }
+
+  replace(json: string): void {
+    this.#check('rewrite-body', 'replacing the body');
+    if (typeof json !== 'string') throw new Error(`a body is replaced by a JSON text, not by a ${typeof json}`);
+    JSON.parse(json);
+    this.#held().replace(json);
+  }
+
+  get replaced(): boolean {
+    return this.#held().replaced;
   }
 
   #held(): RequestBody {

@@ -23,7 +23,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void): Sink {
   let overflown = false;
   const parser = createParser({
     maxBufferSize: OBSERVED_BYTES_MAX,
-    onEvent: (event) => onEvent({ name: event.event, data: event.data }),
+    onEvent: (event) => onEvent({ name: event.event || 'message', data: event.data }),
     onError: (error) => {
       if (error.type === 'max-buffer-size-exceeded') overflown = true;
     },
@@ -51,7 +51,8 @@ function documentSink(onEvent: (event: ResponseEvent) => void): Sink {
   };
 }
 
-function decompressor(encoding: string): Transform | undefined {
+/** What takes a content encoding off; `undefined` for one that is not known here. */
+export function decompressor(encoding: string): Transform | undefined {
   switch (encoding.trim().toLowerCase()) {
     case 'gzip':
     case 'x-gzip':

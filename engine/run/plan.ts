@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../config.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { type CompiledClause, type CompiledStage, compileClause, compileStage } from './compile-stage.ts';
 import { closeStage } from './contain.ts';
+import { pathFinder } from './paths.ts';
 
 /** A pipeline ready to run. */
 export interface CompiledPipeline {
@@ -76,6 +77,7 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
     throw error;
   }
   const index = indexByPath(pipelines);
+  const findPath = pathFinder(index.keys());
   let running = 0;
   let onIdle: (() => void) | undefined;
   const leave = () => {
@@ -84,7 +86,10 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
   return {
     config,
     services,
-    pipelinesAt: (path) => index.get(path),
+    pipelinesAt(path) {
+      const served = findPath(path);
+      return served === undefined ? undefined : index.get(served);
+    },
     enter() {
       running++;
       return leave;

@@ -1,66 +1,14 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Relay, ResponseEvent } from '../api.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Relay, ResponseEvent, Timer } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { RequestContext } from './context.ts';
 import { endToEndHeaders } from './headers.ts';
-import { createObserver } from './observe.ts';
-import { checkHeader } from './result.ts';
+import { createObserver, type Observer } from './observe.ts';
+import { openPassage, type Passage, type PassageEnds } from './passage.ts';
+import { UpstreamHead } from './upstream-head.ts';
 
-/** An upstream's response head, with its end-to-end headers, before it is sent. */
-export class UpstreamHead {
-  readonly status: number;
-  /** Flat list of names and values, as Node's writeHead takes it. */
-  readonly headers: string[];
-
-  constructor(status: number, headers: string[]) {
-    this.status = status;
-    this.headers = headers;
-  }
-
-  get(name: string): string | undefined {
-    const at = this.#indexOf(name);
-    return at < 0 ? undefined : this.headers[at + 1];
-  }
-
-  /** Throws for a name or value that no header can have, and for a header of the connection. */
-  set(name: string, value: string): void {
-    checkHeader(name, value);
-    this.remove(name);
-    this.headers.push(name, value);
-  }
-
-  remove(name: string): void {
-    for (let at = this.#indexOf(name); at >= 0; at = this.#indexOf(name)) this.headers.splice(at, 2);
-  }
-
-  /** Takes what shipped stages give it as it is; a lease checks what others do. */
-  replaceAll(prefix: string, replacement: Readonly<Record<string, string>>): void {
-    const { headers } = this;
-    const first = prefix.charCodeAt(0) | 0x20;
-    let kept = 0;
-    for (let i = 0; i < headers.length; i += 2) {
-      const name = headers[i]!;
-      // Few names get past the first letter; this runs for every header of every response.
-      const alike = (name.charCodeAt(0) | 0x20) === first;
-      if (alike && name.slice(0, prefix.length).toLowerCase() === prefix) continue;
-      headers[kept++] = name;
-      headers[kept++] = headers[i + 1]!;
-    }
-    headers.length = kept;
-    for (const name of Object.keys(replacement)) headers.push(name, replacement[name]!);
-  }
-
-  #indexOf(name: string): number {
-    const wanted = name.toLowerCase();
-    for (let i = 0; i < this.headers.length; i += 2) if (this.headers[i]!.toLowerCase() === wanted) return i;
-    return -1;
-  }
-}
-
-function isPlainEventStream(headers: IncomingHttpHeaders): boolean {
-  const encoding = headers['content-encoding'] ?? 'identity';
-  return encoding === 'identity' && (headers['content-type'] ?? '').includes('text/event-stream');
-}
+/** Silence after which a stream is said to be alive: shorter than what clients and proxies before them take for dead. */
+const PING_AFTER_SECONDS = 15;
 
 export interface RelayHooks {
   /** Called once, just before the head is sent. */
@@ -70,99 +18,207 @@ export interface RelayHooks {
 }
 
 /**
- * Streams an upstream response to the client: bytes as they come, back-pressure both ways, observers after the write.
- * Resolves when the last byte was handed to the socket or the client went away (`ctx.aborted`).
- * Raises upstream_failed and upstream_timeout; whether the head was sent by then, `res.headersSent` tells.
+ * Streams an upstream response to the client: bytes as they come or as a stage's converter makes them, back-pressure both
+ * ways, observers fed with what the upstream sent. Resolves when the last byte was handed to the socket or the client went
+ * away (`ctx.aborted`). Raises upstream_failed, upstream_timeout and what a converter raises; whether the head was sent by
+ * then, `res.headersSent` tells.
  */
 export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHooks): Promise<void> {
-  const { res } = ctx.exchange;
-  const upstream = relay.response;
-  const observer = hooks.onEvent
-    ? createObserver(upstream.headers['content-type'], upstream.headers['content-encoding'], hooks.onEvent)
-    : undefined;
-  return new Promise((resolve, reject) => {
-    let waiting_for = 0;
-    let settled = false;
+  return new Promise((resolve, reject) => new Transfer(ctx, relay, hooks, { resolve, reject }).start());
+}
 
-    const idle = ctx.clock.after(relay.idle_seconds * 1000, () => {
-      // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
-      if (waiting_for > 0) res.destroy();
-      else fail(new StageError('upstream_timeout', `The upstream sent nothing for ${relay.idle_seconds} seconds.`));
-    });
+/** How a transfer ends. */
+interface Conclusion {
+  resolve(): void;
+  reject(error: unknown): void;
+}
 
-    const settle = (conclude: () => void) => {
-      if (settled) return;
-      settled = true;
-      idle.close();
-      ctx.cancel = undefined;
-      res.off('close', onClientGone);
-      const finished = observer?.end();
-      if (finished === undefined) conclude();
-      else finished.then(conclude, conclude);
-    };
-    const fail = (error: Error) => {
-      upstream.destroy();
-      settle(() => reject(error));
-    };
-    const onClientGone = () => {
-      ctx.aborted = true;
-      upstream.destroy();
-      settle(resolve);
-    };
-    const resume = () => {
-      idle.refresh();
-      if (--waiting_for === 0) upstream.resume();
-    };
-    const waitFor = (listen: (resume: () => void) => void) => {
-      if (waiting_for++ === 0) upstream.pause();
-      listen(resume);
-    };
-    const sendHead = (first: Buffer | undefined): boolean => {
-      try {
-        const refusal = relay.inspect?.(first);
-        if (refusal !== undefined) throw refusal;
-        const headers = endToEndHeaders(upstream.rawHeaders, upstream.headers.connection);
-        const head = new UpstreamHead(upstream.statusCode!, headers);
-        hooks.onHead(head);
-        res.writeHead(head.status, upstream.statusMessage, head.headers);
-        return true;
-      } catch (error) {
-        fail(error as Error);
-        return false;
-      }
-    };
-    const plain_events = isPlainEventStream(upstream.headers);
+/** One response on its way from the upstream to the client. */
+class Transfer {
+  readonly #ctx: RequestContext;
+  readonly #relay: Relay;
+  readonly #hooks: RelayHooks;
+  readonly #conclusion: Conclusion;
+  readonly #res: ServerResponse;
+  readonly #upstream: IncomingMessage;
+  readonly #observer: Observer | undefined;
+  readonly #idle: Timer;
+  #ping: Timer | undefined;
+  #head: UpstreamHead | undefined;
+  #passage: Passage | undefined;
+  /** How many must be ready before more is taken from the upstream. */
+  #waiting_for = 0;
+  #client_waits = false;
+  #ended = false;
+  #settled = false;
 
-    upstream.on('data', (chunk: Buffer) => {
-      if (settled) return;
-      if (!res.headersSent && !sendHead(chunk)) return;
-      idle.refresh();
-      ctx.relayed_bytes += chunk.length;
-      if (plain_events) ctx.last_events = chunk;
-      if (!res.write(chunk)) waitFor((go) => res.once('drain', go));
-      if (observer !== undefined && !observer.write(chunk)) waitFor((go) => observer.onDrain(go));
-    });
-    upstream.on('end', () => {
-      if (settled) return;
-      if (!res.headersSent && !sendHead(undefined)) return;
-      res.end();
-      settle(resolve);
-    });
-    const onUpstreamGone = () => {
-      if (settled) return;
-      fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
-    };
-    upstream.on('error', onUpstreamGone).on('close', onUpstreamGone);
-    res.on('close', onClientGone);
-    ctx.cancel = fail;
-    if (res.destroyed) return onClientGone();
+  constructor(ctx: RequestContext, relay: Relay, hooks: RelayHooks, conclusion: Conclusion) {
+    this.#ctx = ctx;
+    this.#relay = relay;
+    this.#hooks = hooks;
+    this.#conclusion = conclusion;
+    this.#res = ctx.exchange.res;
+    this.#upstream = relay.response;
+    const { headers } = relay.response;
+    this.#observer =
+      hooks.onEvent && createObserver(headers['content-type'], headers['content-encoding'], hooks.onEvent);
+    this.#idle = ctx.clock.after(relay.idle_seconds * 1000, () => this.#onSilence());
+  }
 
-    if (relay.inspect === undefined && sendHead(undefined)) {
-      if (plain_events) ctx.last_events = Buffer.from('\n\n');
-      // Head and first event usually arrive together; one packet is sent for both when they do.
-      setImmediate(() => {
-        if (!settled) res.flushHeaders();
-      });
+  start(): void {
+    this.#upstream
+      .on('data', (chunk: Buffer) => this.#onData(chunk))
+      .on('end', () => this.#onEnd())
+      .on('error', () => this.#onUpstreamGone())
+      .on('close', () => this.#onUpstreamGone());
+    this.#res.on('close', this.#onClientGone);
+    this.#ctx.cancel = (reason) => this.#fail(reason);
+    if (this.#res.destroyed) {
+      this.#onClientGone();
+      return;
     }
-  });
+    if (this.#relay.inspect !== undefined || !this.#open(undefined)) return;
+    // Head and first event usually arrive together; one packet is sent for both when they do.
+    setImmediate(() => {
+      if (!this.#settled && this.#res.headersSent) this.#res.flushHeaders();
+    });
+  }
+
+  #onData(chunk: Buffer): void {
+    if (this.#settled) return;
+    if (this.#passage === undefined && !this.#open(chunk)) return;
+    this.#idle.refresh();
+    this.#ctx.relayed_bytes += chunk.length;
+    // What a converter refuses was sent by the upstream all the same, and is on its bill.
+    const observe_first = this.#ctx.converts_response;
+    if (observe_first) this.#observe(chunk);
+    this.#passage!.write(chunk);
+    if (!observe_first) this.#observe(chunk);
+  }
+
+  #onEnd(): void {
+    if (this.#settled) return;
+    if (this.#passage === undefined && !this.#open(undefined)) return;
+    this.#ended = true;
+    this.#passage!.end();
+  }
+
+  #onUpstreamGone(): void {
+    if (this.#settled || this.#ended) return;
+    this.#fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
+  }
+
+  #onSilence(): void {
+    const { idle_seconds } = this.#relay;
+    // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
+    if (this.#waiting_for > 0) this.#res.destroy();
+    else this.#fail(new StageError('upstream_timeout', `The upstream sent nothing for ${idle_seconds} seconds.`));
+  }
+
+  #onQuiet(): void {
+    // A head that is not sent may still become an error; a client that takes nothing needs no more of it.
+    if (this.#res.headersSent && !this.#client_waits) this.#passage!.ping!();
+    this.#ping!.refresh();
+  }
+
+  readonly #onClientGone = (): void => {
+    this.#ctx.aborted = true;
+    this.#upstream.destroy();
+    this.#settle(() => this.#conclusion.resolve());
+  };
+
+  /** Decides over the response when its head is known, and where needed its first bytes. */
+  #open(first: Buffer | undefined): boolean {
+    const { headers, rawHeaders, statusCode } = this.#upstream;
+    try {
+      const refusal = this.#relay.inspect?.(first);
+      if (refusal !== undefined) throw refusal;
+      const head = new UpstreamHead(statusCode!, endToEndHeaders(rawHeaders, headers.connection));
+      this.#head = head;
+      this.#hooks.onHead(head);
+      this.#passage = openPassage(this.#ctx, this.#upstream, head, this.#ends());
+      if (this.#passage.head_first) this.#sendHead();
+      if (this.#passage.ping) this.#ping = this.#ctx.clock.after(PING_AFTER_SECONDS * 1000, () => this.#onQuiet());
+      return true;
+    } catch (error) {
+      this.#fail(error);
+      return false;
+    }
+  }
+
+  #ends(): PassageEnds {
+    return {
+      send: (bytes) => {
+        this.#sendHead();
+        this.#ping?.refresh();
+        if (!this.#res.write(bytes)) this.#waitForClient();
+      },
+      done: (last) => this.#finish(last),
+      fail: (error) => this.#fail(error, this.#ctx.converting_stage),
+      hold: (listen) => this.#waitFor(listen),
+    };
+  }
+
+  #sendHead(): void {
+    if (this.#res.headersSent) return;
+    this.#res.writeHead(this.#head!.status, this.#upstream.statusMessage, this.#head!.headers);
+  }
+
+  #finish(last: Buffer | string | undefined): void {
+    // Converted as a whole, a document has a length to tell.
+    if (last !== undefined && !this.#res.headersSent)
+      this.#head!.headers.push('content-length', String(Buffer.byteLength(last)));
+    this.#sendHead();
+    this.#res.end(last);
+    this.#settle(() => this.#conclusion.resolve());
+  }
+
+  #observe(chunk: Buffer): void {
+    const observer = this.#observer;
+    if (observer !== undefined && !observer.write(chunk)) this.#waitFor((go) => observer.onDrain(go));
+  }
+
+  #waitFor(listen: (resume: () => void) => void): void {
+    if (this.#waiting_for++ === 0) this.#upstream.pause();
+    listen(() => {
+      this.#idle.refresh();
+      if (--this.#waiting_for === 0) this.#upstream.resume();
+    });
+  }
+
+  #waitForClient(): void {
+    if (this.#client_waits) return;
+    this.#client_waits = true;
+    const passage = this.#passage!;
+    passage.pause();
+    this.#waitFor((go) =>
+      this.#res.once('drain', () => {
+        this.#client_waits = false;
+        passage.resume();
+        go();
+      }),
+    );
+  }
+
+  #fail(error: unknown, stage = this.#ctx.stage): void {
+    this.#upstream.destroy();
+    this.#settle(() => {
+      // Observers have run in the meantime.
+      this.#ctx.stage = stage;
+      this.#conclusion.reject(error);
+    });
+  }
+
+  #settle(conclude: () => void): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#idle.close();
+    this.#ping?.close();
+    this.#ctx.cancel = undefined;
+    this.#res.off('close', this.#onClientGone);
+    this.#passage?.close();
+    const finished = this.#observer?.end();
+    if (finished === undefined) conclude();
+    else finished.then(conclude, conclude);
+  }
 }

@@ -215,17 +215,9 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
 }
 
 /** After the first byte an error can only be one more event; where no event fits, the cut connection says it. */
-function endBrokenStream(ctx: RequestContext, error: StageError): void {
-  const { res } = ctx.exchange;
-  if (ctx.last_events === undefined) {
-    res.destroy();
-    return;
-  }
-  const { surface } = ctx.pipeline.spec.match;
-  const between_events = /\n\r?\n$/.test(ctx.last_events.toString('latin1'));
-  const name = surface === 'chat' ? '' : 'event: error\n';
-  const data = `data: ${errorBody(surface, error, ctx.peek('request.id')!)}\n\n`;
-  res.end(`${between_events ? '' : '\n\n'}${name}${data}`);
+function endBrokenStream({ exchange: { res }, endEvents }: RequestContext, error: StageError): void {
+  if (endEvents === undefined) res.destroy();
+  else res.end(endEvents(error));
 }
 
 async function finish(plan: Plan, ctx: RequestContext): Promise<void> {

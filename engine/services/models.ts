@@ -11,7 +11,7 @@ const NO_POLICIES: ManagedPolicies = { of: () => undefined };
 
 /** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that cannot be kept. */
 export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {
-  const models = new Map(config.models.map((model) => [model.id, model]));
+  const models = byName(config.models);
   const prices = createPriceBook(config);
   const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
   const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
@@ -38,6 +38,10 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
     price,
     cost: (model, usage, route) => costOf(price(model, route), usage),
   };
+}
+
+function byName(models: readonly ModelConfig[]): ReadonlyMap<string, ModelConfig> {
+  return new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model])));
 }
 
 /** Somebody with an access token of a group, about whom nothing else is known. */

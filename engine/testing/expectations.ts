@@ -53,7 +53,9 @@ function parsed(body: Buffer): unknown {
 }
 
 function eventNames(body: Buffer): string[] {
-  return [...body.toString().matchAll(/^event: ?(.*)$/gm)].map((match) => match[1]!);
+  const events = body.toString().split(/(?:\r\n|\n|\r(?!\n)){2}/);
+  const said = events.filter((event) => /^data:/m.test(event));
+  return said.map((event) => /^event: ?(.*)$/m.exec(event)?.[1] ?? 'message');
 }
 
 function bodyMismatches(expect: Expectations, body: Buffer, upstream_body: Buffer): Mismatch[] {

@@ -1,45 +1,46 @@
 /** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
-import { EventEmitter } from 'node:events';
 import type {
   AuditRecord,
-  FactView,
   GatewayConfig,
   LimitClaim,
   ManagedPolicies,
   Principal,
-  RequestBody,
   Reservation,
   ReservationRequest,
   Services,
   Settlement,
-  StageContext,
   StageDefinition,
   StageHooks,
   Standing,
 } from '../api.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
-import { ENGINE_FACTS, type FactPath, type FactValue } from '../facts.ts';
 import { createFindings } from '../load/findings.ts';
 import { deepFreeze } from '../load/freeze.ts';
 import { parseSource } from '../load/source.ts';
 import { definitionProblem } from '../load/stage-definition.ts';
 import { validate } from '../load/validate.ts';
 import { compileCondition } from '../rules/compile.ts';
-import { HeldBody } from '../run/body.ts';
-import { FactStore } from '../run/fact-store.ts';
 import { type FrozenClock, frozenClock } from '../services/clock.ts';
 import { createModelCatalog } from '../services/models.ts';
+import { FakeContext, type RequestWishes } from './fake-context.ts';
 
-/** Values of facts by dotted path. */
-export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;
+export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';
 
 /** Prices of the models below, in USD per million tokens: 3000, 15000, 300, 3750 and 6000 nano-USD per token. */
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
 /** A complete configuration of two upstreams and three models; `sections` replace whole sections. */
 export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfig {
-  const model = { context_window: 200_000, max_output_tokens: 64_000, upstream_ids: {}, pricing: PRICING };
-  const supports = { prompt_cache_1h: true, count_tokens: true };
+  const limits = { context_window: 200_000, max_output_tokens: 64_000, upstream_ids: {}, pricing: PRICING };
+  const can = { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true } as const;
+  const model = { ...limits, aliases: [], supports: can };
+  const upstream = {
+    type: 'vendor',
+    base_url: 'http://127.0.0.1:9',
+    protocols: ['messages'],
+    price_multiplier: 1,
+  } as const;
+  const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };
   return {
     server: {
       listen: '127.0.0.1:0',
@@ -57,14 +58,8 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     },
     database: {},
     upstreams: [
-      { name: 'main', type: 'vendor', base_url: 'http://127.0.0.1:9', region: 'eu', supports, price_multiplier: 1 },
-      {
-        name: 'spare',
-        type: 'vendor',
-        base_url: 'http://127.0.0.1:9',
-        supports: { prompt_cache_1h: false, count_tokens: false },
-        price_multiplier: 1,
-      },
+      { ...upstream, name: 'main', region: 'eu', supports },
+      { ...upstream, name: 'spare', supports: { ...supports, prompt_cache_1h: false, count_tokens: false } },
     ],
     models: [
       { ...model, id: 'coder-1', family: 'coder', display_name: 'Coder 1', upstream_ids: { spare: 'coder-1@2026' } },
@@ -181,76 +176,6 @@ function fakeServices(
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).view,
   };
-}
-
-/** What a test decides about a request. */
-export interface RequestWishes {
-  readonly facts?: Facts;
-  readonly headers?: Readonly<Record<string, string | string[]>>;
-  readonly url?: string;
-  readonly body?: string | Buffer;
-}
-
-/** A request seen by one stage: undeclared reads and writes and second writes throw, as in the engine. */
-export class FakeContext implements StageContext {
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly url: string;
-  readonly body: RequestBody | undefined;
-  readonly rewrites: string[] = [];
-  /** What the stage reported with `noteShadow`. */
-  readonly shadows: string[] = [];
-  readonly written: Record<string, unknown> = {};
-  readonly exchange: StageContext['exchange'];
-  state: unknown;
-  aborted = false;
-  relayed_bytes = 0;
-  readonly #store = new FactStore();
-  readonly #readable: ReadonlySet<FactPath>;
-  readonly #writable: ReadonlySet<FactPath>;
-
-  constructor(definition: StageDefinition, { facts = {}, headers = {}, url = '/', body }: RequestWishes) {
-    this.headers = headers;
-    this.url = url;
-    this.body = body === undefined ? undefined : new HeldBody(Buffer.from(body), (key) => this.rewrites.push(key));
-    this.exchange = { req: new EventEmitter(), res: new EventEmitter() } as unknown as StageContext['exchange'];
-    this.#readable = new Set([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]);
-    this.#writable = new Set(definition.writes);
-    this.note(facts);
-  }
-
-  onCancel(): void {}
-
-  noteShadow(name: string): void {
-    this.shadows.push(name);
-  }
-
-  /** The facts as rules see them. */
-  get view(): FactView {
-    return this.#store.view;
-  }
-
-  /** Writes facts in the name of the engine or of other stages. */
-  note(facts: Facts): void {
-    for (const [path, value] of Object.entries(facts)) {
-      if (value !== undefined) this.#store.set(path as FactPath, value as never);
-    }
-  }
-
-  get<P extends FactPath>(path: P): FactValue<P> {
-    if (!this.#readable.has(path)) throw new Error(`the fact "${path}" is read but not declared`);
-    return this.#store.get(path) as FactValue<P>;
-  }
-
-  set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    if (!this.#writable.has(path)) throw new Error(`the fact "${path}" is written but not declared`);
-    this.#store.set(path, value);
-    this.written[path] = value;
-  }
-
-  async readBody(): Promise<RequestBody> {
-    if (this.body === undefined) throw new Error('the test gives the request no body');
-    return this.body;
-  }
 }
 
 /** A stage made ready by `create`, and requests for it. */

@@ -37,13 +37,16 @@ export interface CaseRequest {
   readonly leaves?: 'before_answer' | 'during_answer';
 }
 
+/** A server-sent event: JSON, named by its `type` where it has one, or data that is no JSON, such as `[DONE]`. */
+export type CaseEvent = JsonObject | string;
+
 /** What the upstream does with a request. */
 export interface CaseUpstream {
   readonly status?: number;
   readonly headers?: HeaderWishes;
   readonly json?: JsonObject;
   readonly text?: string;
-  readonly events?: readonly ({ readonly type: string } & JsonObject)[];
+  readonly events?: readonly CaseEvent[];
   readonly delay_seconds?: number;
   readonly pause_seconds?: number;
   readonly fails?: 'hang' | 'reset' | 'refuse';

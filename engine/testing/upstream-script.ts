@@ -1,5 +1,5 @@
 import type { Clock } from '../api.ts';
-import type { CaseUpstream, HeaderWishes } from './test-case.ts';
+import type { CaseEvent, CaseUpstream, HeaderWishes } from './test-case.ts';
 import { EVENT_STREAM, type Exchange, type Script, sse } from './upstream.ts';
 
 /** Headers that are wished for, as names and values in turn. */
@@ -7,8 +7,14 @@ export function presentHeaders(headers: HeaderWishes = {}): string[] {
   return Object.entries(headers).flatMap(([name, value]) => (value === null ? [] : [name, value]));
 }
 
+function eventText(event: CaseEvent): string {
+  if (typeof event === 'string') return `data: ${event}\n\n`;
+  const { type } = event;
+  return typeof type === 'string' ? sse({ ...event, type }) : `data: ${JSON.stringify(event)}\n\n`;
+}
+
 function chunksOf({ json, text, events }: CaseUpstream): string[] {
-  if (events !== undefined) return events.map(sse);
+  if (events !== undefined) return events.map(eventText);
   return [text ?? (json === undefined ? '' : JSON.stringify(json))];
 }
 

@@ -13,7 +13,7 @@ export function welcome(demo: {
   };
 }): string {
   const { sign_in } = demo;
-  const ask = (flags: string, stream: string) => `curl ${flags}${demo.url}/v1/messages \\
+  const ask = (path: string, flags = '', stream = '') => `curl ${flags}${demo.url}${path} \\
   -H 'x-api-key: ${demo.token}' \\
   -H 'content-type: application/json' \\
   -d '{"model": "demo-large", "max_tokens": 100,${stream}
@@ -29,12 +29,15 @@ The gateway is running.
 Commands to paste into another terminal, in this directory:
 
 # 1. Ask something.
-${ask('', '')}
+${ask('/v1/messages')}
 
 # 2. Ask for a stream, and see it come word by word.
-${ask('-N ', ' "stream": true,')}
+${ask('/v1/messages', '-N ', ' "stream": true,')}
 
-# 3. See who spent what.
+# 3. Ask in another API: chat completions, which this upstream does not speak.
+${ask('/v1/chat/completions')}
+
+# 4. See who spent what.
 npx appscli usage --config ${demo.config_file}
 ${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
@@ -47,7 +50,7 @@ Ctrl-C here stops everything. The next start finds its data.
 function signIn(public_url: string, people: readonly DemoPerson[]): string {
   const names = people.map(({ name, is }) => `#    ${name.padEnd(12)}${is}`);
   return `
-# 4. Sign in. Your browser asks who you are today:
+# 5. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
 npx appscli login --base-url ${public_url}
 `;

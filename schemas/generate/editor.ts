@@ -16,6 +16,7 @@ export interface Sources {
   readonly pipeline: JsonSchema;
   readonly fragment: JsonSchema;
   readonly policy: JsonSchema;
+  readonly profile: JsonSchema;
   readonly pipeline_test: JsonSchema;
 }
 
@@ -126,6 +127,12 @@ function warnings(): Record<string, JsonSchema> {
 /** Lets `allow` hold the codes there are, each with what it says. */
 function withWarnings({ propertyNames: _names, additionalProperties: _values, ...allow }: JsonSchema): JsonSchema {
   return { ...allow, additionalProperties: false, properties: warnings() };
+}
+
+/** For profiles. */
+export function profileEditorSchema({ profile }: Sources): JsonSchema {
+  const editor = new Editor(false);
+  return finish(editor, editor.translate(profile));
 }
 
 /** For managed policies. */

@@ -25,6 +25,10 @@ export function indexPage(): string {
         [link('Facts', 'facts.md'), 'what a rule can see of a request'],
         [link('Operators', 'operators.md'), 'what a rule can do with it'],
         [link('Errors', 'errors.md'), 'what the gateway answers when it refuses or fails'],
+        [
+          link('Translation', 'translation.md'),
+          'what is lost or changed between clients and upstreams of different APIs',
+        ],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
       ],
     ),
@@ -35,6 +39,7 @@ export function indexPage(): string {
 const CAPABILITIES: Readonly<Record<Capability, string>> = {
   'raw-body': 'see the request body',
   'rewrite-body': 'change the body on its way to the upstream, which the audit log records',
+  'convert-response': "convert the upstream's response; only stages that ship with the gateway may",
   respond: 'answer the request',
   network: 'hand the request to another machine',
   database: 'use the database',

@@ -37,7 +37,8 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
         name: 'main',
         type: 'vendor',
         base_url,
-        supports: { prompt_cache_1h: true, count_tokens: true },
+        protocols: ['messages'],
+        supports: { prompt_cache_1h: true, count_tokens: true, stream_usage: true },
         price_multiplier: 1,
         ...credential,
       },
@@ -59,6 +60,19 @@ test('an upstream that answers is fine; it is asked once, without a prompt, and 
   const { ok, what } = await upstream(url);
   assert.deepEqual({ ok, what }, { ok: true, what: 'answers with status 200' });
   assert.deepEqual(seen, [`GET /v1/models ${SECRET} undefined`]);
+});
+
+test('a compat upstream is asked at the path of the version its URL names, with its key in both forms', async () => {
+  const seen: string[] = [];
+  const url = await answering((request, response) => {
+    const { authorization, 'x-api-key': key } = request.headers;
+    seen.push(`${request.url} ${authorization} ${key}`);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  const compat = { type: 'compat', protocols: ['chat'], api_key_env: 'UPSTREAM_KEY' };
+  for (const path of ['', '/api/v3/', '/openai']) await upstream(`${url}${path}`, compat);
+  const sent = `Bearer ${SECRET} ${SECRET}`;
+  assert.deepEqual(seen, [`/v1/models ${sent}`, `/api/v3/models ${sent}`, `/openai/v1/models ${sent}`]);
 });
 
 test('a refused credential names the variable it is in', async () => {

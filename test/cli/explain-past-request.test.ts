@@ -15,8 +15,9 @@ const CONFIG = `server: { listen: "127.0.0.1:8080", public_url: "https://gateway
 upstreams:
   - { name: main, base_url: "https://api.example.com", api_key_env: UPSTREAM_KEY }
   - { name: spare, base_url: "https://spare.example.com", api_key_env: SPARE_KEY, supports: { count_tokens: false } }
+  - { name: other, type: compat, base_url: "https://other.example.com/v1", api_key_env: OTHER_KEY }
 models:
-  - { id: coder-1, pricing: { input: 3, output: 15 } }
+  - { id: coder-1, aliases: [coder-latest], pricing: { input: 3, output: 15 } }
   - { id: mini-1, pricing: { input: 1, output: 5 } }
 token_groups:
   - { name: all, models: ["*"] }
@@ -25,6 +26,7 @@ routing:
   default_upstream: main
   rules:
     - { name: mini-to-spare, models: [mini-1], upstream: spare }
+    - { name: blind, when: { and: [{ ">": [{ var: request.image_count }, 0] }, { var: model.supports.images }] }, upstream: other }
 spend_limits:
   reserve: worst_case
   rules:
@@ -111,6 +113,14 @@ describe('a past request', () => {
     const { facts, routing, spending } = replay({ model: 'mini-1', upstream: 'main', route_rule: 'default' });
     assert.deepEqual([facts['route.upstream'], facts['route.rule']], ['spare', 'mini-to-spare']);
     assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
+  });
+
+  it('is routed by what its model can do, and asked in an API that the upstream speaks', () => {
+    const { facts } = replay({ model: 'coder-1', alias: 'coder-latest', choices: 2, image_count: 1 });
+    assert.deepEqual([facts['route.rule'], facts['route.protocol']], ['blind', 'chat']);
+    assert.deepEqual([facts['request.alias'], facts['request.choices']], ['coder-latest', 2]);
+    assert.deepEqual([facts['model.supports.images'], facts['model.context_window']], [true, 200_000]);
+    assert.equal(replay({ image_count: 0 }).facts['route.protocol'], 'messages');
   });
 
   it('gets no route for a model that its caller may not use any more', () => {

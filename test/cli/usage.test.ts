@@ -153,6 +153,18 @@ test('a table by one or two dimensions fits 80 columns, and its sum is rounded o
   assert.ok(!by_both.join('').includes('\x1b'));
 });
 
+test('requests of one model at one upstream are told apart by the API of their clients', () => {
+  const surfaces = ['messages', 'count_tokens', 'chat', 'responses'];
+  const rows = surfaces.map((surface) => row({ user: 'a@example.com', model: 'coder-1', upstream: 'main', surface }));
+  const names = describeUsage(rows, 120)
+    .slice(2, -1)
+    .map((line) => line.trim().split(/ {2,}/)[0]);
+  assert.deepEqual(
+    names,
+    ['', 'count: ', 'chat: ', 'responses: '].map((word) => `${word}coder-1 at main`),
+  );
+});
+
 test('CSV keeps amounts that a JavaScript number cannot', () => {
   const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
   assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0\r\n$/);

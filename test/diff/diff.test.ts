@@ -103,6 +103,7 @@ stages:
   - stage: check-budget
     options: { charge: nothing }
   - stage: meter-usage
+  - stage: translate
   - stage: forward
 finally:
   - stage: audit
@@ -125,6 +126,36 @@ finally:
       '  models.coder-2.upstream_ids.spare: nothing -> c2',
       '  models.coder-2.display_name: nothing -> Two',
     ]);
+  });
+
+  it('is told for what clients may call a model, what it can do, and what an upstream speaks', async () => {
+    const traits = 'id: coder-2, family: coder, aliases: [latest], supports: { images: false, thinking: budget }';
+    assert.deepEqual(await told(replace('id: coder-2, family: coder', traits)), [
+      'Other settings',
+      '  models.coder-2.aliases: [] -> ["latest"]',
+      '  models.coder-2.supports.images: true -> false',
+      '  models.coder-2.supports.thinking: adaptive -> budget',
+    ]);
+    const compat = 'name: spare, type: compat, protocols: [chat], supports: { stream_usage: false }';
+    assert.deepEqual(await told(replace('name: spare', compat)), [
+      'Upstreams',
+      '  spare: type vendor -> compat',
+      '    supports.count_tokens true -> false',
+      '    supports.stream_usage true -> false',
+      '    protocols ["messages"] -> ["chat"]',
+    ]);
+  });
+
+  it('is told for requests that go elsewhere because of what a model is now said to be able to do', async () => {
+    const rule = '{ name: blind, when: { "!": { var: model.supports.images } }, upstream: spare }';
+    const base = BASE.replace('  rules:\n', `  rules:\n    - ${rule}\n`);
+    const lines = await told(
+      replace('id: mini-1, family: mini', 'id: mini-1, family: mini, supports: { images: false }'),
+      {
+        base,
+      },
+    );
+    assert.deepEqual(lines.slice(0, 2), ['Routes', '  groups engineers, interns for mini-1: main -> spare']);
   });
 
   const OWN = (errors: string, more = '') => `pipeline: mine

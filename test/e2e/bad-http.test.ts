@@ -78,16 +78,6 @@ describe('a target', () => {
       assert.equal(upstream.requests.length, 0);
     });
   }
-
-  test('with the Upgrade header is answered like any other request', async () => {
-    const upgrade = 'connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n';
-    const socket = await connect(gateway.url);
-    const received = collect(socket);
-    socket.write(`GET /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}${upgrade}sec-websocket-key: aaaa\r\n\r\n`);
-    await until('there is an answer', () => received.text().includes('\r\n\r\n'));
-    assert.equal(parseRaw(received.text()).status, 405);
-    socket.destroy();
-  });
 });
 
 describe('malformed HTTP', () => {

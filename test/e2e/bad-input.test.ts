@@ -240,7 +240,6 @@ describe('a method or path', () => {
   });
 
   for (const path of [
-    '/',
     '/v1',
     '/v1/',
     '/v1/message',

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import fc from 'fast-check';
 import { serverSection, type TestGateway } from '../support/gateway.ts';
 import {
   answerBytes,
@@ -165,6 +166,42 @@ describe('a stream that breaks off', () => {
     const before_count = (await ledgerRows(gateway.database)).length;
     await assert.rejects(ask(gateway.url, gateway.token), /aborted|ECONNRESET|socket hang up|terminated/);
     await until('there is a row', async () => (await ledgerRows(gateway.database)).length === before_count + 1);
+    await nothingHeld(gateway.database);
+  });
+
+  test('cut at any byte is whole events and one error event, however it was chunked', async () => {
+    const plan = fc.record({
+      words: fc.array(fc.string({ unit: 'grapheme', maxLength: 12 }), { minLength: 1, maxLength: 4 }),
+      line_end: fc.constantFrom('\n', '\r\n'),
+      cut: fc.nat(),
+      chunk_ends: fc.array(fc.nat(), { maxLength: 6 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(plan, async ({ words, line_end, cut, chunk_ends }) => {
+        const events = messageEvents(words).map((event) => Buffer.from(event.replaceAll('\n', line_end)));
+        const stream = Buffer.concat(events);
+        const sent = stream.subarray(0, cut % stream.length);
+        const ends = [...new Set(chunk_ends.map((end) => end % (sent.length + 1)))].sort((a, b) => a - b);
+        const lengths = events.map((_, i) => Buffer.concat(events.slice(0, i + 1)).length);
+        const length = lengths.findLast((whole) => whole <= sent.length) ?? 0;
+        let received = Buffer.alloc(0);
+        upstream.script = async ({ res, socket }) => {
+          res.writeHead(200, EVENT_STREAM as string[]);
+          for (const [i, start] of [0, ...ends].entries())
+            await new Promise<void>((done) => res.write(sent.subarray(start, ends[i] ?? sent.length), () => done()));
+          await until('the client has the whole events', () => received.length >= length);
+          socket.destroy();
+        };
+        const headers = bearer(gateway.token);
+        const response = await open(gateway.url, { headers, body: messagesBody({ stream: true }) }).head;
+        for await (const chunk of response) received = Buffer.concat([received, chunk as Buffer]);
+        assert.deepEqual(received.subarray(0, length), sent.subarray(0, length));
+        const rest = received.subarray(length).toString();
+        const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(rest) ?? [];
+        assert.equal(JSON.parse(data).error.code, 'upstream_failed', rest);
+      }),
+      { numRuns: 40 },
+    );
     await nothingHeld(gateway.database);
   });
 

@@ -49,6 +49,8 @@ export default defineStage({
         case 'uses-exchange': ctx.exchange.res.end('mine'); return undefined;
         case 'uses-ledger': return services.ledger.release('x');
         case 'rewrites': return ctx.readBody().then((body) => { body.rewrite('model', 'other'); });
+        case 'replaces': return ctx.readBody().then((body) => { body.replace('{}'); });
+        case 'converts': ctx.convertResponse(() => undefined); return undefined;
         case 'raises-undeclared': throw new StageError('model_not_found', 'No.');
         case 'raises-unknown': throw new StageError('nothing_of_the_kind', 'No.');
         case 'raises-bad-header': throw new StageError('forbidden', 'No.', { headers: { 'x-a': 'b\\r\\nc: d' } });
@@ -166,6 +168,8 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'uses-exchange': /exchange needs the capability "network"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,
   rewrites: /rewriting the body needs the capability "rewrite-body"/,
+  replaces: /replacing the body needs the capability "rewrite-body"/,
+  converts: /convertResponse needs the capability "convert-response"/,
   'raises-undeclared': /./,
   'raises-unknown': /./,
   'raises-what-the-engine-would': /Words of its own/,

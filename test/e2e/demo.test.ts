@@ -1,4 +1,4 @@
-/** The newcomer's two minutes: `npm start`, three commands to paste, Ctrl-C, and once more. */
+/** The newcomer's two minutes: `npm start`, commands to paste, Ctrl-C, and once more. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmod, cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -66,7 +66,7 @@ async function startDemo(): Promise<RunningCommand> {
   return demo;
 }
 
-/** The commands under "# 1." to "# 4.", as a person would copy them. */
+/** The commands under "# 1." to "# 5.", as a person would copy them. */
 function commandsIn(output: string): string[] {
   const commands = output.split(/^# \d\. .*\n(?:#.*\n)*/m).slice(1);
   return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
@@ -89,7 +89,7 @@ async function stop(demo: RunningCommand): Promise<void> {
 
 test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s, and the data is there the next time', async () => {
   const first = await startDemo();
-  const [plain, streamed, usage] = commandsIn(first.stdout()) as [string, string, string, string];
+  const [plain, streamed, chat, usage] = commandsIn(first.stdout()) as [string, string, string, string, string];
   const token = /gw_\w+/.exec(first.stdout())![0];
 
   const message = JSON.parse(await paste(plain));
@@ -97,9 +97,12 @@ test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s,
   const events = await paste(streamed);
   assert.match(events, /^event: message_start\n/);
   assert.match(events, /event: message_stop\n/);
-  const table = await until('both requests are in the ledger', async () => {
+  const completion = JSON.parse(await paste(chat));
+  assert.equal(completion.object, 'chat.completion');
+  assert.match(completion.choices[0].message.content, /Hello, gateway!/);
+  const table = await until('all three requests are in the ledger', async () => {
     const printed = await paste(usage);
-    return / 2 /.test(printed) && printed;
+    return / 2 [^]*chat: demo-large.* 1 /.test(printed) && printed;
   });
   assert.match(table, /you@example\.com/);
   assert.match(table, /demo-large/);
@@ -115,7 +118,7 @@ test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s,
 
   const second = await startDemo();
   assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
-  assert.match(await paste(usage), / 2 /);
+  assert.match(await paste(usage), / 2 [^]*chat: demo-large.* 1 /);
   await stop(second);
 });
 
@@ -140,9 +143,9 @@ async function signInAt(url: string, person: string): Promise<{ status: number; 
   throw new Error('the sign-in never ended');
 }
 
-/** Runs the fourth command of the demo, and does what it asks for in a browser. */
+/** Runs the last command of the demo, and does what it asks for in a browser. */
 async function signIn(demo: RunningCommand, person: string) {
-  const command = commandsIn(demo.stdout())[3]!;
+  const command = commandsIn(demo.stdout()).at(-1)!;
   const login = start('sh', ['-c', command], { cwd: REPOSITORY, env });
   const url = await until('the address for the browser is printed', () => {
     if (login.process.exitCode !== null) throw new Error(`it ended: ${login.stdout()}${login.stderr()}`);
@@ -162,7 +165,7 @@ async function appscli(...args: string[]): Promise<string> {
   return stdout;
 }
 
-test('people of the demo sign in by the fourth command, each to what their groups allow, and stay so after a restart', async () => {
+test('people of the demo sign in by the last command, each to what their groups allow, and stay so after a restart', async () => {
   const demo = await startDemo();
   const gateway = /Gateway {4}(\S+)/.exec(demo.stdout())![1]!;
   const models = async () => {

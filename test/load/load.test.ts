@@ -65,11 +65,32 @@ describe('gateway.yaml', () => {
     });
     assert.deepEqual(config.server.profile, { header_prefix: 'vendor' });
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
-    assert.deepEqual(config.upstreams[0]?.supports, { prompt_cache_1h: true, count_tokens: true });
+    const [upstream] = config.upstreams;
+    assert.deepEqual(upstream?.protocols, ['messages']);
+    assert.deepEqual(upstream?.supports, { prompt_cache_1h: true, count_tokens: true, stream_usage: true });
+    const [model] = config.models;
+    assert.deepEqual(model?.aliases, []);
+    assert.deepEqual(model?.supports, { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true });
     assert.equal(config.models[0]?.context_window, 200_000);
     assert.equal(config.models[0]?.max_output_tokens, 200_000);
     assert.deepEqual(config.routing.rules, []);
     assert.equal(config.spend_limits, undefined);
+  });
+
+  test('takes a compat upstream for one of both its APIs that counts no tokens, unless it says otherwise', async () => {
+    const upstreamOf = async (more: string) => {
+      const { config } = await configOf({
+        'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${more}\n`),
+      });
+      return config.upstreams[0]!;
+    };
+    const compat = 'name: compat, type: compat, base_url: "https://other.example.com/v1"';
+    const both = await upstreamOf(`{ ${compat} }`);
+    assert.deepEqual(both.protocols, ['chat', 'responses']);
+    assert.equal(both.supports.count_tokens, false);
+    const one = await upstreamOf(`{ ${compat}, protocols: [responses], supports: { stream_usage: false } }`);
+    assert.deepEqual(one.protocols, ['responses']);
+    assert.deepEqual(one.supports, { prompt_cache_1h: true, count_tokens: false, stream_usage: false });
   });
 
   test('fills up the spend limits only when the section is there', async () => {

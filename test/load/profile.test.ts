@@ -63,6 +63,9 @@ describe('a profile', () => {
     'capital letters': 'header_prefix: Acme\n',
     'a prefix that begins with a dash': 'header_prefix: -acme\n',
     'a prefix of 41 characters': `header_prefix: ${'a'.repeat(41)}\n`,
+    'a client nobody knows': 'header_prefix: acme\nclients: { editor: {} }\n',
+    'a file that is not absolute': 'header_prefix: acme\nclients: { build_cli: { config_file: c.toml } }\n',
+    'what is no name of a variable': 'header_prefix: acme\nclients: { messages: { variable_prefix: "A-B" } }\n',
     'a list': '- acme\n',
     'what is no YAML': 'header_prefix: [acme\n',
     nothing: '',
@@ -78,6 +81,15 @@ describe('a profile', () => {
       }
     });
   }
+
+  test('may name the files and variables of coding clients', async () => {
+    const clients = { build_cli: { config_file: '~/.acme/config.toml' }, messages: { variable_prefix: 'ACME' } };
+    const { config, found } = await loadWith('acme.yaml', {
+      'acme.yaml': JSON.stringify({ header_prefix: 'acme', clients }),
+    });
+    assert.deepEqual(found, []);
+    assert.deepEqual(config!.server.profile, { header_prefix: 'acme', clients });
+  });
 
   test('of 40 characters is fine', async () => {
     const { config } = await loadWith('acme.yaml', { 'acme.yaml': `header_prefix: ${'a'.repeat(40)}\n` });

@@ -14,13 +14,18 @@ import { stages } from '../../stages/index.ts';
 import { conditions } from '../rules/support/conditions.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const KINDS = ['gateway', 'pipeline', 'fragment', 'policy', 'pipeline-test'] as const;
+const KINDS = ['gateway', 'pipeline', 'fragment', 'policy', 'profile', 'pipeline-test'] as const;
 type Kind = (typeof KINDS)[number];
 
 const ajv = new Ajv({ strict: false, allErrors: true });
 
+/** Where editors find a schema; one that stages and rules have no part in is not generated. */
+function placeOf(kind: Kind): string {
+  return join('schemas/generated', `${kind}.schema.json`);
+}
+
 function readSchema(kind: Kind): JsonSchema {
-  return JSON.parse(readFileSync(join(ROOT, 'schemas', 'generated', `${kind}.schema.json`), 'utf8')) as JsonSchema;
+  return JSON.parse(readFileSync(join(ROOT, placeOf(kind)), 'utf8')) as JsonSchema;
 }
 
 const validators = Object.fromEntries(KINDS.map((kind) => [kind, ajv.compile(readSchema(kind))])) as Record<
@@ -42,6 +47,7 @@ function kindOf(name: string, text: string): Kind {
   if (name.endsWith('.test.yaml')) return 'pipeline-test';
   if (/^fragment:/m.test(text)) return 'fragment';
   if (/^policy:/m.test(text)) return 'policy';
+  if (/^header_prefix:/m.test(text)) return 'profile';
   return /^pipeline:/m.test(text) ? 'pipeline' : 'gateway';
 }
 
@@ -106,7 +112,7 @@ describe('every shipped YAML file names its schema', () => {
     test(path, () => {
       const text = read(path);
       const [, named] = /^# yaml-language-server: \$schema=(\S+)$/m.exec(text) ?? [];
-      const expected = join('schemas', 'generated', `${kindOf(path, text)}.schema.json`);
+      const expected = placeOf(kindOf(path, text));
       assert.equal(named && relative(ROOT, join(ROOT, path, '..', named)), expected);
     });
   }

@@ -7,6 +7,8 @@ import { callerWithToken, createModelCatalog } from '../../engine/services/model
 function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
   return {
     id,
+    aliases: [],
+    supports: { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true },
     context_window: 200_000,
     max_output_tokens: 64_000,
     upstream_ids: {},
@@ -34,6 +36,14 @@ describe('the model catalogue', () => {
     assert.equal(models.find('coder-1')?.id, 'coder-1');
     assert.equal(models.find('coder'), undefined);
     assert.equal(models.find('__proto__'), undefined);
+  });
+
+  it('finds models by their aliases, which are no models of their own', () => {
+    const models = catalog([model('coder-2', { aliases: ['coder-latest', '__proto__'] }), model('coder-1')]);
+    assert.equal(models.find('coder-latest')?.id, 'coder-2');
+    assert.equal(models.find('__proto__')?.id, 'coder-2');
+    assert.equal(models.find('coder'), undefined);
+    assert.equal(models.all.length, 2);
   });
 
   it('lets a token group use what its globs and families name, and nothing else', () => {

@@ -64,10 +64,10 @@ const configuration = fc
     rows: fc.array(row, { maxLength: 3 }),
   })
   .map(({ own, context_window, max_output_tokens, contract, rows }): GatewayConfig => {
-    const { upstreams } = stageConfig();
+    const { upstreams, models } = stageConfig();
     return stageConfig({
       upstreams: upstreams.map((upstream) => ({ ...upstream, price_multiplier: contract })),
-      models: [{ id: 'coder-1', context_window, max_output_tokens, upstream_ids: {}, pricing: own }],
+      models: [{ ...models[0]!, context_window, max_output_tokens, pricing: own }],
       prices: { rows },
       spend_limits: TYPICAL,
     });

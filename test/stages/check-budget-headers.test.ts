@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { LimitStanding } from '../../engine/api.ts';
-import { UpstreamHead } from '../../engine/run/relay.ts';
+import { UpstreamHead } from '../../engine/run/upstream-head.ts';
 import { enter, MIDNIGHT, standing, USD } from './budget-bench.ts';
 
 const UNIFIED = 'vendor-ratelimit-unified-';

@@ -38,6 +38,25 @@ describe('what check-budget holds', () => {
     assert.equal((await reserved({ facts })).amount_nano_usd, 200_000 * (PRICE.input + PRICE.output));
   });
 
+  it('covers every answer that was asked for', async () => {
+    const { amount_nano_usd, tokens } = await reserved({ facts: { 'request.choices': 3 } });
+    assert.equal(amount_nano_usd, 1000 * PRICE.input + 3 * 500 * PRICE.output);
+    assert.equal(tokens, 800 + 3 * 500);
+    const longest = await reserved({ facts: { 'request.choices': 2, 'request.max_tokens': 10 ** 9 } });
+    assert.equal(longest.amount_nano_usd, 1000 * PRICE.input + 2 * 200_000 * PRICE.output);
+  });
+
+  it('covers cache writes that nobody asked for, where the API of the upstream lets it make them', async () => {
+    const amount = async (protocol: string, ttl = 'none') => {
+      const facts = { 'route.protocol': protocol, 'request.cache.ttl': ttl, 'request.max_tokens': 0 };
+      return (await reserved({ facts })).amount_nano_usd;
+    };
+    assert.equal(await amount('messages'), 1000 * PRICE.input);
+    assert.equal(await amount('chat'), 1000 * PRICE.cache_write_5m);
+    assert.equal(await amount('responses'), 1000 * PRICE.cache_write_5m);
+    assert.equal(await amount('chat', '1h'), 1000 * PRICE.cache_write_1h);
+  });
+
   it('is held for the caller, its request and where it goes', async () => {
     const { claims: _, ...identity } = await reserved({
       facts: { 'principal.team': 'search', 'principal.project': 'apollo' },
@@ -136,6 +155,17 @@ describe('a typical reservation', () => {
     assert.deepEqual([worst.amount_nano_usd, worst.overshoot_percent], [COST, undefined]);
     const free = await reserved({ spend_limits: typical, charge: 'nothing', typicalCost });
     assert.deepEqual([free.amount_nano_usd, free.overshoot_percent], [0, undefined]);
+  });
+
+  it('is not asked for where a request wants several answers, which cost more than such requests usually do', async () => {
+    const several = { 'request.choices': 2 };
+    const { amount_nano_usd, most_nano_usd, overshoot_percent } = await reserved({
+      spend_limits: typical,
+      facts: several,
+      typicalCost: () => 1,
+    });
+    const most = COST + 500 * PRICE.output;
+    assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [most, most, undefined]);
   });
 
   it('that nobody metered is billed at what was held, as an estimate', async () => {

@@ -23,7 +23,17 @@ function* valueSchemas(schema: JsonSchema, path: string): Generator<readonly [pa
 }
 
 /** Stages that write what an example may need, in the order of the shipped pipelines. */
-const COMPANY = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'forward', 'fail'];
+const COMPANY = [
+  'authenticate',
+  'read-body',
+  'resolve-route',
+  'check-budget',
+  'meter-usage',
+  'ask-for-usage',
+  'translate',
+  'forward',
+  'fail',
+];
 
 function entry(name: string): string {
   return name === 'fail' ? '- stage: fail\n  options: { error: forbidden }' : `- stage: ${name}`;

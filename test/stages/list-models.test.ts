@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { ModelCapabilities } from '@anthropic-ai/sdk/resources/models';
 import fc from 'fast-check';
 import type { Answer, ModelConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
@@ -33,6 +34,19 @@ function list(query = '', { group = 'all', models = stageConfig().models } = {})
   return JSON.parse(answer.body);
 }
 
+function one(path: string, { group = 'all', models = stageConfig().models } = {}): { readonly id: string } {
+  const stage = openStage(listModels, { config: stageConfig({ models }) });
+  const ctx = stage.request({ url: `/v1/models/${path}`, facts: { ...CALLER, 'principal.token.group': group } });
+  return JSON.parse((stage.hooks.request!(ctx) as Answer).body);
+}
+
+/** What an entry says the model can do. */
+type Able = ModelCapabilities & Readonly<Record<'tools' | 'prompt_cache_1h', { readonly supported: boolean }>>;
+
+function capabilities(entry: unknown): Able {
+  return (entry as { capabilities: Able }).capabilities;
+}
+
 function ids(page: Page): string[] {
   return page.data.map((entry) => entry.id);
 }
@@ -58,6 +72,14 @@ describe('list-models', () => {
       created_at: '1970-01-01T00:00:00Z',
       created: 0,
       owned_by: 'gateway',
+      max_input_tokens: 200_000,
+      context_window: 200_000,
+      max_tokens: 64_000,
+      capabilities: capabilities(page.data[0]),
+      lifecycle: 'active',
+      line: null,
+      deprecated_at: null,
+      retires_at: null,
     } as object);
     assert.deepEqual({ ...page, data: undefined }, {
       object: 'list',
@@ -65,7 +87,67 @@ describe('list-models', () => {
       has_more: false,
       first_id: 'coder-1',
       last_id: 'writer-1',
+      models: [],
     } as object);
+  });
+
+  it('says of each model what gateway.yaml says it can do, and promises nothing else', () => {
+    const [template] = stageConfig().models;
+    const kinds = [
+      { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true },
+      { tools: false, images: false, thinking: 'budget', prompt_cache_1h: false },
+      { tools: true, images: false, thinking: 'none', prompt_cache_1h: false },
+    ] as const;
+    const models = kinds.map((supports, i) => ({ ...template!, id: `model-${i}`, supports }));
+    const seen = list('', { models }).data.map((entry) => capabilities(entry));
+    const words = seen.map(({ tools, image_input, thinking, effort, prompt_cache_1h }) => [
+      tools.supported,
+      image_input.supported,
+      thinking.supported,
+      thinking.types.adaptive.supported,
+      thinking.types.enabled.supported,
+      effort.supported,
+      prompt_cache_1h.supported,
+    ]);
+    assert.deepEqual(words, [
+      [true, true, true, true, false, true, true],
+      [false, false, true, false, true, false, false],
+      [true, false, false, false, false, false, false],
+    ]);
+    assert.deepEqual([seen[0]!.batch, seen[0]!.citations], [{ supported: false }, { supported: false }]);
+  });
+
+  it('tells about one model by its identifier or an alias of it, whatever characters they have', () => {
+    const [template] = stageConfig().models;
+    const models = [
+      { ...template!, id: 'made by/us: ü?#', aliases: ['latest', 'team/models/latest'] },
+      { ...template!, id: 'latest-1', aliases: [] },
+    ];
+    const id = 'made by/us: ü?#';
+    assert.equal(one(encodeURIComponent(id), { models }).id, id);
+    assert.equal(one('made%20by/us%3A%20%C3%BC%3F%23', { models }).id, id);
+    assert.equal(one('latest', { models }).id, id);
+    assert.equal(one('team/models/latest?beta=true', { models }).id, id);
+    assert.deepEqual(one('latest-1', { models }), list('', { models }).data[1]);
+  });
+
+  it('answers for a model of another group exactly as for one that nobody has', () => {
+    for (const id of ['coder-1', 'nothing', '__proto__', 'constructor', '', '%2e%2e/admin']) {
+      assert.throws(() => one(id, { group: 'writers' }), { code: 'model_not_found', name: 'StageError' }, id);
+    }
+    assert.throws(() => one('x'.repeat(5000)), /"x{100}\.\.\."/);
+    assert.throws(() => one('%E0%A4%A'), { code: 'invalid_request' });
+  });
+
+  it('lists a thousand models in a few milliseconds', () => {
+    const stage = openStage(listModels, { config: stageConfig({ models: manyModels(1000) }) });
+    const facts = { ...CALLER, 'principal.token.group': 'all' };
+    const times = Array.from({ length: 5 }, () => {
+      const begun = process.hrtime.bigint();
+      stage.hooks.request!(stage.request({ url: '/v1/models?limit=1000', facts }));
+      return Number(process.hrtime.bigint() - begun) / 1e6;
+    });
+    assert.ok(Math.min(...times) < 50, `took ${Math.min(...times)} ms`);
   });
 
   it("lists only what the caller's token group may use", () => {
@@ -79,12 +161,14 @@ describe('list-models', () => {
       has_more: false,
       first_id: null,
       last_id: null,
-    });
+      models: [],
+    } as object);
   });
 
   it('gives everything to clients that know no pages, and 20 to those that page without a size', () => {
     const models = manyModels(50);
     assert.equal(list('', { models }).data.length, 50);
+    assert.equal(list('', { models: manyModels(1001) }).data.length, 1001);
     assert.equal(list('?limit=1000', { models }).data.length, 50);
     assert.equal(list('?after_id=model-0', { models }).data.length, 20);
   });

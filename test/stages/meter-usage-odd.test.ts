@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { delta, type Event, end, NOTHING, settled, start } from './metered.ts';
+import { delta, type Event, end, NOTHING, STOP, settled, start } from './metered.ts';
 
 describe('meter-usage, with a response that is not quite as it should be', () => {
   it('estimates what was relayed before an error when the upstream had told nothing', async () => {
@@ -32,6 +32,17 @@ describe('meter-usage, with a response that is not quite as it should be', () =>
     assert.equal(plain.provenance.cost, 'upstream');
     const other = await settled({ events: [[undefined, { type: 'novelty', usage }]], relayed_bytes: 400 });
     assert.deepEqual(other.tokens, { ...NOTHING, input: 500, output: 100 });
+  });
+
+  it('reads events that have no names of their own, as such an event is called message', async () => {
+    const events = [start({ input_tokens: 100, output_tokens: 1 }), delta('12345678'), delta('12345678')];
+    const unnamed = (list: readonly Event[]) => list.map(([, value]): Event => ['message', value]);
+    const cut = await settled({ events: unnamed(events) });
+    assert.deepEqual(cut.tokens, { ...NOTHING, input: 100, output: 4 });
+    assert.equal(cut.provenance.output, 'estimate');
+    const whole = await settled({ events: unnamed([...events, end({ output_tokens: 20 }), STOP]) });
+    assert.deepEqual(whole.tokens, { ...NOTHING, input: 100, output: 20 });
+    assert.equal(whole.provenance.cost, 'upstream');
   });
 
   it('takes an event whose data do not say what it is for what it is called', async () => {

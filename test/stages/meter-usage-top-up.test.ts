@@ -35,6 +35,21 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp([input, ...tokens(130)], facts), [162 * OUTPUT, 260 * OUTPUT]);
   });
 
+  it('does so whatever API the upstream speaks', async () => {
+    const facts = (protocol: string) => ({ ...typical(100 * OUTPUT, 1_000_000 * OUTPUT), 'route.protocol': protocol });
+    const chunk = (delta: object, usage: object | null = null): Event => ['message', { choices: [{ delta }], usage }];
+    const begun = chunk({ role: 'assistant', content: '' }, { prompt_tokens: 0, completion_tokens: 0 });
+    const said = Array.from({ length: 81 }, () => chunk({ content: 'abcd' }));
+    assert.deepEqual(await toppedUp([begun, ...said.slice(1)], facts('chat')), []);
+    assert.deepEqual(await toppedUp([begun, ...said], facts('chat')), [162 * OUTPUT]);
+    // Responses tell usage only at the end: 500 x 3000 is a hundred tokens of output.
+    const type = 'response.output_text.delta';
+    const deltas = Array.from({ length: 41 }, (): Event => [type, { type, delta: 'abcd' }]);
+    const roomy = { ...facts('responses'), 'spend.reserved_nano_usd': 175 * OUTPUT };
+    assert.deepEqual(await toppedUp(deltas.slice(1), roomy), []);
+    assert.deepEqual(await toppedUp(deltas, roomy), [2 * 141 * OUTPUT]);
+  });
+
   it('never holds more than the request can cost, and then asks no more', async () => {
     const events = [start({ input_tokens: 0 }), ...tokens(2000)];
     assert.deepEqual(await toppedUp(events, typical(100 * OUTPUT, 150 * OUTPUT)), [150 * OUTPUT]);

@@ -89,6 +89,10 @@ describe('read-body', () => {
     const image = [{ type: 'image', source: { type: 'base64', data: 'eA==' } }];
     const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content: image }] });
     assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
+    assert.equal(facts['request.image_count'], 1);
+    const shown = [{ type: 'tool_result', content: [...image, { type: 'text', text: 'x' }, ...image] }, ...image];
+    const all = await factsOf({ model: 'm', messages: [{ role: 'user', content: shown }] });
+    assert.equal(all['request.image_count'], 3);
   });
 
   it('takes what an answer of the provider holds when it is sent back for no more than its bytes', async () => {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { matchesGlob, type RoutingRuleConfig } from '../../engine/api.ts';
+import { type ModelConfig, matchesGlob, type RoutingRuleConfig, type UpstreamConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
 
 const ALICE: Facts = {
+  'request.surface': 'messages',
   'request.model': 'coder-1',
   'request.tool_count': 3,
   'principal.email': 'alice@example.com',
@@ -42,7 +43,15 @@ describe('resolve-route', () => {
   it('takes the default upstream when no rule matches', () => {
     assert.deepEqual(route([], { 'request.input_tokens_estimate': 1000, 'request.max_tokens': 500 }), {
       'route.estimate_nano_usd': 1000 * 3000 + 500 * 15_000,
+      'model.family': 'coder',
+      'model.context_window': 200_000,
+      'model.max_output_tokens': 64_000,
+      'model.supports.tools': true,
+      'model.supports.images': true,
+      'model.supports.thinking': true,
+      'model.supports.prompt_cache_1h': true,
       'route.upstream': 'main',
+      'route.protocol': 'messages',
       'route.upstream_model': 'coder-1',
       'route.region': 'eu',
       'route.rule': 'default',
@@ -52,9 +61,13 @@ describe('resolve-route', () => {
   });
 
   it('says what the chosen upstream calls the model and what it supports', () => {
-    const { 'route.estimate_nano_usd': _, ...routed } = route([{ name: 'to-spare', upstream: 'spare' }]);
+    const facts = route([{ name: 'to-spare', upstream: 'spare' }]);
+    const { 'route.estimate_nano_usd': _, ...routed } = Object.fromEntries(
+      Object.entries(facts).filter(([path]) => path.startsWith('route.')),
+    );
     assert.deepEqual(routed, {
       'route.upstream': 'spare',
+      'route.protocol': 'messages',
       'route.upstream_model': 'coder-1@2026',
       'route.rule': 'to-spare',
       'route.supports.count_tokens': false,
@@ -112,6 +125,21 @@ describe('resolve-route', () => {
     assert.equal(estimate(huge), 200_000 * 3000 + 64_000 * 15_000);
   });
 
+  it('estimates as many answers as are asked for', () => {
+    const facts = { 'request.max_tokens': 100, 'request.choices': 3 };
+    assert.equal(route([], facts)['route.estimate_nano_usd'], 3 * 100 * 15_000);
+  });
+
+  it('lets what the model is and can do decide', () => {
+    const can = (fact: string) => ruleTaken([{ name: 'hit', upstream: 'spare', when: { var: fact } }]);
+    assert.equal(can('model.supports.images'), 'hit');
+    const small = [{ name: 'small', upstream: 'spare', when: { '<': [{ var: 'model.context_window' }, 200_001] } }];
+    assert.equal(ruleTaken(small), 'small');
+    const family = [{ name: 'writers', upstream: 'spare', when: { '===': [{ var: 'model.family' }, 'writer'] } }];
+    assert.equal(ruleTaken(family), 'default');
+    assert.equal(ruleTaken(family, { 'request.model': 'writer-1' }), 'writers');
+  });
+
   it('takes the first rule that matches', () => {
     const rules = [
       { name: 'first', upstream: 'spare', models: ['coder-2'] },
@@ -120,6 +148,12 @@ describe('resolve-route', () => {
     ];
     assert.equal(ruleTaken(rules), 'second');
     assert.equal(ruleTaken(rules, { 'request.model': 'coder-2' }), 'first');
+  });
+
+  it('refuses a model by the name the client used', () => {
+    const error = refusal({ 'request.alias': 'latest', 'principal.token.group': 'writers' });
+    assert.match(error.message, /^Model not found: "latest"; the token group "writers" may not use it/);
+    assert.equal(error.details?.model, 'latest');
   });
 
   it('refuses an unknown model and says where the known ones are listed', () => {
@@ -233,5 +267,43 @@ describe('routing by any rules', () => {
         assert.deepEqual(ctx.shadows, trial === undefined ? [] : [`routing:${trial.name}`]);
       }),
     );
+  });
+});
+
+describe('the API an upstream is asked in', () => {
+  const [main, spare] = stageConfig().upstreams;
+  const [coder] = stageConfig().models;
+  const protocols = (...names: UpstreamConfig['protocols']): UpstreamConfig => ({ ...main!, protocols: names });
+
+  function asked(surface: string, upstream: UpstreamConfig, model: Partial<ModelConfig> = {}): Record<string, unknown> {
+    const config = stageConfig({ upstreams: [upstream, spare!], models: [{ ...coder!, ...model }] });
+    const stage = openStage(resolveRoute, { config });
+    const ctx = stage.request({ facts: { ...ALICE, 'request.surface': surface } });
+    stage.hooks.request!(ctx);
+    return ctx.written;
+  }
+  const protocol = (surface: string, upstream: UpstreamConfig) => asked(surface, upstream)['route.protocol'];
+
+  it("is the client's own where the upstream has it, and the first it has otherwise", () => {
+    assert.equal(protocol('messages', protocols('messages')), 'messages');
+    assert.equal(protocol('chat', protocols('messages')), 'messages');
+    assert.equal(protocol('chat', protocols('responses', 'chat')), 'chat');
+    assert.equal(protocol('responses', protocols('chat', 'responses')), 'responses');
+    assert.equal(protocol('responses', protocols('chat')), 'chat');
+    assert.equal(protocol('messages', protocols('responses', 'chat')), 'responses');
+  });
+
+  it('is Messages for counting tokens, where the upstream has it', () => {
+    assert.equal(protocol('count_tokens', protocols('messages')), 'messages');
+    assert.equal(protocol('count_tokens', protocols('chat')), 'chat');
+  });
+
+  it('a prompt is kept for an hour only where both the upstream and the model allow it', () => {
+    const supports = { ...coder!.supports, prompt_cache_1h: false, thinking: 'none' as const };
+    const facts = asked('messages', protocols('messages'), { supports });
+    assert.equal(facts['route.supports.prompt_cache_1h'], false);
+    assert.equal(facts['model.supports.prompt_cache_1h'], false);
+    assert.equal(facts['model.supports.thinking'], false);
+    assert.equal(asked('messages', protocols('messages'))['route.supports.prompt_cache_1h'], true);
   });
 });

@@ -2,7 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Clock } from '../../engine/api.ts';
+import type { Clock, StageDefinition } from '../../engine/api.ts';
 import { ConfigurationError } from '../../engine/cli/configuration-error.ts';
 import { startGateway } from '../../engine/cli/start-gateway.ts';
 import { systemClock } from '../../engine/services/clock.ts';
@@ -116,6 +116,8 @@ export async function bootGateway(options: {
   database_url?: string;
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
+  /** Stages beside the shipped ones, which may do what the operator's own may not. */
+  stages?: readonly StageDefinition[];
 }): Promise<TestGateway> {
   const own = options.database_url === undefined ? await createTestDatabase() : undefined;
   const { directory, config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
@@ -127,8 +129,9 @@ export async function bootGateway(options: {
   };
   const logs: string[] = [];
   const { clock = systemClock } = options;
+  const known = [...stages, ...(options.stages ?? [])];
   const log = collectingLog(logs);
-  const gateway = await startGateway({ config_file, stages, env, log, clock }).catch(async (error) => {
+  const gateway = await startGateway({ config_file, stages: known, env, log, clock }).catch(async (error) => {
     await own?.drop();
     await rm(directory, { recursive: true, force: true });
     if (error instanceof ConfigurationError) {

@@ -94,12 +94,20 @@ describe('a case', () => {
     expect: { status: 503, error: store_unavailable, never: [upstream_call, ledger_row] }
 `));
 
+  it('knows events without a name, and data that is no JSON', () =>
+    holds(`
+  - name: a stream of chunks
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { events: [{ object: chunk }, "[DONE]", { type: named }] }
+    expect: { status: 200, events: [message, message, named], contains: ['data: {"object":"chunk"}', "data: [DONE]"] }
+`));
+
   it('lets minutes pass in no time', () =>
     holds(`
   - name: a slow stream
     request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
     upstream: { delay_seconds: 100, pause_seconds: 250, events: [{ type: ping }, { type: ping }, { type: message_stop }] }
-    expect: { status: 200, unchanged: true, events: [ping, ping, message_stop], facts: { upstream.ttfb_ms: 100000, outcome.duration_ms: 600000 } }
+    expect: { status: 200, contains: [message_stop], facts: { upstream.ttfb_ms: 100000, outcome.duration_ms: 600000 } }
   - name: an upstream that never answers
     ${REQUEST}
     upstream: { fails: hang }
@@ -107,7 +115,7 @@ describe('a case', () => {
   - name: a stream that falls silent
     request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
     upstream: { fails: hang, events: [{ type: ping }] }
-    expect: { status: 200, events: [ping, error], error: upstream_timeout }
+    expect: { status: 200, contains: [upstream_timeout], error: upstream_timeout }
   - name: a stream that is cut
     request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
     upstream: { fails: reset, events: [{ type: ping }] }

@@ -24,7 +24,7 @@ export const LINK_CODES = {
   C4005: {
     title: 'A name is used twice',
     explanation:
-      'Names of upstreams, models, token groups, teams, projects, rules and pipelines tell their owners apart in routes, audit rows and the ledger.',
+      'Names of upstreams, models and their aliases, token groups, teams, projects, rules and pipelines tell their owners apart in routes, audit rows and the ledger.',
     example: 'upstreams: [{ name: main, ... }, { name: main, ... }]',
   },
   C4006: {
@@ -112,5 +112,11 @@ export const LINK_CODES = {
     title: 'A file that is needed to start does not exist',
     explanation: 'A file that the gateway needs to start, such as a certificate, is not there.',
     example: 'tls: { cert_file: tls.cert, key_file: tls.key }',
+  },
+  C4022: {
+    title: 'The setting is for another type of upstream',
+    explanation:
+      'An upstream of type vendor speaks the Messages API, which alone has a call that counts tokens. Which APIs an upstream speaks is a question only for type compat.',
+    example: 'type: vendor\nprotocols: [chat]',
   },
 } as const;

@@ -67,4 +67,11 @@ export const LINT_CODES = {
       'A stage that says who is asking, holds the budget or measures the use has `fail_closed: false`: a request that it fails on, or does not finish in time for, is sent out without it, as nobody, against no limit or unmeasured. Remove the key, so that such a request is refused.',
     example: 'stages: [..., { stage: check-budget, fail_closed: false, timeout_seconds: 1 }, ..., { stage: forward }]',
   },
+  W7025: {
+    title: 'Clients and an upstream speak different APIs',
+    explanation:
+      'The pipeline serves clients of one API and gateway.yaml has an upstream that speaks only others. Without the stage `translate` above `forward` a request that is routed there is refused with `not_supported`.',
+    example:
+      'upstreams: [{ type: compat, ... }]\nmatch: { surface: messages, ... }\nstages: [..., { stage: forward }]   # and no translate',
+  },
 } as const;

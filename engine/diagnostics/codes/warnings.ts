@@ -52,7 +52,7 @@ export const WARNING_CODES = {
   W7031: {
     title: 'The base URL ends with a path of the API',
     explanation:
-      'The path of a request is appended to the base URL, so that /v1 in it makes requests to /v1/v1/messages.',
+      'The path of a request is appended to the base URL, so that /v1 in it makes requests to /v1/v1/messages. A compat base URL may end with the version, never with the path of an API.',
     example: 'base_url: https://api.example.com/v1',
   },
   W7040: {

@@ -95,7 +95,8 @@ function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean
 
 ${table(['method', 'path', 'what it does', 'errors in the envelope of'], [...rows, ...(has_sign_in ? SIGN_IN_ENDPOINTS : []), ...fixed])}
 
-A path is matched exactly as it is sent, without its query, which is passed on. Endpoints never redirect.`;
+A path is matched exactly as it is sent, without its query, which is passed on; \`/*\` at its end stands for everything below it.
+Endpoints never redirect.`;
 }
 
 function credentials(auth: AuthConfig | undefined): string {

@@ -71,6 +71,7 @@ const pricing = { input: 3, output: 15 };
 const model = (id: string, family: string) => ({
   id,
   family,
+  aliases: [],
   pricing,
   context_window: 1,
   max_output_tokens: 1,

@@ -70,6 +70,13 @@ export const stages: readonly StageDefinition[] = [
     needs: ['raw-body', 'rewrite-body', 'respond', 'network'],
     terminal: true,
   }),
+  defineStage({
+    ...about,
+    name: 'translate',
+    options: closed(),
+    reads: ['route.upstream'],
+    needs: ['raw-body', 'rewrite-body', 'convert-response'],
+  }),
   defineStage({ ...about, name: 'list-models', options: closed(), terminal: true }),
   defineStage({ ...about, name: 'needs-group', options: closed(), reads: ['principal.token.group'], terminal: true }),
   defineStage({

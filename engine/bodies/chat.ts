@@ -1,0 +1,77 @@
+import {
+  type Attached,
+  addImage,
+  type BodyReading,
+  countOf,
+  type Fields,
+  fieldsOf,
+  isDataUrl,
+  keyedCache,
+  listOf,
+  NO_USES,
+  REFERENCE_TOKENS,
+  refuse,
+  toolTokens,
+} from './fields.ts';
+
+/** Keys that decide routing and money: two parsers must not be able to disagree on them. */
+export const CHAT_DECISIVE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'n'] as const;
+
+/** What the API itself allows. */
+const CHOICES_MAX = 128;
+
+const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
+
+/** Reads a body of the chat completions API. Raises invalid_request. */
+export function readChatBody(body: Fields): BodyReading {
+  const tools = listOf(body, 'tools');
+  const functions = listOf(body, 'functions');
+  const messages = listOf(body, 'messages');
+  const run_by_provider =
+    body.web_search_options != null || tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
+  const attached: Attached = { tokens: 0, images: 0 };
+  for (const message of messages) attach(fieldsOf(message), attached);
+  return {
+    max_tokens: outputBound(body),
+    choices: choicesOf(body.n),
+    tool_count: tools.length + functions.length,
+    message_count: messages.length,
+    image_count: attached.images,
+    server_tool_uses: NO_USES,
+    unseen_tokens: attached.tokens + toolTokens(tools.length + functions.length > 0, run_by_provider),
+    cache_ttl: keyedCache(body),
+  };
+}
+
+/** Upstreams know one of the two names or both; where a client sends both, the larger has to be paid for. */
+function outputBound(body: Fields): number | undefined {
+  const old = countOf(body, 'max_tokens');
+  const now = countOf(body, 'max_completion_tokens');
+  return old === undefined || now === undefined ? (now ?? old) : Math.max(old, now);
+}
+
+function choicesOf(n: unknown): number {
+  if (n === undefined || n === null) return 1;
+  if (Number.isInteger(n) && (n as number) >= 1 && (n as number) <= CHOICES_MAX) return n as number;
+  throw refuse('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
+}
+
+function attach({ content, audio }: Fields, attached: Attached): void {
+  // An answer of the past that was spoken, by its identifier.
+  if (audio != null) attached.tokens += REFERENCE_TOKENS;
+  if (!Array.isArray(content)) return;
+  for (const part of content) {
+    switch (part?.type) {
+      case 'text':
+      case 'refusal':
+      case 'thinking':
+      case undefined:
+        break;
+      case 'image_url':
+        addImage(attached, isDataUrl(fieldsOf(part.image_url).url));
+        break;
+      default:
+        attached.tokens += REFERENCE_TOKENS;
+    }
+  }
+}

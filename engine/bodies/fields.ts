@@ -1,0 +1,98 @@
+import { StageError } from '../errors.ts';
+
+/** What a provider adds to a request with tools, in tokens; it is not in the body. */
+const TOOL_PREAMBLE_TOKENS = 1000;
+
+/** Most tokens one image can stand for, whatever its size in the body. */
+export const IMAGE_TOKENS = 5000;
+
+/** Most tokens a document, a remote reference or a tool run by the provider can stand for; the context window caps it. */
+export const REFERENCE_TOKENS = 1_000_000;
+
+/** No response can use a tool more often, whatever a request allows. */
+export const TOOL_USES_MAX = 10_000;
+
+/** Where a request bounds no tool that the provider runs. */
+export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
+
+/** A JSON object that nobody has checked. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** What a body of one API says about its size and cost. */
+export interface BodyReading {
+  /** The most output tokens asked for; `undefined` where the request does not bound them. */
+  readonly max_tokens: number | undefined;
+  /** Answers to the same prompt. */
+  readonly choices: number;
+  readonly tool_count: number;
+  readonly message_count: number;
+  readonly image_count: number;
+  /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
+  readonly server_tool_uses: Readonly<Record<string, number>>;
+  /** Tokens that the body only refers to, and those that the provider adds. */
+  readonly unseen_tokens: number;
+  /** Prompt cache lifetime asked for by other means than `cache_control`. */
+  readonly cache_ttl: 'none' | '5m' | '1h';
+}
+
+/** The images of a conversation, and the most tokens that all its attachments can stand for. */
+export interface Attached {
+  tokens: number;
+  images: number;
+}
+
+/** A refusal that names the field. */
+export function refuse(param: string, message: string): StageError {
+  return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
+}
+
+/** A kind of JSON value with its article. */
+export function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+/** The fields of an object; none for anything else. */
+export function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+}
+
+/** An array by its key, empty where there is none. Raises invalid_request. */
+export function listOf(body: Fields, key: string): readonly unknown[] {
+  const value = body[key];
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw refuse(key, `must be an array, not ${kindOf(value)}`);
+  return value;
+}
+
+/** A whole number of 0 or more by its key; `undefined` where there is none. Raises invalid_request. */
+export function countOf(body: Fields, key: string): number | undefined {
+  const value = body[key];
+  if (value === undefined || value === null) return undefined;
+  if (!Number.isSafeInteger(value) || (value as number) < 0) throw refuse(key, 'must be a whole number, 0 or more');
+  return value as number;
+}
+
+/** Counts an image; only one whose data is in the body is known to be of bounded size. */
+export function addImage(attached: Attached, is_inline: boolean): void {
+  attached.images++;
+  attached.tokens += is_inline ? IMAGE_TOKENS : REFERENCE_TOKENS;
+}
+
+/** Whether a value is a URL that holds its data itself. */
+export function isDataUrl(value: unknown): boolean {
+  return typeof value === 'string' && value.slice(0, 5).toLowerCase() === 'data:';
+}
+
+/** Tokens that a provider adds for tools. */
+export function toolTokens(has_tools: boolean, run_by_provider: boolean): number {
+  return (has_tools || run_by_provider ? TOOL_PREAMBLE_TOKENS : 0) + (run_by_provider ? REFERENCE_TOKENS : 0);
+}
+
+/** What chat completions and Responses say about keeping the prompt: what is kept there is written to caches elsewhere. */
+export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
+  const { prompt_cache_key: key, prompt_cache_retention: retention, prompt_cache_options: options } = body;
+  if (retention === '24h' || fieldsOf(options).ttl === '12h') return '1h';
+  return key == null && retention == null && options == null ? 'none' : '5m';
+}

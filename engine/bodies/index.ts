@@ -1,0 +1,87 @@
+import type { RequestBody } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { CacheLifetime } from '../metering/bill.ts';
+import { CHAT_DECISIVE, readChatBody } from './chat.ts';
+import { type BodyReading, type Fields, kindOf, refuse } from './fields.ts';
+import { MESSAGES_DECISIVE, readMessagesBody } from './messages.ts';
+import { RESPONSES_DECISIVE, readResponsesBody } from './responses.ts';
+
+/** Characters per token of ordinary text and JSON, for the likely size. */
+const BYTES_PER_TOKEN = 4;
+
+/** What routing and money may know of a request body, whatever API it is written in. */
+export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
+  /** As the client wrote it: an identifier or an alias. */
+  readonly model: string;
+  readonly stream: boolean;
+  readonly input_tokens_estimate: number;
+  /**
+   * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
+   * only refers to and what the provider adds.
+   */
+  readonly input_tokens_max: number;
+  readonly cache_ttl: CacheLifetime;
+}
+
+interface BodyFormat {
+  readonly decisive: readonly string[];
+  readonly read: (body: Fields) => BodyReading;
+}
+
+const MESSAGES: BodyFormat = { decisive: MESSAGES_DECISIVE, read: readMessagesBody };
+
+const FORMATS: ReadonlyMap<string, BodyFormat> = new Map([
+  ['chat', { decisive: CHAT_DECISIVE, read: readChatBody }],
+  ['responses', { decisive: RESPONSES_DECISIVE, read: readResponsesBody }],
+]);
+
+/**
+ * Reads the body of a request as its surface's API writes it; any other surface's as Messages. Raises invalid_request,
+ * invalid_json, invalid_encoding.
+ */
+export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
+  const { decisive, read } = FORMATS.get(surface) ?? MESSAGES;
+  const json = body.json();
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
+  }
+  const fields = json as Fields;
+  const { model, stream } = fields;
+  if (model === undefined) throw refuse('model', 'is required; GET /v1/models lists what there is');
+  if (typeof model !== 'string' || model === '')
+    throw refuse('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
+    throw refuse('stream', `must be true or false, not ${kindOf(stream)}`);
+  }
+  const { unseen_tokens, cache_ttl, ...reading } = read(fields);
+  const twice = decisive[body.countKeys(decisive).findIndex((count) => count > 1)];
+  if (twice !== undefined) throw refuse(twice, 'occurs more than once in the body; send it once');
+  const { bytes } = body;
+  return {
+    ...reading,
+    model,
+    stream: stream === true,
+    input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
+    input_tokens_max: bytes.length + unseen_tokens,
+    cache_ttl: longer(cache_ttl, markedLifetime(bytes)),
+  };
+}
+
+function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
+  if (a === '1h' || b === '1h') return '1h';
+  return a === 'none' ? b : a;
+}
+
+/** JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest. */
+function spellsLettersAsEscapes(bytes: Buffer): boolean {
+  return bytes.includes('\\u00') && /\\u00[3-7]/.test(bytes.toString('latin1'));
+}
+
+/** The longest lifetime that marks on parts anywhere in the body can ask for. */
+function markedLifetime(bytes: Buffer): CacheLifetime {
+  const breakpoint = bytes.includes('prompt_cache_breakpoint');
+  const marked = breakpoint || bytes.includes('cache_control');
+  const long = bytes.includes('"1h"') || (breakpoint && bytes.includes('"12h"'));
+  const asked = !marked ? 'none' : long ? '1h' : '5m';
+  return asked !== '1h' && spellsLettersAsEscapes(bytes) ? '1h' : asked;
+}

@@ -1,0 +1,94 @@
+import { chooseBaseUrl } from '../client/base-url.ts';
+import { openCredentials } from '../client/credentials.ts';
+import type { Credential } from '../client-files/draft.ts';
+import { type ClientNames, clientNames } from '../client-files/names.ts';
+import { createFindings } from '../load/findings.ts';
+import { readProfile } from '../load/profile.ts';
+import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
+import type { Input } from './client-input.ts';
+import { EXIT_USAGE } from './exit-codes.ts';
+
+/** Options that every kind of client has. */
+export interface ClientOptions {
+  readonly baseUrl?: string;
+  readonly apiKeyEnv?: string;
+  readonly tokenStdin?: true;
+  readonly model?: string;
+  readonly profile?: string;
+  readonly write?: true;
+  readonly print?: true;
+  readonly check?: true;
+  readonly json?: true;
+}
+
+/** Example of a variable that holds a token. */
+const DEFAULT_VARIABLE = 'RELAY_API_KEY';
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
+
+const TOKEN = /^[\x21-\x7e]{8,8192}$/;
+
+function wrong(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+/** Address of the gateway without `/v1`, whichever of the two forms was given. Raises StartError. */
+export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {
+  const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
+  const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
+  return chooseBaseUrl(given, env, signed_in).replace(/\/v1$/, '').replace(/\/+$/, '');
+}
+
+/** The names of clients that a profile gives, or the neutral ones. Raises StartError with the place of a mistake. */
+export function namesOf(file: string | undefined): ClientNames {
+  if (file === undefined || file === 'neutral') return clientNames(undefined);
+  const findings = createFindings();
+  const profile = readProfile(file, findings);
+  if (profile !== undefined) return clientNames(profile);
+  const [first] = findings.diagnostics();
+  const place = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
+  const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
+  throw new StartError(`--profile: ${place}: ${first?.message ?? 'it cannot be read'}${expected}`, {
+    exit_code: EXIT_CONFIGURATION,
+  });
+}
+
+/** How the client gets its credential. Raises StartError; no message repeats what may be one. */
+export async function credentialOf(
+  { apiKeyEnv, tokenStdin }: ClientOptions,
+  input: Input,
+  how: { readonly needs_text: boolean },
+): Promise<Credential> {
+  if (apiKeyEnv !== undefined && tokenStdin) throw wrong('--api-key-env and --token-stdin exclude each other');
+  if (apiKeyEnv !== undefined) {
+    if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
+    throw wrong(
+      '--api-key-env takes the name of an environment variable, not a key; if that was one, revoke it: your shell may have kept it',
+    );
+  }
+  if (tokenStdin) return { token: tokenFrom(await input.all()) };
+  if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
+  if (input.answers) return { token: tokenFrom(await input.line('Token for the gateway (not shown): ', true)) };
+  throw wrong('where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env');
+}
+
+function tokenFrom(text: string): string {
+  const token = text.trim();
+  if (TOKEN.test(token)) return token;
+  throw wrong('the token must be one line of 8 to 8192 characters without spaces');
+}
+
+/** The token itself, to ask the gateway with. Raises StartError when its variable is not set. */
+export function tokenOf(credential: Credential, env: NodeJS.ProcessEnv): string {
+  if ('token' in credential) return credential.token;
+  const token = (env[credential.variable] ?? '').trim();
+  if (token !== '') return tokenFrom(token);
+  throw wrong(`--check asks with the token in ${credential.variable}, and it is not set`);
+}
+
+/** Name of an entry that goes into a file: letters, digits, dashes. Raises StartError. */
+export function aliasOf(given: string | undefined, model: string): string {
+  if (given === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
+  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(given)) return given;
+  throw wrong('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
+}

@@ -1,0 +1,210 @@
+import { dirname, join } from 'node:path';
+import type { Fetch } from '../client/http.ts';
+import { BrokenFile } from '../client-files/broken-file.ts';
+import { planBuildCli } from '../client-files/build-cli.ts';
+import { planCodingCli } from '../client-files/coding-cli.ts';
+import type { ClientPlan, Credential } from '../client-files/draft.ts';
+import {
+  credentialVariable,
+  type MessagesWish,
+  messagesVariables,
+  planMessages,
+  TIERS,
+  variableWarnings,
+} from '../client-files/messages.ts';
+import { type ClientNames, pathOfFile } from '../client-files/names.ts';
+import { type Shell, shellLines, shellOf } from '../client-files/shell-lines.ts';
+import { readUserFile } from '../client-files/user-file.ts';
+import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
+import { checkModel } from './client-check.ts';
+import type { Input } from './client-input.ts';
+import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-wishes.ts';
+import { offerDrafts } from './client-write.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import type { CommandContext } from './program.ts';
+import { warner } from './surroundings.ts';
+
+/** What these commands are given beyond their options. */
+export interface ClientSurroundings {
+  readonly input: Input;
+  readonly fetch?: Fetch;
+}
+
+/** Options of `appscli client build-cli`. */
+export interface BuildCliOptions extends ClientOptions {
+  readonly model: string;
+  readonly contextWindow: number;
+  readonly alias?: string;
+  readonly displayName?: string;
+  readonly providerName?: string;
+}
+
+/** Options of `appscli client coding-cli`. */
+export interface CodingCliOptions extends ClientOptions {
+  readonly model: string;
+  readonly contextWindow: number;
+  readonly providerName?: string;
+}
+
+/** Options of `appscli client messages`. */
+export interface MessagesOptions extends ClientOptions {
+  readonly opusModel?: string;
+  readonly sonnetModel?: string;
+  readonly haikuModel?: string;
+  readonly fableModel?: string;
+  readonly discovery?: true;
+  readonly cache1h?: true;
+  readonly settings?: true;
+  readonly shell?: Shell;
+}
+
+interface Wish {
+  readonly names: ClientNames;
+  readonly root_url: string;
+  readonly credential: Credential;
+}
+
+async function wishOf({ env }: CommandContext, given: ClientOptions, input: Input, needs_text = false): Promise<Wish> {
+  const names = namesOf(given.profile);
+  const root_url = rootUrl(given.baseUrl, env);
+  return { names, root_url, credential: await credentialOf(given, input, { needs_text }) };
+}
+
+/** Says what a gateway knows better than the command line. */
+async function check(
+  context: CommandContext,
+  { root_url, credential }: Wish,
+  given: ClientOptions & { readonly contextWindow?: number },
+  fetch: Fetch | undefined,
+): Promise<void> {
+  if (!given.check) return;
+  const token = tokenOf(credential, context.env);
+  const found = await checkModel({ root_url, token, model: given.model, fetch });
+  const warn = warner(context.terminal);
+  if (found === undefined) warn(`${root_url} takes the token`);
+  else warn(`${root_url} has ${found.id} for this token`);
+  const window = found?.context_window;
+  if (window === undefined || given.contextWindow === undefined || given.contextWindow <= window) return;
+  warn(
+    `the gateway says ${found!.id} takes ${window} tokens, less than ${given.contextWindow}: long sessions will fail; give --context-window ${window}`,
+  );
+}
+
+/** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
+function planned(make: () => ClientPlan): ClientPlan {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof BrokenFile)) throw error;
+    const place = [error.path, error.line].filter((part) => part !== undefined).join(':');
+    throw new StartError(`${place}: ${error.message}; nothing was written`, { exit_code: EXIT_CONFIGURATION });
+  }
+}
+
+async function offer(
+  context: CommandContext,
+  kind: string,
+  { drafts, warnings }: ClientPlan,
+  { root_url, credential }: Wish,
+  how: {
+    readonly given: ClientOptions;
+    readonly input: Input;
+    /** What to say about a variable that holds the token. */
+    readonly note: (variable: string) => string | undefined;
+  },
+): Promise<number> {
+  for (const warning of warnings) warner(context.terminal)(warning);
+  const token = 'token' in credential ? credential.token : undefined;
+  const { write, print, json } = how.given;
+  const exit_code = await offerDrafts(context, drafts, {
+    ...(write && { write }),
+    ...(print && { print }),
+    ...(json && { json }),
+    input: how.input,
+    token,
+    facts: { client: kind, base_url: root_url, warnings },
+  });
+  const note = 'variable' in credential ? how.note(credential.variable) : undefined;
+  if (note !== undefined) context.terminal.words(`${note}\n`);
+  return exit_code;
+}
+
+function noteUnset({ env }: CommandContext) {
+  return (variable: string) =>
+    env[variable] ? undefined : `The client reads its token from ${variable}, which is not set here.`;
+}
+
+/** `appscli client build-cli`. */
+export async function buildCli(
+  context: CommandContext,
+  given: BuildCliOptions,
+  { input, fetch }: ClientSurroundings,
+): Promise<number> {
+  const wish = await wishOf(context, given, input);
+  await check(context, wish, given, fetch);
+  const names = wish.names.build_cli;
+  const path = pathOfFile(names.config_file, context.env);
+  const { model, contextWindow: context_window } = given;
+  const display_name = given.displayName ?? given.providerName ?? model;
+  const alias = aliasOf(given.alias, model);
+  const plan = planned(() =>
+    planBuildCli({ ...wish, model, alias, display_name, context_window }, names, { path, read: readUserFile }),
+  );
+  return offer(context, 'build-cli', plan, wish, { given, input, note: noteUnset(context) });
+}
+
+/** `appscli client coding-cli`. */
+export async function codingCli(
+  context: CommandContext,
+  given: CodingCliOptions,
+  { input, fetch }: ClientSurroundings,
+): Promise<number> {
+  const wish = await wishOf(context, given, input, true);
+  await check(context, wish, given, fetch);
+  const names = wish.names.coding_cli;
+  const config = pathOfFile(names.config_file, context.env);
+  const auth = pathOfFile(names.auth_file, context.env);
+  const { model, contextWindow: context_window, providerName: provider_name = 'custom' } = given;
+  const plan = planned(() =>
+    planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read: readUserFile }),
+  );
+  return offer(context, 'coding-cli', plan, wish, { given, input, note: noteUnset(context) });
+}
+
+/** `appscli client messages`. */
+export async function messages(
+  context: CommandContext,
+  given: MessagesOptions,
+  { input, fetch }: ClientSurroundings,
+): Promise<number> {
+  const wish = await wishOf(context, given, input);
+  await check(context, wish, given, fetch);
+  const names = wish.names.messages;
+  const { opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
+  const models = { opus, sonnet, haiku, fable };
+  const tiers = Object.fromEntries(TIERS.flatMap((tier) => (models[tier] === undefined ? [] : [[tier, models[tier]]])));
+  const { model, discovery = false, cache1h: cache_1h = false } = given;
+  const full: MessagesWish = { ...wish, model, tiers, discovery, cache_1h };
+  for (const warning of variableWarnings(full, names, context.env, 'your environment'))
+    warner(context.terminal)(warning);
+  const path = pathOfFile(names.settings_file, context.env);
+  if (given.settings || given.write || 'token' in wish.credential) {
+    const plan = planned(() => planMessages(full, names, { path, read: readUserFile }));
+    const note = () =>
+      `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
+    return offer(context, 'messages', plan, wish, { given, input, note });
+  }
+  const texts = messagesVariables(full, names);
+  const copies = { [credentialVariable(names)]: wish.credential.variable };
+  const { terminal, env } = context;
+  if (given.json) {
+    terminal.data(`${JSON.stringify({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
+  } else {
+    terminal.data(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
+    if (discovery) {
+      const cache = join(dirname(path), 'cache', 'gateway-models.json');
+      terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
+    }
+  }
+  return EXIT_OK;
+}

@@ -1,0 +1,66 @@
+/** Why a text of a user can't be changed: one sentence, and the line where it shows, counted from 1. */
+export class BrokenFile extends Error {
+  readonly line: number | undefined;
+  /** Of the file, once it is known. */
+  readonly path: string | undefined;
+
+  constructor(message: string, line?: number, path?: string) {
+    super(message);
+    this.name = 'BrokenFile';
+    this.line = line;
+    this.path = path;
+  }
+}
+
+/** Runs something about one file; what it raises names the file. Raises BrokenFile. */
+export function inFile<T>(path: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof BrokenFile) throw new BrokenFile(error.message, error.line, path);
+    throw error;
+  }
+}
+
+/** A value that is put into a user's file. */
+export type Scalar = string | number | boolean;
+
+/** Keys to set in a user's file; everything else in it stays. */
+export interface Values {
+  readonly [key: string]: Scalar | Values;
+}
+
+/** Whether a value of a user's file has keys of its own. */
+export function isTable(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
+}
+
+/** A copy of what a user's file says with these values in it. Raises BrokenFile where a table is needed and something else stands. */
+export function overlay(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
+  const result = { ...found };
+  for (const [key, value] of Object.entries(values)) {
+    if (!isTable(value)) {
+      if (isTable(result[key])) throw new BrokenFile(`${key} has keys of its own, where a single value is needed`);
+      result[key] = value;
+      continue;
+    }
+    const inner = Object.hasOwn(result, key) ? result[key] : {};
+    if (!isTable(inner)) throw new BrokenFile(`${key} is a single value or a list, where keys of their own are needed`);
+    result[key] = overlay(inner, value);
+  }
+  return result;
+}
+
+/** Whether two files say the same; who made their objects, and with which prototype, does not count. */
+export function saysTheSame(a: unknown, b: unknown): boolean {
+  if (a instanceof Date && b instanceof Date)
+    return a.constructor === b.constructor && a.toISOString() === b.toISOString();
+  if (Array.isArray(a) && Array.isArray(b)) {
+    return a.length === b.length && a.every((item, index) => saysTheSame(item, b[index]));
+  }
+  if (!isTable(a) || !isTable(b)) return Object.is(a, b);
+  const keys = Object.keys(a);
+  return (
+    keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && saysTheSame(a[key], b[key]))
+  );
+}

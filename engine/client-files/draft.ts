@@ -1,0 +1,28 @@
+/** A file of a user as it should be. */
+export interface Draft {
+  readonly path: string;
+  /** `undefined` where there is no file yet. */
+  readonly before: string | undefined;
+  readonly after: string;
+  /** Whether it gets a credential, so that nobody else may read it. */
+  readonly secret: boolean;
+}
+
+/** What a client's files should say, and what a person should know about them. */
+export interface ClientPlan {
+  readonly drafts: readonly Draft[];
+  readonly warnings: readonly string[];
+}
+
+/** Reads a file of a user; `undefined` where there is none. */
+export type ReadText = (path: string) => string | undefined;
+
+/** How a client gets its credential: from a variable it reads itself, or as a text in its files. */
+export type Credential = { readonly variable: string } | { readonly token: string };
+
+/** What every client is told. */
+export interface ClientWish {
+  /** Address of the gateway without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  readonly credential: Credential;
+}

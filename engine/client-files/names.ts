@@ -1,0 +1,39 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../config.ts';
+
+/** What the files, keys and variables of coding clients are called. */
+export interface ClientNames {
+  readonly messages: MessagesClientNames;
+  readonly coding_cli: CodingCliNames;
+  readonly build_cli: BuildCliNames;
+}
+
+/** Names that are nobody's. */
+const NEUTRAL: ClientNames = {
+  messages: { settings_file: '~/.client/settings.json', variable_prefix: 'VENDOR', feature_prefix: 'CLIENT_CODE' },
+  coding_cli: {
+    config_file: '~/.codingcli/config.toml',
+    auth_file: '~/.codingcli/auth.json',
+    key_name: 'COMPAT_API_KEY',
+    auth_flag: 'requires_compat_auth',
+  },
+  build_cli: { config_file: '~/.buildcli/config.toml', key_variable: 'BUILD_VENDOR_API_KEY' },
+};
+
+/** The names a profile gives; the neutral ones where it gives none. */
+export function clientNames(profile: Profile | undefined): ClientNames {
+  const { messages, coding_cli, build_cli } = profile?.clients ?? {};
+  return {
+    messages: { ...NEUTRAL.messages, ...messages },
+    coding_cli: { ...NEUTRAL.coding_cli, ...coding_cli },
+    build_cli: { ...NEUTRAL.build_cli, ...build_cli },
+  };
+}
+
+/** Where a file of a client is; `~/` is the home directory of the environment. */
+export function pathOfFile(name: string, env: NodeJS.ProcessEnv): string {
+  if (!name.startsWith('~/')) return name;
+  const home = env.HOME === undefined || env.HOME === '' ? homedir() : env.HOME;
+  return join(home, name.slice(2));
+}

@@ -1,0 +1,36 @@
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
+import { printable } from '../diagnostics/printable.ts';
+import type { Draft } from './draft.ts';
+
+const CONTEXT_LINES = 3;
+
+/** What stands in the place of a credential. */
+const MASK = '<hidden>';
+
+/** Keys whose value is a credential, in TOML and JSON; names of variables (`env_key`) and numbers of tokens are none. */
+const CREDENTIAL =
+  /((?:api[_-]?key|token|secret|password|credential|authorization|bearer|headers)["']?\s*[=:]\s*)("{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\]|\\.)*"|'[^']*')/gi;
+
+/** A text of a user's file as it may be shown: no credential, nothing a terminal acts upon. */
+export function withoutCredentials(text: string, token: string | undefined): string {
+  const masked = text.replace(CREDENTIAL, (_, key: string) => `${key}"${MASK}"`);
+  const hidden = token === undefined ? masked : masked.replaceAll(token, MASK);
+  return printable(hidden.replaceAll('\r\n', '\n'));
+}
+
+/** What a draft changes, as a unified diff in which no credential can be read. Only a credential that changes leaves a line. */
+export function showDiff({ path, before, after }: Draft, token: string | undefined, color: boolean): string {
+  const from = before === undefined ? '/dev/null' : path;
+  const patch = createTwoFilesPatch(from, path, before ?? '', after, '', '', {
+    context: CONTEXT_LINES,
+    headerOptions: FILE_HEADERS_ONLY,
+  });
+  const lines = withoutCredentials(patch, token).trimEnd().split('\n');
+  return `${(color ? lines.map(colored) : lines).join('\n')}\n`;
+}
+
+function colored(line: string): string {
+  if (/^(?:---|\+\+\+) /.test(line)) return `\x1b[1m${line}\x1b[22m`;
+  const number = line.startsWith('+') ? 32 : line.startsWith('-') ? 31 : line.startsWith('@@') ? 36 : undefined;
+  return number === undefined ? line : `\x1b[${number}m${line}\x1b[39m`;
+}

@@ -1,0 +1,116 @@
+import { parse, patch } from '@decimalturn/toml-patch';
+import { BrokenFile, isTable, overlay, type Scalar, saysTheSame, type Values } from './broken-file.ts';
+import { insertKeys, type Missing } from './toml-lines.ts';
+
+const BYTE_ORDER_MARK = '\uFEFF';
+
+/**
+ * A TOML text with these values in it and without the keys at these paths; comments, order and form of everything else
+ * stay. Raises BrokenFile for a text that is no TOML, or that can't be changed without a loss.
+ */
+export function mergeToml(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
+  const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
+  const body = withoutKeys(text.slice(mark.length), drops);
+  const found = parseToml(body);
+  const wanted = overlay(found, values);
+  if (saysTheSame(found, wanted)) return mark + body;
+  const candidates = [
+    // Lines of our own put no key behind the comment of the next table, as the library does; but they know only tables
+    // with a header.
+    () => insertKeys(patch(body, overlayKnown(found, values)), missing(found, values)),
+    () => patch(body, wanted),
+  ];
+  for (const make of candidates) {
+    const result = attempt(make);
+    if (result !== undefined && says(result, wanted) && keepsComments(body, result)) return mark + result;
+  }
+  throw cannotChange();
+}
+
+function cannotChange(): BrokenFile {
+  return new BrokenFile('its form cannot be changed without losing something; write the keys into it by hand');
+}
+
+/** A text without some keys; a comment that belongs to one goes with it. */
+function withoutKeys(text: string, drops: readonly (readonly string[])[]): string {
+  const found = parseToml(text);
+  const wanted = drops.reduce(withoutKey, found);
+  if (wanted === found) return text;
+  const result = attempt(() => patch(text, wanted));
+  if (result === undefined || !says(result, wanted)) throw cannotChange();
+  return result;
+}
+
+function withoutKey(found: Record<string, unknown>, [key, ...deeper]: readonly string[]): Record<string, unknown> {
+  if (key === undefined || !Object.hasOwn(found, key)) return found;
+  const { [key]: value, ...rest } = found;
+  if (deeper.length === 0) return rest;
+  if (!isTable(value)) return found;
+  const inner = withoutKey(value, deeper);
+  return inner === value ? found : { ...found, [key]: inner };
+}
+
+/** What a TOML text says. Raises BrokenFile, with the line, for one that is none. */
+export function parseToml(text: string): Record<string, unknown> {
+  try {
+    return parse(text) as Record<string, unknown>;
+  } catch (error) {
+    const { message, line } = error as Error & { readonly line?: number };
+    // The first lines repeat the file, which may hold a secret.
+    const reason = line === undefined ? 'it is nested too deeply' : message.split('\n').at(-1)!.replace(/".*"/, 'it');
+    throw new BrokenFile(`it is not TOML: ${reason}`, line);
+  }
+}
+
+function attempt(make: () => string): string | undefined {
+  try {
+    return make();
+  } catch {
+    return undefined;
+  }
+}
+
+function says(text: string, wanted: unknown): boolean {
+  try {
+    return saysTheSame(parse(text), wanted);
+  } catch {
+    return false;
+  }
+}
+
+/** Whether every line that is a comment is still there, as often as before. */
+function keepsComments(before: string, after: string): boolean {
+  const count = (text: string) => {
+    const counts = new Map<string, number>();
+    for (const line of text.split(/\r?\n/)) {
+      const comment = /^\s*(#.*)$/.exec(line)?.[1];
+      if (comment !== undefined) counts.set(comment, (counts.get(comment) ?? 0) + 1);
+    }
+    return counts;
+  };
+  const kept = count(after);
+  return [...count(before)].every(([comment, times]) => (kept.get(comment) ?? 0) >= times);
+}
+
+/** A copy of what was found with new values for the keys that are there already. */
+function overlayKnown(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
+  const result = { ...found };
+  for (const [key, value] of Object.entries(values)) {
+    if (!Object.hasOwn(found, key)) continue;
+    const inner = found[key];
+    result[key] = isTable(value) && isTable(inner) ? overlayKnown(inner, value) : value;
+  }
+  return result;
+}
+
+/** What is not there yet, table by table; the root, with an empty path, first. */
+function missing(found: unknown, values: Values, path: readonly string[] = []): Missing[] {
+  const table = isTable(found) ? found : {};
+  const keys = Object.entries(values).filter(
+    (entry): entry is [string, Scalar] => !isTable(entry[1]) && !Object.hasOwn(table, entry[0]),
+  );
+  const inner = Object.entries(values).flatMap(([key, value]) =>
+    isTable(value) ? missing(Object.hasOwn(table, key) ? table[key] : undefined, value, [...path, key]) : [],
+  );
+  return [...(keys.length > 0 ? [{ path, keys }] : []), ...inner];
+}

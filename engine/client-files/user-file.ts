@@ -1,0 +1,182 @@
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { StartError } from '../services/start-error.ts';
+import type { Draft } from './draft.ts';
+
+const FILE_BYTES_MAX = 1024 * 1024;
+const PRIVATE_FILE = 0o600;
+const PRIVATE_DIRECTORY = 0o700;
+const BACKUPS_MAX = 10_000;
+
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  ENOENT: 'no directory can be made there',
+  ENOTDIR: 'a file stands where a directory is needed',
+  EISDIR: 'it is a directory',
+  ELOOP: 'its links lead in a circle',
+};
+
+function fail(path: string, verb: string, error: unknown): never {
+  if (error instanceof StartError) throw error;
+  const { code = '', message } = error as NodeJS.ErrnoException;
+  throw new StartError(`${path} cannot be ${verb}: ${REASONS[code] ?? message}`, { cause: error });
+}
+
+/** The text of a user's file; `undefined` where there is none. Raises StartError for what is no file, too large or no UTF-8. */
+export function readUserFile(path: string): string | undefined {
+  try {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
+    // Without NONBLOCK a named pipe in its place would keep us waiting for ever.
+    const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    try {
+      const stat = fstatSync(file);
+      if (!stat.isFile()) throw new StartError(`${path} is no file: move it away`);
+      if (stat.size > FILE_BYTES_MAX) throw new StartError(`${path} is larger than 1 MiB: change it by hand`);
+      return decode(path, readFileSync(file));
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      throw new StartError(`${path} is a link to a file that is not there: make the file, or remove the link`);
+    }
+    return fail(path, 'read', error);
+  }
+}
+
+function decode(path: string, bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new StartError(`${path} is not UTF-8: save it as UTF-8 first`);
+  }
+}
+
+/** A draft on the disk, beside the file it will replace. */
+interface Prepared {
+  /** The file itself, where the path is a link. */
+  readonly target: string;
+  readonly draft: string;
+  readonly backup: string | undefined;
+}
+
+/**
+ * Puts drafts in the place of the files they were made from, each in one step, after a backup beside it: all of them, or
+ * none when one can't be prepared. A link is followed. Returns the path of the backup of each, `undefined` for a new file. Raises StartError.
+ */
+export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[] {
+  const prepared: Prepared[] = [];
+  let current = drafts[0]?.path ?? '';
+  try {
+    for (const draft of drafts) {
+      current = draft.path;
+      if (readUserFile(draft.path) !== draft.before) {
+        throw new StartError(
+          `${draft.path} was changed by another program meanwhile; nothing was written, run this again`,
+        );
+      }
+      prepared.push(prepare(draft));
+    }
+  } catch (error) {
+    for (const { draft, backup } of prepared) for (const path of [draft, backup]) remove(path);
+    return fail(current, 'written', error);
+  }
+  for (const { target, draft } of prepared) {
+    try {
+      renameSync(draft, target);
+    } catch (error) {
+      for (const each of prepared) remove(each.draft);
+      return fail(target, 'replaced', error);
+    }
+  }
+  return prepared.map(({ backup }) => backup);
+}
+
+function remove(path: string | undefined): void {
+  if (path !== undefined) rmSync(path, { force: true });
+}
+
+function prepare({ path, before, after, secret }: Draft): Prepared {
+  const is_new = before === undefined;
+  if (is_new) makeDirectory(dirname(path));
+  const target = is_new ? path : realpathSync(path);
+  const old = is_new ? undefined : statSync(target);
+  const mode = old === undefined || secret ? PRIVATE_FILE : old.mode & 0o777;
+  const backup = old === undefined ? undefined : makeBackup(target);
+  const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
+  try {
+    writeDraft(draft, after, mode, old);
+  } catch (error) {
+    remove(draft);
+    remove(backup);
+    throw error;
+  }
+  return { target, draft, backup };
+}
+
+function writeDraft(
+  path: string,
+  text: string,
+  mode: number,
+  owner: { readonly uid: number; readonly gid: number } | undefined,
+): void {
+  const file = openSync(path, 'wx', PRIVATE_FILE);
+  try {
+    writeFileSync(file, text);
+    // Run by root, it must stay the file of the user it belongs to.
+    if (owner !== undefined && process.getuid?.() === 0) fchownSync(file, owner.uid, owner.gid);
+    if (process.platform !== 'win32') fchmodSync(file, mode);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Copies a file to the first free name beside it; an earlier backup is never overwritten. */
+function makeBackup(target: string): string {
+  for (let n = 1; n <= BACKUPS_MAX; n++) {
+    const backup = `${target}.backup-${n}`;
+    try {
+      copyFileSync(target, backup, constants.COPYFILE_EXCL);
+      return backup;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+  throw new StartError(`${target} has ${BACKUPS_MAX} backups beside it: remove some`);
+}
+
+/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    if (code !== 'ENOENT' || path === dirname(path)) throw error;
+    makeDirectory(dirname(path));
+    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
+  }
+}

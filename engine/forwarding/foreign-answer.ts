@@ -1,0 +1,37 @@
+import type { IncomingMessage } from 'node:http';
+import { StageError } from '../errors.ts';
+
+/**
+ * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
+ * an error, because clients decide by it whether to try again.
+ */
+export function refuseForeignAnswer(
+  response: IncomingMessage,
+  name: string,
+  first: Buffer | undefined,
+): StageError | undefined {
+  const status = response.statusCode!;
+  const found = foreignContent(response, first);
+  if (found === undefined) return undefined;
+  const message = `The upstream "${name}" answered with ${found} (status ${status}) where JSON was expected.`;
+  const retry_after = response.headers['retry-after'];
+  return new StageError('upstream_invalid', message, {
+    details: { upstream: name, upstream_status: status },
+    ...(status >= 400 && { status }),
+    headers: {
+      ...(retry_after !== undefined && { 'retry-after': retry_after }),
+      // A client error stays one however often it is repeated.
+      ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
+    },
+  });
+}
+
+function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {
+  if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
+  if (first === undefined) return 'an empty body';
+  const type = headers['content-type'] ?? '';
+  if (/json|event-stream/.test(type)) return undefined;
+  const readable = (headers['content-encoding'] ?? 'identity') === 'identity';
+  const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
+  return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
+}

@@ -1,0 +1,41 @@
+import { asObject, isCount, TOKENS_MAX, type UsageReading } from './reading.ts';
+
+/** What an API calls the totals of its `usage` object, whose input includes cached tokens. */
+export interface TotalNames {
+  readonly input: string;
+  readonly output: string;
+  readonly input_details: string;
+  readonly output_details: string;
+}
+
+/** Lays one `usage` object over what was reported before; one that tells the input tells all about it. */
+export function overlayTotals(reading: UsageReading, value: unknown, names: TotalNames): void {
+  const usage = asObject(value);
+  if (usage === undefined) return;
+  reading.seen = true;
+  const take = (found: unknown): number | undefined => {
+    if (isCount(found, TOKENS_MAX)) return found;
+    if (found !== undefined && found !== null) reading.unusable = true;
+    return undefined;
+  };
+  const { reported } = reading;
+  const input = take(usage[names.input]);
+  const details = asObject(usage[names.input_details]);
+  const read = take(details?.cached_tokens ?? usage.prompt_cache_hit_tokens) ?? 0;
+  const written = take(details?.cache_write_tokens) ?? 0;
+  if (input !== undefined) {
+    // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
+    const is_part = read + written <= input;
+    reading.unusable ||= !is_part;
+    reported.input_tokens = is_part ? input - read - written : input;
+    reported.cache_read_input_tokens = is_part ? read : 0;
+    reported.cache_creation_input_tokens = is_part ? written : 0;
+  }
+  const output = take(usage[names.output]);
+  if (output === undefined) return;
+  const reasoning = take(asObject(usage[names.output_details])?.reasoning_tokens) ?? 0;
+  const total = take(usage.total_tokens);
+  // Some upstreams leave reasoning out of the output; their total gives them away.
+  const left_out = input !== undefined && reasoning > 0 && total === input + output + reasoning;
+  reported.output_tokens = left_out ? output + reasoning : output;
+}

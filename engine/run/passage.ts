@@ -1,0 +1,186 @@
+import type { IncomingMessage } from 'node:http';
+import type { Transform } from 'node:stream';
+import type { ResponseConverter } from '../api.ts';
+import { StageError } from '../errors.ts';
+import { brokenStreamEvents } from '../http/broken-stream.ts';
+import type { RequestContext } from './context.ts';
+import { decompressor } from './observe.ts';
+import type { UpstreamHead } from './upstream-head.ts';
+import { WholeEvents } from './whole-events.ts';
+
+/** The way of an upstream's bytes to the client. */
+export interface Passage {
+  /** Whether the head goes out before there are bytes for the client; otherwise the first of them bring it. */
+  readonly head_first: boolean;
+  write(chunk: Buffer): void;
+  /** The upstream has ended well. */
+  end(): void;
+  /** The client takes nothing more for now. */
+  pause(): void;
+  resume(): void;
+  /** Tells the client that a silent stream is alive; absent where its API has no word for that. */
+  ping?(): void;
+  /** Lets go of what it holds; nothing is written any more. */
+  close(): void;
+}
+
+/** What a Messages stream says when there is nothing to say. */
+const PING = 'event: ping\ndata: {"type": "ping"}\n\n';
+
+/** Where a passage leads, and whom it tells. */
+export interface PassageEnds {
+  send(bytes: Buffer | string): void;
+  /** Everything was sent; `last` comes behind it. */
+  done(last?: Buffer | string): void;
+  /** The bytes could not be converted. */
+  fail(error: unknown): void;
+  /** Waits until `listen` is called back before more is taken from the upstream. */
+  hold(listen: (resume: () => void) => void): void;
+}
+
+/**
+ * Opens the way for a response whose head the `response` hooks have seen: through the converter that a stage wants, or as
+ * the bytes are. Raises upstream_invalid for an encoding that cannot be converted, and what making the converter raises.
+ */
+export function openPassage(
+  ctx: RequestContext,
+  upstream: IncomingMessage,
+  head: UpstreamHead,
+  ends: PassageEnds,
+): Passage {
+  const converter = ctx.makeConverter(head);
+  const inflate = converter && prepare(upstream.headers['content-encoding'], head);
+  const events = isOpenEventStream(head) ? new WholeEvents(ends.send) : undefined;
+  if (events !== undefined) ctx.endEvents = (error) => endOf(ctx, events, converter, error);
+  const passage =
+    converter === undefined
+      ? plainPassage(events, ends)
+      : convertingPassage(converter, inflate, events, isEventStream(upstream.headers['content-type']), ends);
+  if (events === undefined || ctx.pipeline.spec.match.surface !== 'messages') return passage;
+  return {
+    ...passage,
+    ping() {
+      if (!events.inside) ends.send(PING);
+    },
+  };
+}
+
+function isEventStream(content_type: string | undefined): boolean {
+  return content_type?.includes('text/event-stream') ?? false;
+}
+
+/** Whether events can be added to the end: compressed ones cannot be read, and a stated length would be exceeded. */
+function isOpenEventStream(head: UpstreamHead): boolean {
+  const encoding = head.get('content-encoding') ?? 'identity';
+  return encoding === 'identity' && head.get('content-length') === undefined && isEventStream(head.get('content-type'));
+}
+
+/** Takes off the head what no longer holds of converted bytes. */
+function prepare(encoding: string | undefined, head: UpstreamHead): Transform | undefined {
+  head.remove('content-length');
+  if (encoding === undefined || encoding === 'identity') return undefined;
+  const inflate = decompressor(encoding);
+  if (inflate === undefined) {
+    const problem =
+      'The upstream compressed its answer in a way the gateway cannot read, although it was asked not to.';
+    throw new StageError('upstream_invalid', problem);
+  }
+  head.remove('content-encoding');
+  return inflate;
+}
+
+function endOf(
+  ctx: RequestContext,
+  { inside, latest }: WholeEvents,
+  converter: ResponseConverter | undefined,
+  error: StageError,
+): string {
+  // What was broken off inside an event ends there, and the client's parser begins anew.
+  const between = inside ? '\n\n' : '';
+  try {
+    const own = converter?.fail?.(error);
+    if (own !== undefined) return between + own;
+  } catch {
+    // The converter is what failed; the engine's own words do as well.
+  }
+  const { surface } = ctx.pipeline.spec.match;
+  const sequence_number = surface === 'responses' ? nextNumber(latest.toString()) : 0;
+  return between + brokenStreamEvents(surface, error, { request_id: ctx.peek('request.id')!, sequence_number });
+}
+
+/** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */
+function nextNumber(events: string): number {
+  const last = events.lastIndexOf('"sequence_number":');
+  return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
+}
+
+function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {
+  return {
+    head_first: true,
+    write: events === undefined ? send : (chunk) => events.push(chunk),
+    end() {
+      events?.end();
+      done();
+    },
+    pause() {},
+    resume() {},
+    close() {},
+  };
+}
+
+function convertingPassage(
+  converter: ResponseConverter,
+  inflate: Transform | undefined,
+  events: WholeEvents | undefined,
+  from_events: boolean,
+  ends: PassageEnds,
+): Passage {
+  let over = false;
+  const attempt = (convert: () => Buffer | string): Buffer | string | undefined => {
+    try {
+      return convert();
+    } catch (error) {
+      over = true;
+      ends.fail(error);
+      return undefined;
+    }
+  };
+  const emit = (bytes: Buffer | string | undefined) => {
+    if (bytes === undefined || bytes.length === 0) return;
+    if (events === undefined) ends.send(bytes);
+    else if (typeof bytes === 'string') events.pushText(bytes);
+    else events.push(bytes);
+  };
+  const convert = (chunk: Buffer) => {
+    if (!over) emit(attempt(() => converter.write(chunk)));
+  };
+  const finish = () => {
+    if (over) return;
+    const last = attempt(() => converter.end());
+    if (last === undefined) return;
+    if (events === undefined) return ends.done(last);
+    emit(last);
+    events.end();
+    ends.done();
+  };
+  inflate?.on('data', convert).on('end', finish);
+  inflate?.on('error', () => {
+    if (over) return;
+    over = true;
+    ends.fail(new StageError('upstream_invalid', 'The upstream compressed its answer wrongly; it cannot be read.'));
+  });
+  return {
+    head_first: from_events && events !== undefined,
+    write(chunk) {
+      if (inflate === undefined) convert(chunk);
+      else if (!over && !inflate.write(chunk)) ends.hold((resume) => inflate.once('drain', resume));
+    },
+    end: () => (inflate === undefined ? finish() : void inflate.end()),
+    pause: () => void inflate?.pause(),
+    resume: () => void inflate?.resume(),
+    close() {
+      over = true;
+      inflate?.destroy();
+    },
+  };
+}

@@ -1,0 +1,42 @@
+import type { ModelUsage } from '../events.ts';
+import { isObject } from '../read-json.ts';
+
+function count(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : undefined;
+}
+
+/** The counts that a usage object tells, over those told before: upstreams repeat some of them, the last one holds. */
+export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
+  if (!isObject(usage)) return before;
+  const split = isObject(usage.cache_creation) ? usage.cache_creation : {};
+  const details = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
+  const told: Record<keyof ModelUsage, number | undefined> = {
+    input: count(usage.input_tokens),
+    output: count(usage.output_tokens),
+    cache_read: count(usage.cache_read_input_tokens),
+    cache_write: count(usage.cache_creation_input_tokens),
+    cache_write_5m: count(split.ephemeral_5m_input_tokens),
+    cache_write_1h: count(split.ephemeral_1h_input_tokens),
+    reasoning: count(details.thinking_tokens),
+  };
+  return { ...before, ...Object.fromEntries(Object.entries(told).filter(([, number]) => number !== undefined)) };
+}
+
+/** A usage object; counts that nobody told are 0, as clients add them up. */
+export function writeUsage(usage: ModelUsage): Record<string, unknown> {
+  const { cache_write_5m, cache_write_1h, reasoning } = usage;
+  const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
+  return {
+    input_tokens: usage.input ?? 0,
+    cache_creation_input_tokens: usage.cache_write ?? (cache_write_5m ?? 0) + (cache_write_1h ?? 0),
+    cache_read_input_tokens: usage.cache_read ?? 0,
+    ...(split && {
+      cache_creation: {
+        ephemeral_5m_input_tokens: cache_write_5m ?? 0,
+        ephemeral_1h_input_tokens: cache_write_1h ?? 0,
+      },
+    }),
+    output_tokens: usage.output ?? 0,
+    ...(reasoning !== undefined && { output_tokens_details: { thinking_tokens: reasoning } }),
+  };
+}

@@ -1,0 +1,66 @@
+import type { AnswerContext } from '../adapter.ts';
+import type { ReasoningProof } from '../conversation.ts';
+import type { ModelEvent, ModelUsage, PartStart } from '../events.ts';
+import type { Notes } from '../notes.ts';
+import { argumentsObject } from './arguments.ts';
+import { writeStopReason } from './stop-reasons.ts';
+import { writeUsage } from './usage.ts';
+import { signatureOf, writeHead } from './write-stream.ts';
+
+interface Part {
+  readonly start: PartStart;
+  readonly texts: string[];
+  proof?: ReasoningProof;
+}
+
+/** Writes a whole answer for a client. */
+export function writeDocument(
+  events: readonly ModelEvent[],
+  answer: AnswerContext,
+  notes: Notes,
+): Record<string, unknown> {
+  const parts = new Map<number, Part>();
+  let head: { readonly id?: string; readonly model?: string } = {};
+  let usage: ModelUsage = {};
+  let ending: Extract<ModelEvent, { type: 'end' }> = { type: 'end', reason: 'finished' };
+  for (const event of events) {
+    if (event.type === 'start') head = event;
+    if (event.type === 'part_start') parts.set(event.index, { start: event.part, texts: [] });
+    if (event.type === 'part_delta') parts.get(event.index)?.texts.push(event.text);
+    if (event.type === 'proof' && parts.has(event.index)) parts.get(event.index)!.proof = event.proof;
+    if (event.type === 'end') ending = event;
+    if (event.type === 'start' || event.type === 'end') usage = { ...usage, ...event.usage };
+  }
+  const has_refusal = [...parts.values()].some(({ start }) => start.kind === 'refusal');
+  return {
+    ...writeHead(head, answer),
+    content: [...parts.values()].flatMap((part) => writeBlock(part, notes)),
+    stop_reason: writeStopReason(ending.reason, has_refusal),
+    stop_sequence: ending.stop_sequence ?? null,
+    usage: writeUsage(usage),
+  };
+}
+
+function writeBlock({ start, texts, proof }: Part, notes: Notes): Record<string, unknown>[] {
+  const text = texts.join('');
+  switch (start.kind) {
+    case 'text':
+    case 'refusal':
+      return text === '' ? [] : [{ type: 'text', text }];
+    case 'reasoning':
+      if (text === '' && proof === undefined) return [];
+      if (text === '' && proof?.protocol === 'messages' && proof.kind === 'encrypted') {
+        return [{ type: 'redacted_thinking', data: proof.value }];
+      }
+      return [{ type: 'thinking', thinking: text, signature: signatureOf(proof) }];
+    case 'tool_call':
+      return [{ type: 'tool_use', id: start.id, name: start.name, input: inputOf(text, notes) }];
+  }
+}
+
+function inputOf(text: string, notes: Notes): Record<string, unknown> {
+  const input = argumentsObject(text);
+  if (input !== undefined) return input;
+  notes.note('answer_arguments');
+  return { arguments: text };
+}

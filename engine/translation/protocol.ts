@@ -1,0 +1,10 @@
+/** APIs for model requests: Messages, chat completions, Responses. The names are those of surfaces too. */
+export const PROTOCOLS = ['messages', 'chat', 'responses'] as const;
+
+/** The API a client or an upstream speaks. */
+export type Protocol = (typeof PROTOCOLS)[number];
+
+/** The API that clients of a surface speak; `undefined` for surfaces without model requests. */
+export function protocolOf(surface: string): Protocol | undefined {
+  return surface === 'count_tokens' ? 'messages' : PROTOCOLS.find((protocol) => protocol === surface);
+}

@@ -1,0 +1,150 @@
+import type { Json } from '../adapter.ts';
+import type { Conversation, OutputFormat, ReasoningWish } from '../conversation.ts';
+import type { Notes } from '../notes.ts';
+import {
+  countAt,
+  flagAt,
+  invalid,
+  isAbsent,
+  listAt,
+  nameAt,
+  noteOthers,
+  numberAt,
+  objectAt,
+  optional,
+  present,
+  textAt,
+} from '../read-json.ts';
+import type { RuleName } from '../rules.ts';
+import { addToolsOfInput, readInput } from './read-items.ts';
+import { readToolChoice, ToolBook } from './read-tools.ts';
+
+const FIELDS: ReadonlySet<string> = new Set([
+  ...['access_programs', 'background', 'client_metadata', 'context_management', 'conversation', 'image', 'include'],
+  ...['input', 'instructions', 'max_output_tokens', 'max_tool_calls', 'metadata', 'model', 'moderation'],
+  ...['parallel_tool_calls', 'previous_response_id', 'prompt', 'prompt_cache_key', 'prompt_cache_options'],
+  ...['prompt_cache_retention', 'reasoning', 'safety_identifier', 'service_tier', 'store', 'stream', 'stream_options'],
+  ...['temperature', 'text', 'tool_choice', 'tools', 'top_logprobs', 'top_p', 'truncation', 'user'],
+]);
+
+/** Fields that cannot be left out without changing what is asked. */
+const REFUSED: readonly (readonly [string, RuleName])[] = [
+  ['previous_response_id', 'kept_conversation'],
+  ['conversation', 'kept_conversation'],
+  ['prompt', 'prompt_template'],
+  ['background', 'background'],
+];
+
+/** Fields that are left out; a value that is the default asks nothing. */
+const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
+  ['access_programs', 'provider_options'],
+  ['client_metadata', 'client_metadata'],
+  ['context_management', 'provider_options'],
+  ['image', 'provider_options'],
+  ['max_tool_calls', 'provider_tool_calls'],
+  ['moderation', 'provider_options'],
+  ['prompt_cache_options', 'cache_options'],
+  ['top_logprobs', 'token_probabilities', 0],
+  ['truncation', 'truncation', 'disabled'],
+];
+
+/** Reads a request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
+export function readRequest(body: Json, notes: Notes): Conversation {
+  for (const [key, rule] of REFUSED) if (!isAbsent(body[key]) && body[key] !== false) notes.refuse(rule, key);
+  noteOthers(body, FIELDS, notes);
+  for (const [key, rule, ordinary] of DROPPED) if (!isAbsent(body[key]) && body[key] !== ordinary) notes.note(rule);
+  noteIncluded(body, notes);
+  if (optional(body, 'stream_options', objectAt)?.include_obfuscation === true) notes.note('stream_obfuscation');
+
+  const book = new ToolBook(notes);
+  if (!isAbsent(body.tools)) book.addAll(body.tools, 'tools');
+  addToolsOfInput(body.input, book);
+  const { instructions, turns } = readInput(body.input, book, notes);
+  const first = optional(body, 'instructions', textAt);
+  return {
+    model: nameAt(body.model, 'model'),
+    instructions: first === undefined || first === '' ? instructions : [{ kind: 'text', text: first }, ...instructions],
+    turns,
+    ...readToolChoice(body.tool_choice, book.tools(), book, notes),
+    ...readSettings(body, notes),
+    stream: optional(body, 'stream', flagAt) ?? false,
+  };
+}
+
+function noteIncluded(body: Json, notes: Notes): void {
+  for (const [index, value] of (optional(body, 'include', listAt) ?? []).entries()) {
+    const name = textAt(value, `include.${index}`);
+    if (name === 'message.output_text.logprobs') notes.note('token_probabilities');
+    else if (name !== 'reasoning.encrypted_content') notes.note('include');
+  }
+}
+
+function readSettings(body: Json, notes: Notes) {
+  const text = optional(body, 'text', objectAt);
+  return present({
+    parallel_tool_calls: optional(body, 'parallel_tool_calls', flagAt),
+    max_output_tokens: optional(body, 'max_output_tokens', countAt),
+    temperature: optional(body, 'temperature', numberAt),
+    top_p: optional(body, 'top_p', numberAt),
+    reasoning: readReasoningWish(optional(body, 'reasoning', objectAt), notes),
+    output_format: text && readFormat(optional(text, 'format', objectAt, 'text.')),
+    verbosity: text && optional(text, 'verbosity', textAt, 'text.'),
+    user: readUser(body, notes),
+    metadata: readMetadata(body),
+    service_tier: optional(body, 'service_tier', textAt),
+    store: optional(body, 'store', flagAt),
+    cache: readCache(body),
+  });
+}
+
+const EFFORTS: readonly string[] = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
+
+function readReasoningWish(wish: Json | undefined, notes: Notes): ReasoningWish | undefined {
+  if (wish === undefined) return undefined;
+  const effort = optional(wish, 'effort', textAt, 'reasoning.');
+  const summary =
+    optional(wish, 'summary', textAt, 'reasoning.') ?? optional(wish, 'generate_summary', textAt, 'reasoning.');
+  const has_style = summary === 'concise' || summary === 'detailed';
+  if (has_style || !isAbsent(wish.context) || !isAbsent(wish.mode)) notes.note('reasoning_options');
+  if (effort !== undefined && !EFFORTS.includes(effort)) notes.note('unknown_effort');
+  const known = effort !== undefined && EFFORTS.includes(effort) ? (effort as ReasoningWish['effort']) : undefined;
+  const show = summary === undefined ? undefined : summary !== 'none';
+  return known === undefined && show === undefined ? undefined : (present({ effort: known, show }) as ReasoningWish);
+}
+
+function readFormat(format: Json | undefined): OutputFormat | undefined {
+  if (format === undefined || format.type === 'text') return undefined;
+  if (format.type === 'json_object') return { kind: 'json_object' };
+  if (format.type !== 'json_schema') throw invalid('text.format.type', 'must be text, json_object or json_schema');
+  return {
+    kind: 'json_schema',
+    schema: objectAt(format.schema, 'text.format.schema'),
+    ...present({
+      name: optional(format, 'name', textAt, 'text.format.'),
+      description: optional(format, 'description', textAt, 'text.format.'),
+      strict: optional(format, 'strict', flagAt, 'text.format.'),
+    }),
+  } as OutputFormat;
+}
+
+function readUser(body: Json, notes: Notes): string | undefined {
+  const user = optional(body, 'user', textAt);
+  const identifier = optional(body, 'safety_identifier', textAt);
+  if (user !== undefined && identifier !== undefined && user !== identifier) notes.note('second_user');
+  return user ?? identifier;
+}
+
+function readMetadata(body: Json): Record<string, string> | undefined {
+  const metadata = optional(body, 'metadata', objectAt);
+  if (metadata === undefined) return undefined;
+  const entries = Object.entries(metadata);
+  if (entries.length === 0) return undefined;
+  return Object.fromEntries(entries.map(([key, value]) => [key, textAt(value, 'metadata')]));
+}
+
+function readCache(body: Json): Conversation['cache'] {
+  const key = optional(body, 'prompt_cache_key', textAt);
+  const retention = optional(body, 'prompt_cache_retention', textAt);
+  if (key === undefined && retention === undefined) return undefined;
+  return { ...(key !== undefined && { key }), ttl: retention === '24h' ? '1h' : '5m' };
+}

@@ -1,0 +1,144 @@
+import type { TranslationRule } from '../rules.ts';
+
+/** A rule for what only a Responses client can ask. */
+function asked<const H extends TranslationRule['handling']>(handling: H, field: string, meaning: string) {
+  return { field, part: 'request', from: ['responses'], to: ['messages', 'chat'], handling, meaning } as const;
+}
+
+/** A rule for what a Responses upstream cannot be asked. */
+function unasked<const H extends TranslationRule['handling']>(handling: H, field: string, meaning: string) {
+  return { field, part: 'request', from: ['messages', 'chat'], to: ['responses'], handling, meaning } as const;
+}
+
+/** What is lost or changed on the way from or to this protocol. */
+export const RESPONSES_RULES = {
+  kept_conversation: asked(
+    'refused',
+    'previous_response_id, conversation, item_reference',
+    'the upstream keeps no conversations. Send the whole conversation in `input`.',
+  ),
+  prompt_template: asked(
+    'refused',
+    'prompt',
+    'a prompt template exists at its provider only. Send its text in `instructions` and `input`.',
+  ),
+  background: asked(
+    'refused',
+    'background',
+    'the upstream cannot answer later. Leave `background` out and stream the answer.',
+  ),
+  compaction_item: asked(
+    'refused',
+    'input items compaction and compaction_trigger',
+    'only the provider that shortened a conversation can read it. Let the client shorten the conversation itself, or start a new one.',
+  ),
+  provider_tool_choice: asked(
+    'refused',
+    'tool_choice that forces a tool of the provider',
+    'the tool exists at its own provider only. Choose `auto` or one of the tools of the client.',
+  ),
+  tool_namespace: asked(
+    'changed',
+    'tools in namespaces',
+    'Each becomes a tool named after its namespace and itself; calls come back with both.',
+  ),
+  tool_search: asked(
+    'changed',
+    'tool_search run by the client',
+    'It becomes a tool with arguments; what it found is added to the tools and named in its result.',
+  ),
+  tool_options: asked(
+    'dropped',
+    'tools: async, allowed_callers, defer_loading, output_schema',
+    'Tools are called directly, one answer each, and the model sees all of them.',
+  ),
+  annotations: asked('dropped', 'annotations of text in the history', 'The text stays, without its sources.'),
+  message_phase: asked('dropped', 'phase of messages', 'Other APIs do not tell commentary from answers.'),
+  file_detail: asked('dropped', 'detail of files', 'The upstream decides how closely it looks at a document.'),
+  reasoning_options: asked(
+    'dropped',
+    'reasoning.context, reasoning.mode, and the length of the summary',
+    'The upstream decides how it says what it thought.',
+  ),
+  reasoning_content: asked(
+    'dropped',
+    'content of reasoning that has a summary too',
+    'The summary is what the upstream gets back.',
+  ),
+  unknown_effort: asked(
+    'changed',
+    'reasoning.effort with another word',
+    'The model thinks as much as it does by default.',
+  ),
+  include: asked('dropped', 'include of results of provider tools', 'There are no such results.'),
+  provider_tool_calls: asked('dropped', 'max_tool_calls', 'It bounds tools that the provider runs; there are none.'),
+  truncation: asked(
+    'dropped',
+    'truncation auto',
+    'A conversation that is too long is refused by the upstream, not shortened.',
+  ),
+  client_metadata: asked('dropped', 'client_metadata', 'It is meant for the provider of the client.'),
+  cache_options: asked(
+    'dropped',
+    'prompt_cache_options, and lifetimes of prompt_cache_breakpoint',
+    'A prompt is kept for five minutes, or an hour where twelve were asked for.',
+  ),
+  provider_options: asked(
+    'dropped',
+    'access_programs, context_management, image, moderation, configuration_update',
+    'They are settings of one provider.',
+  ),
+  stop_sequences: unasked('dropped', 'stop sequences', 'The API has none; the model stops where it ends its answer.'),
+  small_output: unasked('changed', 'bounds of the answer below 16 tokens', 'The API takes 16 as the least.'),
+  lone_reasoning: unasked(
+    'dropped',
+    'reasoning that no answer or call follows',
+    'The API refuses it, and nothing came of it.',
+  ),
+  assistant_file: unasked(
+    'dropped',
+    'images and documents said by the model',
+    'The API has no words for them in the history.',
+  ),
+  provider_tool_answer: {
+    field: 'items of tools that the provider ran (web_search_call and others)',
+    part: 'response',
+    from: ['responses'],
+    to: ['messages', 'chat'],
+    handling: 'dropped',
+    meaning: 'What the model says about their results stays.',
+  },
+  citations_answer: {
+    field: 'annotations of output text',
+    part: 'response',
+    from: ['responses'],
+    to: ['messages', 'chat'],
+    handling: 'dropped',
+    meaning: 'The text stays, without its sources.',
+  },
+  second_reasoning: {
+    field: 'reasoning text beside a summary of it',
+    part: 'response',
+    from: ['responses'],
+    to: ['messages', 'chat'],
+    handling: 'dropped',
+    meaning: 'Whichever comes first is passed on.',
+  },
+  refusal_stop: {
+    field: 'stop_reason refusal',
+    part: 'response',
+    from: ['messages'],
+    to: ['responses'],
+    handling: 'changed',
+    meaning:
+      'The answer is complete and its text is text; where there is none, a refusal says that the model declined.',
+  },
+  full_window: {
+    field: 'stop_reason model_context_window_exceeded',
+    part: 'response',
+    from: ['messages'],
+    to: ['responses'],
+    handling: 'changed',
+    meaning: 'The answer is incomplete for max_output_tokens.',
+  },
+} as const satisfies Record<string, TranslationRule>;

@@ -1,0 +1,112 @@
+import type { ResponseConverter, ResponseHead } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { AnswerContext, Json, UpstreamTarget } from './adapter.ts';
+import type { Tool, ToolAddress } from './conversation.ts';
+import { echoOf } from './echo.ts';
+import { ADAPTERS } from './index.ts';
+import { Notes } from './notes.ts';
+import type { Protocol } from './protocol.ts';
+import { convertDocument, convertProblem, convertStream } from './stream.ts';
+import { renameTools } from './tool-names.ts';
+
+/** A request to translate. */
+export interface Untranslated {
+  /** What the client speaks. */
+  readonly from: Protocol;
+  /** What the upstream speaks. */
+  readonly to: Protocol;
+  /** The client's parsed body. */
+  readonly body: unknown;
+  /** What the upstream calls the model. */
+  readonly upstream_model: string;
+  readonly target: UpstreamTarget;
+  readonly request_id: string;
+  /** Seconds since the epoch. */
+  readonly created_at: number;
+}
+
+/** A translated request, with what its answer must be translated by. */
+export interface Translation {
+  readonly from: Protocol;
+  readonly to: Protocol;
+  /** JSON text of the upstream's body. */
+  readonly json: string;
+  /** Whether the client asked for a stream. */
+  readonly stream: boolean;
+  readonly answer: AnswerContext;
+  /** What was changed or dropped so far; the answer may add to it. */
+  readonly notes: Notes;
+  /** The client's name of a tool that the upstream calls. */
+  restoreName(name: string): string;
+}
+
+/** Response headers that describe the upstream's bytes, which the client does not get. */
+const DESCRIBING = [
+  'accept-ranges',
+  'content-digest',
+  'content-language',
+  'content-md5',
+  'digest',
+  'etag',
+  'last-modified',
+  'repr-digest',
+];
+
+function objectOf(value: unknown): Json | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined;
+}
+
+/** How the client calls tools for which their names here are not enough. */
+function addressesOf(tools: readonly Tool[]): ReadonlyMap<string, ToolAddress> {
+  return new Map(tools.flatMap(({ name, address }) => (address === undefined ? [] : [[name, address] as const])));
+}
+
+/** Values may be nested as deep as the client likes, and neither the adapters nor JSON.stringify count levels. */
+function refuseTooDeep(error: unknown): never {
+  if (!(error instanceof RangeError)) throw error;
+  throw new StageError('invalid_request', 'The request is nested too deeply to be translated for its upstream.', {
+    cause: error,
+  });
+}
+
+/** Says a client's request in the API of its upstream. Raises invalid_request and not_translatable. */
+export function translateRequest(request: Untranslated): Translation {
+  const { from, to, upstream_model, target, request_id, created_at } = request;
+  const body = objectOf(request.body);
+  if (body === undefined) throw new StageError('invalid_request', 'The request body must be a JSON object.');
+  const notes = new Notes();
+  try {
+    const read = ADAPTERS[from].readRequest(body, notes);
+    const { conversation, restore } = renameTools({ ...read, model: upstream_model }, to, notes);
+    const json = JSON.stringify(ADAPTERS[to].writeRequest(conversation, target, notes));
+    const free_text_tools = new Set(read.tools.filter(({ free_text }) => free_text === true).map(({ name }) => name));
+    const answer: AnswerContext = {
+      request_id,
+      model: read.model,
+      created_at,
+      include_usage: from === 'chat' && objectOf(body.stream_options)?.include_usage === true,
+      free_text_tools,
+      tool_addresses: addressesOf(read.tools),
+      echo: from === 'responses' ? echoOf(body) : {},
+    };
+    return { from, to, json, stream: read.stream, answer, notes, restoreName: restore };
+  } catch (error) {
+    return refuseTooDeep(error);
+  }
+}
+
+/**
+ * Says an upstream's response in the API of the client: streams event by event, documents and errors whole, and the one
+ * as the other where the upstream did not answer as asked. Changes the head accordingly.
+ */
+export function createTranslator(translation: Translation, head: ResponseHead): ResponseConverter {
+  for (const name of DESCRIBING) head.remove(name);
+  const request_id = head.get('request-id') ?? head.get('x-request-id');
+  // Clients look for the upstream's identifier where their own API has it.
+  if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
+  const streamed = head.get('content-type')?.includes('text/event-stream') ?? false;
+  const failed = head.status >= 400;
+  head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
+  if (failed) return convertProblem(translation, head.status);
+  return streamed ? convertStream(translation) : convertDocument(translation);
+}

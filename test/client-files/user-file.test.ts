@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import type { Draft } from '../../engine/client-files/draft.ts';
+import { readUserFile, writeUserFiles } from '../../engine/client-files/user-file.ts';
+
+let directory: string;
+let path: string;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'appscli-user-file-'));
+  path = join(directory, 'config.toml');
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+function draft(after: string, more: Partial<Draft> = {}): Draft {
+  return { path, before: readUserFile(more.path ?? path), after, secret: false, ...more };
+}
+
+const modeOf = (file: string) => (statSync(file).mode & 0o777).toString(8);
+
+describe('a file of a user', () => {
+  test('that is new is private, and so are the directories made for it', () => {
+    const deep = join(directory, 'a', 'b', 'config.toml');
+    assert.deepEqual(writeUserFiles([draft('new', { path: deep })]), [undefined]);
+    assert.equal(readFileSync(deep, 'utf8'), 'new');
+    assert.equal(modeOf(deep), '600');
+    assert.equal(modeOf(join(directory, 'a')), '700');
+    assert.deepEqual(readdirSync(join(directory, 'a', 'b')), ['config.toml']);
+  });
+
+  test('keeps its mode, and what it was is beside it', () => {
+    writeFileSync(path, 'old');
+    chmodSync(path, 0o640);
+    assert.deepEqual(writeUserFiles([draft('new')]), [`${path}.backup-1`]);
+    assert.equal(readFileSync(path, 'utf8'), 'new');
+    assert.equal(modeOf(path), '640');
+    assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
+  });
+
+  test('becomes private when it gets a credential', () => {
+    writeFileSync(path, 'old');
+    chmodSync(path, 0o644);
+    writeUserFiles([draft('new', { secret: true })]);
+    assert.equal(modeOf(path), '600');
+  });
+
+  test('never loses an earlier backup', () => {
+    writeFileSync(path, 'one');
+    writeFileSync(`${path}.backup-2`, 'kept');
+    writeUserFiles([draft('two')]);
+    assert.deepEqual(writeUserFiles([draft('three')]), [`${path}.backup-3`]);
+    assert.deepEqual(
+      ['.backup-1', '.backup-2', '.backup-3', ''].map((end) => readFileSync(path + end, 'utf8')),
+      ['one', 'kept', 'two', 'three'],
+    );
+  });
+
+  test('that is a link stays one; what it leads to is replaced, and backed up there', () => {
+    const elsewhere = join(directory, 'dotfiles');
+    mkdirSync(elsewhere);
+    writeFileSync(join(elsewhere, 'real.toml'), 'old');
+    symlinkSync(join('dotfiles', 'real.toml'), path);
+    const [backup] = writeUserFiles([draft('new')]);
+    assert.ok(lstatSync(path).isSymbolicLink());
+    assert.equal(readFileSync(join(elsewhere, 'real.toml'), 'utf8'), 'new');
+    assert.match(backup!, /dotfiles\/real\.toml\.backup-1$/);
+  });
+
+  test('that somebody changed meanwhile is left alone', () => {
+    writeFileSync(path, 'old');
+    const made = draft('new');
+    writeFileSync(path, 'theirs');
+    assert.throws(() => writeUserFiles([made]), /changed by another program meanwhile; nothing was written/);
+    assert.equal(readFileSync(path, 'utf8'), 'theirs');
+    assert.deepEqual(readdirSync(directory), ['config.toml']);
+    rmSync(path);
+    const fresh = draft('new');
+    writeFileSync(path, 'theirs');
+    assert.throws(() => writeUserFiles([fresh]), /meanwhile/);
+  });
+
+  test('is not written when another of the same client cannot be', () => {
+    writeFileSync(path, 'old');
+    const blocked = join(directory, 'file', 'auth.json');
+    writeFileSync(join(directory, 'file'), '');
+    const drafts = [draft('new'), { path: blocked, before: undefined, after: 'x', secret: true }];
+    assert.throws(() => writeUserFiles(drafts), /auth\.json cannot be (?:read|written): a file stands where/);
+    assert.equal(readFileSync(path, 'utf8'), 'old');
+    assert.deepEqual(readdirSync(directory).toSorted(), ['config.toml', 'file']);
+  });
+
+  test('that is none is said so: a directory, a link to nothing, a circle, no UTF-8, too large', () => {
+    mkdirSync(join(directory, 'd'));
+    symlinkSync('nowhere', join(directory, 'l'));
+    symlinkSync('c', join(directory, 'c'));
+    writeFileSync(join(directory, 'b'), Buffer.from([0x61, 0xff]));
+    writeFileSync(join(directory, 'g'), 'x'.repeat(1024 * 1024 + 1));
+    assert.throws(() => readUserFile(join(directory, 'd')), /is no file/);
+    assert.throws(() => readUserFile(join(directory, 'l')), /is a link to a file that is not there/);
+    assert.throws(() => readUserFile(join(directory, 'c')), /links lead in a circle/);
+    assert.throws(() => readUserFile(join(directory, 'b')), /is not UTF-8/);
+    assert.throws(() => readUserFile(join(directory, 'g')), /larger than 1 MiB/);
+    assert.equal(readUserFile(join(directory, 'nothing')), undefined);
+  });
+});

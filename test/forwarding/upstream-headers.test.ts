@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { UpstreamConfig } from '../../engine/config.ts';
+import { describeTranslated, forwardedHeaders, upstreamCredential } from '../../engine/forwarding/upstream-headers.ts';
+
+const secret = (name: string) => `secret of ${name}`;
+const upstream = (sections: Partial<UpstreamConfig>) => ({ name: 'up', type: 'vendor', ...sections }) as UpstreamConfig;
+
+describe("an upstream's credential", () => {
+  test('is an API key in x-api-key, and for a compat upstream as bearer too', () => {
+    const key = { api_key_env: 'KEY' };
+    assert.deepEqual(upstreamCredential(upstream(key), secret), { 'x-api-key': 'secret of KEY' });
+    assert.deepEqual(upstreamCredential(upstream({ ...key, type: 'compat' }), secret), {
+      authorization: 'Bearer secret of KEY',
+      'x-api-key': 'secret of KEY',
+    });
+  });
+
+  test('is a token as bearer only', () => {
+    for (const type of ['vendor', 'compat'] as const) {
+      const headers = upstreamCredential(upstream({ type, auth_token_env: 'TOKEN' }), secret);
+      assert.deepEqual(headers, { authorization: 'Bearer secret of TOKEN' });
+    }
+  });
+
+  test('is nothing where none is named', () => {
+    assert.deepEqual(upstreamCredential(upstream({ type: 'compat' }), secret), {});
+  });
+});
+
+describe('forwarded headers', () => {
+  test("are the client's without its connection and its credentials", () => {
+    const received = {
+      host: 'gateway',
+      authorization: 'Bearer gw',
+      'x-api-key': 'gw',
+      connection: 'close, X-Mine',
+      'x-mine': '1',
+      te: 'trailers',
+      'content-length': '5',
+      'content-type': 'text/json',
+      'x-stainless-lang': 'js',
+      cookie: 'a=1',
+    };
+    assert.deepEqual(forwardedHeaders(received), {
+      'content-type': 'text/json',
+      'x-stainless-lang': 'js',
+      cookie: 'a=1',
+    });
+  });
+
+  test('of a translated request say what it is in its new API', () => {
+    const headers = { accept: '*/*', 'content-type': 'text/plain' };
+    describeTranslated(headers, { protocol: 'messages', stream: true, header_prefix: 'vendor' });
+    assert.deepEqual(headers, {
+      accept: 'text/event-stream',
+      'content-type': 'application/json',
+      'vendor-version': '2023-06-01',
+    });
+  });
+
+  test('keep the version that the client asked for, and have none in other APIs', () => {
+    const asked = { 'vendor-version': '2024-01-01' };
+    describeTranslated(asked, { protocol: 'messages', stream: false, header_prefix: 'vendor' });
+    assert.equal(asked['vendor-version'], '2024-01-01');
+    const headers = {};
+    describeTranslated(headers, { protocol: 'chat', stream: false, header_prefix: 'vendor' });
+    assert.deepEqual(headers, { accept: 'application/json', 'content-type': 'application/json' });
+  });
+});

@@ -1,0 +1,74 @@
+/** A held request body: single values read and put in, and every other byte as the client sent it. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { JsonValue } from '../../engine/api.ts';
+import { HeldBody } from '../../engine/run/body.ts';
+
+function held(text: string) {
+  const rewrites: string[] = [];
+  return { body: new HeldBody(Buffer.from(text), (key) => rewrites.push(key)), rewrites };
+}
+
+describe('a value of a top-level key', () => {
+  it('is read without parsing the rest, the last of several', () => {
+    const { body } = held('{"a": {"b": [1, "é"]}, "n": null, "a": [2]}');
+    assert.deepEqual(body.value('a'), [2]);
+    assert.equal(body.value('n'), null);
+    assert.equal(body.value('b'), undefined);
+  });
+
+  it('is put in the place of another, whatever JSON it is', () => {
+    const { body, rewrites } = held('{ "é": 1.0,  "x" : {"y": [1]} , "z":"\\u0061"}');
+    body.rewrite('x', { list: [1, null, 'ü'], deep: { on: true } });
+    assert.equal(String(body.bytes), '{ "é": 1.0,  "x" : {"list":[1,null,"ü"],"deep":{"on":true}} , "z":"\\u0061"}');
+    assert.deepEqual(rewrites, ['x']);
+  });
+
+  it('is added in front where the key is missing', () => {
+    const add = (text: string) => {
+      const { body, rewrites } = held(text);
+      body.rewrite('x', true);
+      assert.deepEqual(rewrites, ['x']);
+      return String(body.bytes);
+    };
+    assert.equal(add(' {\n"a":1}'), ' {"x":true,\n"a":1}');
+    assert.equal(add('{}'), '{"x":true}');
+    assert.equal(add('{ }\n'), '{"x":true }\n');
+  });
+
+  it('is not added to what is no object, and nothing is recorded', () => {
+    for (const text of ['[{"a":1}]', '"{}"', '7']) {
+      const { body, rewrites } = held(text);
+      assert.throws(() => body.rewrite('x', 1), /no JSON object/);
+      assert.deepEqual([String(body.bytes), rewrites], [text, []]);
+    }
+  });
+
+  it('is what the body then has, beside everything it had, whatever the body', () => {
+    const object = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 5 });
+    fc.assert(
+      fc.property(object, fc.constantFrom('a', 'stream_options', '__proto__'), fc.jsonValue(), (before, key, value) => {
+        const { body } = held(JSON.stringify(before, null, 1));
+        body.rewrite(key, value as JsonValue);
+        const after = new Map(Object.entries(JSON.parse(String(body.bytes)) as object));
+        const wanted = new Map(Object.entries(JSON.parse(JSON.stringify(before)) as object));
+        wanted.set(key, JSON.parse(JSON.stringify(value)));
+        assert.deepEqual(after, wanted);
+        assert.deepEqual(body.value(key), wanted.get(key));
+      }),
+    );
+  });
+});
+
+describe('a replaced body', () => {
+  it('is the other text, and says so', () => {
+    const { body, rewrites } = held('{"a":1}');
+    assert.equal(body.replaced, false);
+    body.replace('{"b":"ü"}');
+    assert.equal(String(body.bytes), '{"b":"ü"}');
+    assert.deepEqual(body.json(), { b: 'ü' });
+    assert.equal(body.replaced, true);
+    assert.deepEqual(rewrites, ['*']);
+  });
+});

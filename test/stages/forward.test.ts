@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import forward from '../../stages/forward.ts';
+
+const config = stageConfig();
+const [vendor] = config.upstreams;
+const chat_only = { ...vendor!, name: 'chat-only', type: 'compat', protocols: ['chat'] } as const;
+const stage = openStage(forward, { config: { ...config, upstreams: [vendor!, chat_only] } });
+
+function ask(surface: string, upstream: string, protocol?: string) {
+  const facts = {
+    'request.surface': surface,
+    'request.model': 'coder-1',
+    'route.upstream': upstream,
+    'route.upstream_model': 'coder-1',
+    ...(protocol !== undefined && { 'route.protocol': protocol }),
+  };
+  const ctx = stage.request({ facts, body: '{"model":"coder-1"}' } as never);
+  return { ctx, answered: Promise.resolve(stage.hooks.request!(ctx)) };
+}
+
+describe('a request that nobody translated', () => {
+  const CASES = [
+    ['chat', 'main', 'messages'],
+    ['responses', 'chat-only', 'chat'],
+    ['messages', 'chat-only', 'chat'],
+    ['count_tokens', 'chat-only', 'chat'],
+  ] as const;
+  for (const [surface, upstream, protocol] of CASES) {
+    for (const said of [true, false]) {
+      test(`from surface ${surface} to ${upstream} is refused${said ? '' : ', also when no stage told the API'}`, async () => {
+        const { ctx, answered } = ask(surface, upstream, said ? protocol : undefined);
+        await assert.rejects(answered, (error: { code: string; message: string; details: object }) => {
+          assert.equal(error.code, 'not_supported');
+          assert.match(error.message, new RegExp(`"${upstream}" speaks ${protocol} and not`));
+          const remedy = surface === 'count_tokens' ? /cannot count tokens/ : /`translate` belongs above `forward`/;
+          assert.match(error.message, remedy);
+          assert.deepEqual(error.details, { upstream });
+          return true;
+        });
+        assert.deepEqual(ctx.written, {}, 'nothing was sent');
+      });
+    }
+  }
+});

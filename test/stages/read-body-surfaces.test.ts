@@ -1,0 +1,279 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import readBody from '../../stages/read-body.ts';
+
+type Surface = 'messages' | 'count_tokens' | 'chat' | 'responses';
+const SURFACES: readonly Surface[] = ['messages', 'count_tokens', 'chat', 'responses'];
+
+const [coder] = stageConfig().models;
+const CONFIG = stageConfig({ models: [{ ...coder!, aliases: ['coder-latest', 'team/coder'] }] });
+
+async function factsOf(surface: Surface, body: string | object): Promise<Record<string, unknown>> {
+  const stage = openStage(readBody, { config: CONFIG });
+  const ctx = stage.request({
+    facts: { 'request.surface': surface },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
+  await stage.hooks.request!(ctx);
+  return ctx.written;
+}
+
+const refusal = (surface: Surface, body: string | object, param: string) =>
+  assert.rejects(factsOf(surface, body), (error: { code: string; message: string; details: { param?: string } }) => {
+    assert.equal(error.code, 'invalid_request');
+    assert.equal(error.details.param, param);
+    assert.ok(error.message.startsWith(`${param}: `));
+    return true;
+  });
+
+/** Tokens beyond the bytes of the body. */
+async function beyond(surface: Surface, body: object): Promise<number> {
+  const facts = await factsOf(surface, body);
+  return (facts['request.input_tokens_max'] as number) - (facts['request.body_bytes'] as number);
+}
+
+const user = (...content: unknown[]) => ({ model: 'm', messages: [{ role: 'user', content }] });
+const input = (...items: unknown[]) => ({ model: 'm', input: items });
+const DATA = 'data:image/png;base64,eA==';
+const HTTPS = 'https://example.com/x.png';
+
+describe('read-body on every surface', () => {
+  it('resolves an alias and notes what the client called the model', async () => {
+    for (const surface of SURFACES) {
+      const called = await factsOf(surface, { model: 'team/coder' });
+      assert.equal(called['request.model'], 'coder-1');
+      assert.equal(called['request.alias'], 'team/coder');
+      for (const model of ['coder-1', 'unknown', '__proto__']) {
+        const facts = await factsOf(surface, { model });
+        assert.equal(facts['request.model'], model);
+        assert.ok(!('request.alias' in facts));
+      }
+    }
+  });
+
+  it('notes the same of the same request', async () => {
+    const said = [{ role: 'user', content: 'hello' }];
+    const tools = [
+      { type: 'function', name: 'a', function: { name: 'a' } },
+      { type: 'custom', name: 'b' },
+    ];
+    const common = { model: 'm', stream: true, tools };
+    const bodies: [Surface, object][] = [
+      ['messages', { ...common, tools: [{ name: 'a' }, { type: 'custom', name: 'b' }], max_tokens: 9, messages: said }],
+      ['chat', { ...common, max_completion_tokens: 9, messages: said }],
+      ['chat', { ...common, max_tokens: 9, messages: said }],
+      ['responses', { ...common, max_output_tokens: 9, input: said }],
+      ['responses', { ...common, max_output_tokens: 9, input: 'hello' }],
+    ];
+    for (const [surface, body] of bodies) {
+      const { 'request.server_tool_uses': uses, ...facts } = await factsOf(surface, body);
+      const bytes = JSON.stringify(body).length;
+      assert.deepEqual({ ...(uses as object) }, {});
+      assert.deepEqual(facts, {
+        'request.body_bytes': bytes,
+        'request.model': 'm',
+        'request.max_tokens': 9,
+        'request.stream': true,
+        'request.choices': 1,
+        'request.tool_count': 2,
+        'request.message_count': 1,
+        'request.image_count': 0,
+        'request.input_tokens_estimate': Math.ceil(bytes / 4),
+        'request.input_tokens_max': bytes + 1000,
+        'request.cache.ttl': 'none',
+      });
+    }
+  });
+
+  it('refuses decisive keys that occur twice, on the surfaces where they decide', async () => {
+    const keys: Record<Surface, readonly string[]> = {
+      messages: ['model', 'max_tokens', 'stream'],
+      count_tokens: ['model', 'max_tokens', 'stream'],
+      chat: ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'n'],
+      responses: ['model', 'max_output_tokens', 'stream', 'background'],
+    };
+    for (const surface of SURFACES) {
+      for (const key of keys[surface]) {
+        const value = key === 'model' ? '"m"' : key === 'stream' || key === 'background' ? 'false' : '1';
+        await refusal(surface, `{"model":"m","${key}":${value},"${key}":${value}}`, key);
+      }
+    }
+    assert.equal((await factsOf('messages', '{"model":"m","n":1,"n":2}'))['request.choices'], 1);
+  });
+
+  it('keeps what a chat or Responses client wants kept for as long as the caches of Messages upstreams can', async () => {
+    const ttl = async (surface: Surface, fields: object) =>
+      (await factsOf(surface, { model: 'm', ...fields }))['request.cache.ttl'];
+    for (const surface of ['chat', 'responses'] as const) {
+      assert.equal(await ttl(surface, { prompt_cache_key: 'session' }), '5m');
+      assert.equal(await ttl(surface, { prompt_cache_key: null, prompt_cache_retention: null }), 'none');
+      assert.equal(await ttl(surface, { prompt_cache_retention: 'in_memory' }), '5m');
+      assert.equal(await ttl(surface, { prompt_cache_retention: '24h' }), '1h');
+      assert.equal(await ttl(surface, { prompt_cache_options: { ttl: '12h' } }), '1h');
+      assert.equal(await ttl(surface, { prompt_cache_key: 'k', x: { cache_control: { ttl: '1h' } } }), '1h');
+    }
+    assert.equal(await ttl('messages', { prompt_cache_key: 'session' }), 'none');
+  });
+
+  it('takes any JSON for a request or refuses it, on every surface', async () => {
+    const key = fc.constantFrom(
+      'messages',
+      'input',
+      'tools',
+      'n',
+      'max_tokens',
+      'max_output_tokens',
+      'content',
+      'type',
+      'functions',
+      'prompt',
+      'mcp_servers',
+      'output',
+      'image_url',
+      'max_tool_calls',
+    );
+    const value = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { depthSize: 'small' },
+        fc.jsonValue({ maxDepth: 1 }),
+        fc.array(tie('any'), { maxLength: 3 }),
+        fc.dictionary(key, tie('any'), { maxKeys: 4 }),
+      ),
+    })).any;
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...SURFACES), fc.dictionary(key, value), async (surface, fields) => {
+        try {
+          const facts = await factsOf(surface, { model: 'm', ...fields });
+          assert.ok((facts['request.input_tokens_max'] as number) >= (facts['request.body_bytes'] as number));
+          assert.ok(Number.isSafeInteger(facts['request.choices']) && (facts['request.choices'] as number) >= 1);
+        } catch (error) {
+          assert.equal((error as { code?: string }).code, 'invalid_request', String(error));
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('read-body of chat completions', () => {
+  it('bounds the answer by the larger of both names, as upstreams heed one or the other', async () => {
+    const bound = async (fields: object) => (await factsOf('chat', { model: 'm', ...fields }))['request.max_tokens'];
+    assert.equal(await bound({ max_tokens: 900, max_completion_tokens: 5 }), 900);
+    assert.equal(await bound({ max_tokens: 5, max_completion_tokens: 900 }), 900);
+    assert.equal(await bound({ max_tokens: null, max_completion_tokens: 5 }), 5);
+    assert.equal(await bound({ max_tokens: null }), undefined);
+    await refusal('chat', { model: 'm', max_tokens: '5' }, 'max_tokens');
+    await refusal('chat', { model: 'm', max_completion_tokens: -1 }, 'max_completion_tokens');
+  });
+
+  it('notes how many answers are asked for', async () => {
+    const choices = async (n: unknown) => (await factsOf('chat', { model: 'm', n }))['request.choices'];
+    assert.equal(await choices(undefined), 1);
+    assert.equal(await choices(null), 1);
+    assert.equal(await choices(128), 128);
+    for (const n of [0, 129, 1.5, -1, '2', [2], {}, true]) await refusal('chat', { model: 'm', n }, 'n');
+  });
+
+  it('counts images and what the body only refers to', async () => {
+    const image = (url: string) => ({ type: 'image_url', image_url: { url } });
+    assert.equal(await beyond('chat', user({ type: 'text', text: 'x' }, { type: 'refusal', refusal: 'x' })), 0);
+    assert.equal(await beyond('chat', user(image(DATA), image(DATA.toUpperCase()))), 10_000);
+    assert.equal((await factsOf('chat', user(image(DATA), image(HTTPS))))['request.image_count'], 2);
+    const referring = [
+      image(HTTPS),
+      { type: 'image_url' },
+      { type: 'file', file: { file_id: 'file-1' } },
+      { type: 'input_audio', input_audio: { data: 'eA==', format: 'mp3' } },
+      { type: 'novelty' },
+    ];
+    for (const part of referring) assert.equal(await beyond('chat', user(part)), 1_000_000, JSON.stringify(part));
+    const spoken = { model: 'm', messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] };
+    assert.equal(await beyond('chat', spoken), 1_000_000);
+  });
+
+  it('counts old functions as tools, and searches of the provider as input', async () => {
+    const facts = await factsOf('chat', { model: 'm', functions: [{ name: 'a' }], tools: [{ type: 'function' }] });
+    assert.equal(facts['request.tool_count'], 2);
+    assert.equal(await beyond('chat', { model: 'm', web_search_options: {} }), 1_001_000);
+    assert.equal(await beyond('chat', { model: 'm', tools: [{ type: 'web_search' }] }), 1_001_000);
+  });
+});
+
+describe('read-body of Responses', () => {
+  it('refuses an answer in the background, which nobody would wait for', async () => {
+    await refusal('responses', { model: 'm', background: true }, 'background');
+    await refusal('responses', { model: 'm', background: 'true' }, 'background');
+    for (const background of [false, null]) await factsOf('responses', { model: 'm', background });
+    await factsOf('chat', { model: 'm', background: true });
+  });
+
+  it('refuses input that is neither a text nor a list', async () => {
+    for (const value of [{}, 7, true]) await refusal('responses', { model: 'm', input: value }, 'input');
+    assert.equal((await factsOf('responses', { model: 'm', input: null }))['request.message_count'], 0);
+  });
+
+  it('counts images and what the body only refers to', async () => {
+    const image = (image_url: string) => ({ type: 'input_image', image_url });
+    const message = (...content: unknown[]) => input({ role: 'user', content });
+    assert.equal(await beyond('responses', message({ type: 'input_text', text: 'x' }, image(DATA))), 5000);
+    const result = { type: 'function_call_output', call_id: 'c', output: [image(DATA), { type: 'input_text' }] };
+    assert.equal(await beyond('responses', input(result, { type: 'reasoning', encrypted_content: 'x' })), 5000);
+    const shot = { type: 'computer_call_output', output: { type: 'computer_screenshot', image_url: DATA } };
+    assert.equal(await beyond('responses', input(shot, { type: 'function_call', arguments: '{}' })), 5000);
+    assert.equal((await factsOf('responses', input(result, shot)))['request.image_count'], 2);
+    const referring = [
+      message(image(HTTPS)),
+      message({ type: 'input_image', file_id: 'file-1' }),
+      message({ type: 'input_file', file_data: 'eA==' }),
+      input({ type: 'item_reference', id: 'msg_1' }),
+      input({ type: 'novelty' }),
+      { model: 'm', input: 'x', previous_response_id: 'resp_1' },
+      { model: 'm', input: 'x', conversation: 'conv_1' },
+      { model: 'm', prompt: { id: 'pmpt_1' } },
+    ];
+    for (const body of referring) assert.equal(await beyond('responses', body), 1_000_000, JSON.stringify(body));
+  });
+
+  it('counts tools one by one, those in namespaces too, and knows whose tools they are', async () => {
+    const own = [
+      { type: 'function', name: 'a' },
+      { type: 'custom', name: 'b' },
+      {
+        type: 'namespace',
+        name: 'n',
+        tools: [
+          { type: 'function', name: 'c' },
+          { type: 'custom', name: 'd' },
+        ],
+      },
+      { type: 'local_shell' },
+    ];
+    assert.equal((await factsOf('responses', { model: 'm', tools: own }))['request.tool_count'], 5);
+    assert.equal(await beyond('responses', { model: 'm', tools: own }), 1000);
+    for (const tool of [
+      { type: 'web_search' },
+      { type: 'mcp' },
+      {},
+      null,
+      { type: 'namespace', tools: [{ type: 'mcp' }] },
+    ]) {
+      assert.equal(await beyond('responses', { model: 'm', tools: [tool] }), 1_001_000, JSON.stringify(tool));
+    }
+  });
+
+  it('notes how often tools of the provider may be used at most, whatever their version', async () => {
+    const uses = async (max_tool_calls: unknown, ...types: unknown[]) => {
+      const tools = types.map((type) => ({ type }));
+      return {
+        ...((await factsOf('responses', { model: 'm', max_tool_calls, tools }))['request.server_tool_uses'] as object),
+      };
+    };
+    const search = 'web_search_preview_2025_03_11';
+    assert.deepEqual(await uses(3, search, 'function', 'file_search'), { web_search: 3, file_search: 3 });
+    assert.deepEqual(await uses(Number.MAX_SAFE_INTEGER, 'web_search'), { web_search: 10_000 });
+    for (const most of [undefined, null, 0, -1, 1.5, '3', {}]) assert.deepEqual(await uses(most, search), {});
+    assert.deepEqual(await uses(3, '__proto__', 7, null, 'x'.repeat(1000)), {});
+  });
+});

@@ -1,0 +1,73 @@
+/** The stage that translates: when it does, what it asks of the engine, and what it notes. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { StageError } from '../../engine/api.ts';
+import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import translate from '../../stages/translate.ts';
+
+const FACTS = {
+  'request.id': '0a0b0c0d-0000-4000-8000-000000000001',
+  'request.surface': 'chat',
+  'request.model': 'coder-1',
+  'route.protocol': 'messages',
+  'route.upstream_model': 'coder-1@2026',
+} as const;
+
+const BODY = '{ "model":"coder-latest", "seed":7, "messages":[{"role":"user","content":"Hi"}] }';
+
+async function run(facts: object = {}, body = BODY) {
+  const stage = openStage(translate, { now: '2026-03-10T12:00:00Z' });
+  const ctx = stage.request({ facts: { ...FACTS, ...facts }, body });
+  await stage.hooks.request!(ctx);
+  await stage.hooks.finish!(ctx);
+  return ctx;
+}
+
+describe('a request whose upstream speaks another API', () => {
+  it('is replaced by one in that API, for the model as the upstream calls it and within its limit', async () => {
+    const ctx = await run();
+    assert.deepEqual(ctx.rewrites, ['*']);
+    assert.equal(ctx.body!.replaced, true);
+    const sent = ctx.body!.json() as Record<string, unknown>;
+    assert.equal(sent.model, 'coder-1@2026');
+    const { max_output_tokens } = stageConfig().models[0]!;
+    assert.equal(sent.max_tokens, max_output_tokens);
+  });
+
+  it('has its answer converted', async () => {
+    assert.equal((await run()).converts_response, true);
+  });
+
+  it('notes what was lost', async () => {
+    assert.deepEqual((await run()).written['translation.losses'], ['seed']);
+  });
+
+  it('is refused by the rule for what cannot be said, and nothing is replaced', async () => {
+    const stage = openStage(translate);
+    const body = '{"model":"m","n":2,"messages":[{"role":"user","content":"Hi"}]}';
+    const ctx = stage.request({ facts: FACTS, body });
+    await assert.rejects(
+      async () => stage.hooks.request!(ctx),
+      (error) => error instanceof StageError && error.code === 'not_translatable' && error.details.param === 'n',
+    );
+    await stage.hooks.finish!(ctx);
+    assert.equal(ctx.body!.bytes.toString(), body);
+    assert.equal(ctx.converts_response, false);
+  });
+});
+
+describe('a request whose upstream speaks the API of its client', () => {
+  for (const [surface, protocol] of [
+    ['messages', 'messages'],
+    ['count_tokens', 'messages'],
+    ['chat', 'chat'],
+    ['responses', 'responses'],
+  ]) {
+    it(`passes untouched on the surface ${surface}`, async () => {
+      const ctx = await run({ 'request.surface': surface, 'route.protocol': protocol });
+      assert.equal(ctx.body!.bytes.toString(), BODY);
+      assert.equal(ctx.converts_response, false);
+      assert.deepEqual(ctx.written, {});
+    });
+  }
+});

@@ -1,0 +1,254 @@
+/**
+ * The Messages API of the scripted model provider: what it refuses, and what is in a request.
+ * @module
+ */
+import {
+  ANY_OBJECT,
+  between,
+  COUNT,
+  checkBase64,
+  checker,
+  demand,
+  either,
+  FLAG,
+  FULL_TEXT,
+  IMAGE_TYPES,
+  kinds,
+  listOf,
+  matching,
+  object,
+  oneOf,
+  orNull,
+  SCHEMA_OBJECT,
+  type Shape,
+  TEXT,
+} from './model-provider-checks.ts';
+import { type Seen, sign } from './model-provider-script.ts';
+
+const CACHE = { cache_control: object({ type: oneOf('ephemeral') }, { ttl: oneOf('5m', '1h') }) };
+const IMAGE_SOURCE = kinds('type', {
+  base64: object({ media_type: oneOf(...IMAGE_TYPES), data: FULL_TEXT }),
+  url: object({ url: matching('^https?://') }),
+});
+const DOCUMENT_SOURCE = kinds('type', {
+  base64: object({ media_type: oneOf('application/pdf'), data: FULL_TEXT }),
+  text: object({ media_type: oneOf('text/plain'), data: FULL_TEXT }),
+  url: object({ url: matching('^https?://') }),
+});
+const CALL_ID = matching('^[a-zA-Z0-9_-]+$');
+const BLOCKS = {
+  text: object({ text: FULL_TEXT }, { ...CACHE, citations: orNull(listOf(ANY_OBJECT)) }),
+  image: object({ source: IMAGE_SOURCE }, CACHE),
+  document: object({ source: DOCUMENT_SOURCE }, { ...CACHE, title: TEXT, context: TEXT, citations: ANY_OBJECT }),
+};
+const TEXT_BLOCK = object({ type: oneOf('text'), text: FULL_TEXT }, CACHE);
+const USER_BLOCK = kinds('type', {
+  ...BLOCKS,
+  tool_result: object(
+    { tool_use_id: CALL_ID },
+    { ...CACHE, content: either(TEXT, listOf(kinds('type', BLOCKS))), is_error: FLAG },
+  ),
+});
+const ASSISTANT_BLOCK = kinds('type', {
+  text: BLOCKS.text,
+  thinking: object({ thinking: TEXT, signature: TEXT }),
+  redacted_thinking: object({ data: FULL_TEXT }),
+  tool_use: object(
+    { id: CALL_ID, name: matching('^[a-zA-Z0-9_-]{1,200}$'), input: ANY_OBJECT },
+    { ...CACHE, caller: ANY_OBJECT },
+  ),
+});
+const TOOL = object(
+  { name: matching('^[a-zA-Z0-9_-]{1,128}$'), input_schema: SCHEMA_OBJECT },
+  { ...CACHE, type: oneOf('custom'), description: TEXT, strict: FLAG },
+);
+const PARALLEL = { disable_parallel_tool_use: FLAG };
+const content = (block: Shape): Shape => either(FULL_TEXT, listOf(block, { minItems: 1 }));
+
+const checkShape = checker(
+  object(
+    {
+      model: FULL_TEXT,
+      max_tokens: COUNT,
+      messages: listOf(
+        kinds('role', {
+          user: object({ content: content(USER_BLOCK) }),
+          assistant: object({ content: content(ASSISTANT_BLOCK) }),
+        }),
+        { minItems: 1 },
+      ),
+    },
+    {
+      ...CACHE,
+      system: either(TEXT, listOf(TEXT_BLOCK)),
+      tools: listOf(TOOL),
+      tool_choice: kinds('type', {
+        auto: object({}, PARALLEL),
+        any: object({}, PARALLEL),
+        tool: object({ name: FULL_TEXT }, PARALLEL),
+        none: object({}),
+      }),
+      thinking: kinds('type', {
+        enabled: object(
+          { budget_tokens: { type: 'integer', minimum: 1024 } },
+          { display: orNull(oneOf('summarized', 'omitted')) },
+        ),
+        adaptive: object({}, { display: orNull(oneOf('summarized', 'omitted')) }),
+        disabled: object({}),
+      }),
+      output_config: object(
+        {},
+        {
+          effort: oneOf('low', 'medium', 'high', 'xhigh', 'max'),
+          format: object({ type: oneOf('json_schema'), schema: ANY_OBJECT }),
+        },
+      ),
+      metadata: object({}, { user_id: { type: 'string', maxLength: 512 } }),
+      stop_sequences: listOf(matching('\\S')),
+      temperature: between(0, 1),
+      top_p: between(0, 1),
+      top_k: COUNT,
+      service_tier: oneOf('auto', 'standard_only'),
+      stream: FLAG,
+    },
+  ),
+);
+
+// biome-ignore lint/suspicious/noExplicitAny: the shape was checked
+type Checked = any;
+
+const blocksOf = (given: Checked): Checked[] => (typeof given === 'string' ? [{ type: 'text', text: given }] : given);
+
+function checkTexts(body: Checked): void {
+  const all = [
+    ...blocksOf(body.system ?? []).map((block, index) => [`system.${index}`, block]),
+    ...body.messages.flatMap((message: Checked, at: number) =>
+      blocksOf(message.content).map((block, index) => [`messages.${at}.content.${index}`, block]),
+    ),
+  ];
+  let marks = body.tools?.filter((tool: Checked) => tool.cache_control).length ?? 0;
+  for (const [path, block] of all) {
+    if (block.type === 'text')
+      demand(block.text.trim() !== '', path, 'text content blocks must contain non-whitespace text');
+    if (block.cache_control) marks++;
+    if (block.source?.type === 'base64') checkBase64(block.source.data, `${path}.source.data`);
+  }
+  demand(marks <= 4, 'cache_control', `A maximum of 4 blocks with cache_control may be provided. Found ${marks}.`);
+  const last: Checked = body.messages.at(-1);
+  if (last?.role !== 'assistant') return;
+  const text = blocksOf(last.content).at(-1);
+  demand(
+    text?.type !== 'text' || !/\s$/.test(text.text),
+    'messages',
+    'final assistant content cannot end with trailing whitespace',
+  );
+}
+
+/** Turns of the same role in a row are one turn. */
+function turnsOf(body: Checked): { role: string; path: string; blocks: Checked[] }[] {
+  const turns: { role: string; path: string; blocks: Checked[] }[] = [];
+  for (const [index, { role, content: given }] of body.messages.entries()) {
+    const last = turns.at(-1);
+    if (last !== undefined && last.role === role) last.blocks.push(...blocksOf(given));
+    else turns.push({ role, path: `messages.${index}`, blocks: [...blocksOf(given)] });
+  }
+  return turns;
+}
+
+function checkCalls(turns: ReturnType<typeof turnsOf>): void {
+  let open = new Set<string>();
+  const used = new Set<string>();
+  for (const { role, path, blocks } of turns) {
+    const results = blocks.filter(({ type }) => type === 'tool_result');
+    const first_other = blocks.findIndex(({ type }) => type !== 'tool_result');
+    const after = first_other === -1 ? [] : blocks.slice(first_other).filter(({ type }) => type === 'tool_result');
+    demand(after.length === 0, path, 'tool_result blocks must come first in the content of a message');
+    for (const { tool_use_id } of results) {
+      const message = `unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${tool_use_id}`;
+      demand(role === 'user' && open.delete(tool_use_id), path, message);
+    }
+    demand(
+      open.size === 0,
+      path,
+      `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${[...open]}`,
+    );
+    const calls = blocks.filter(({ type }) => type === 'tool_use').map(({ id }): string => id);
+    for (const id of calls) demand(!used.has(id), path, '`tool_use` ids must be unique');
+    for (const id of calls) used.add(id);
+    open = new Set(calls);
+  }
+  demand(open.size === 0, 'messages', '`tool_use` ids were found without `tool_result` blocks immediately after');
+}
+
+function checkThinking(body: Checked, turns: ReturnType<typeof turnsOf>): void {
+  for (const { path, blocks } of turns) {
+    for (const { type, thinking, signature, data } of blocks) {
+      const proven = type !== 'thinking' || signature === sign('messages', thinking);
+      demand(proven, path, 'Invalid `signature` in `thinking` block');
+      demand(
+        type !== 'redacted_thinking' || data === sign('messages', ''),
+        path,
+        'Invalid `data` in `redacted_thinking` block',
+      );
+    }
+  }
+  const { thinking, max_tokens, temperature = 1, top_k, top_p = 1, tool_choice } = body;
+  if (thinking === undefined || thinking.type === 'disabled') return;
+  demand(
+    !(thinking.budget_tokens >= max_tokens),
+    'max_tokens',
+    '`max_tokens` must be greater than `thinking.budget_tokens`',
+  );
+  demand(temperature === 1, 'temperature', '`temperature` may only be set to 1 when thinking is enabled');
+  demand(top_k === undefined, 'top_k', '`top_k` must be unset when thinking is enabled');
+  demand(top_p >= 0.95, 'top_p', '`top_p` must be greater than or equal to 0.95 when thinking is enabled');
+  const forced = tool_choice?.type === 'any' || tool_choice?.type === 'tool';
+  demand(!forced, 'tool_choice', 'Thinking may not be enabled when tool_choice forces tool use.');
+  if (turns.at(-1)?.blocks[0]?.type !== 'tool_result') return;
+  const answered = turns.at(-2)!;
+  const first = answered.blocks[0]?.type;
+  const expected = 'Expected `thinking` or `redacted_thinking`, but found';
+  demand(first === 'thinking' || first === 'redacted_thinking', answered.path, `${expected} \`${first}\`.`);
+}
+
+/** Refuses what the API would refuse. */
+export function checkMessages(body: Checked): void {
+  checkShape(body);
+  checkTexts(body);
+  const turns = turnsOf(body);
+  demand(turns[0]!.role === 'user', 'messages', 'first message must use the "user" role');
+  checkCalls(turns);
+  checkThinking(body, turns);
+  const names: string[] = (body.tools ?? []).map(({ name }: Checked) => name);
+  demand(new Set(names).size === names.length, 'tools', 'Tool names must be unique.');
+  demand(
+    body.tool_choice === undefined || names.length > 0,
+    'tool_choice',
+    'may only be specified while providing `tools`.',
+  );
+  const { name } = body.tool_choice ?? {};
+  demand(name === undefined || names.includes(name), 'tool_choice', `Tool '${name}' not found in provided tools`);
+}
+
+/** What is in a request. */
+export function seenInMessages(body: Checked): Seen {
+  const all = body.messages.flatMap(({ role, content: given }: Checked) =>
+    blocksOf(given).flatMap((block) => {
+      if (block.type !== 'tool_result') return [{ ...block, role }];
+      const inner = blocksOf(block.content ?? []).map((one: Checked) => ({ ...one, role: 'tool' }));
+      return [block, ...inner];
+    }),
+  );
+  const of = (type: string): Checked[] => all.filter((block: Checked) => block.type === type);
+  const sources = (type: string) => of(type).map(({ source }) => source.data ?? source.url);
+  return {
+    system: blocksOf(body.system ?? []).map(({ text }) => text),
+    texts: of('text').map(({ role, text }) => [role, text]),
+    tools: (body.tools ?? []).map(({ name }: Checked) => name),
+    calls: of('tool_use').map(({ name, id, input }) => [name, id, input]),
+    results: of('tool_result').map(({ tool_use_id }) => tool_use_id),
+    images: sources('image'),
+    documents: sources('document'),
+    thoughts: of('thinking').map(({ thinking }) => thinking),
+  };
+}

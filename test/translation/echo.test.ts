@@ -1,0 +1,51 @@
+/** An answer of Responses repeats small values of its request, and never text of the prompt. */
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import fc from 'fast-check';
+import { echoOf } from '../../engine/translation/echo.ts';
+
+it('repeats sampling, limits, metadata and how the model is to reason and write', () => {
+  const repeated = {
+    temperature: 0.2,
+    top_p: 0.9,
+    max_output_tokens: 100,
+    parallel_tool_calls: false,
+    tool_choice: 'required',
+    metadata: { run: '7' },
+    user: 'u1',
+    truncation: 'disabled',
+    reasoning: { effort: 'high', summary: 'auto' },
+    text: { format: { type: 'text' }, verbosity: 'low' },
+  };
+  assert.deepEqual(echoOf({ ...repeated, model: 'm' }), repeated);
+});
+
+it('repeats no instructions, input, tools or schemas', () => {
+  const body = {
+    model: 'm',
+    instructions: 'secret',
+    input: 'secret',
+    tools: [{ type: 'function', name: 'secret' }],
+    tool_choice: { type: 'function', name: 'secret' },
+    text: { format: { type: 'json_schema', name: 'secret', schema: { secret: 'secret' } } },
+    prompt: { id: 'secret' },
+  };
+  assert.deepEqual(echoOf(body), { text: { format: { type: 'json_schema' } } });
+});
+
+it('repeats nothing long, and nothing of a wrong type, whatever is sent', () => {
+  const keys = ['temperature', 'tool_choice', 'metadata', 'user', 'reasoning', 'text', '__proto__', 'truncation'];
+  const value = fc.oneof(
+    fc.jsonValue(),
+    fc.string({ minLength: 513, maxLength: 600 }),
+    fc.dictionary(fc.string(), fc.string()),
+  );
+  fc.assert(
+    fc.property(fc.dictionary(fc.constantFrom(...keys), value), (body) => {
+      const echo = JSON.parse(JSON.stringify(echoOf(body))) as Record<string, unknown>;
+      assert.ok(JSON.stringify(echo).length < 20_000);
+      const { temperature = 0, tool_choice = '', user = '' } = echo;
+      assert.deepEqual([typeof temperature, typeof tool_choice, typeof user], ['number', 'string', 'string']);
+    }),
+  );
+});

@@ -1,0 +1,108 @@
+/** Answers of the scripted model provider as arbitraries, and what carries them through a translator. */
+import fc from 'fast-check';
+import type { ResponseConverter, ResponseHead } from '../../engine/api.ts';
+import type { Protocol } from '../../engine/translation/protocol.ts';
+import { createTranslator, translateRequest } from '../../engine/translation/translate.ts';
+import { type Answer, eventsOf, type Said } from '../support/model-provider.ts';
+import { argumentTexts, texts } from './arbitraries.ts';
+import { names } from './conversation-arbitraries.ts';
+
+const thoughts = fc.option(
+  texts.map((text): Said => ({ kind: 'thought', text })),
+  { nil: undefined },
+);
+const words = fc.option(
+  texts.map((text): Said => ({ kind: 'text', text })),
+  { nil: undefined },
+);
+const calls = fc.array(fc.tuple(names, argumentTexts), { maxLength: 3 });
+const refusals = texts.map((text): Said[] => [{ kind: 'refusal', text }]);
+
+/** What a model says: perhaps a thought, perhaps a text, calls; or a refusal. */
+const said: fc.Arbitrary<readonly Said[]> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc
+      .tuple(thoughts, words, calls)
+      .map(([thought, text, made]): Said[] => [
+        ...(thought ? [thought] : []),
+        ...(text ? [text] : []),
+        ...made.map(([name, args]): Said => ({ kind: 'call', name, arguments: args })),
+      ]),
+  },
+  { weight: 1, arbitrary: refusals },
+);
+
+/** Answers that each API can say whole. */
+export const modelAnswers: fc.Arbitrary<Answer> = fc
+  .record({
+    said,
+    cut_short: fc.boolean(),
+    piece: fc.integer({ min: 1, max: 9 }),
+    mixed: fc.boolean(),
+    pings: fc.boolean(),
+    input: fc.nat(9999),
+    cache_read: fc.nat(9999),
+    output: fc.integer({ min: 100, max: 9999 }),
+    reasoning: fc.nat(100),
+  })
+  .map(({ said: all, cut_short, piece, mixed, pings, ...used }) => {
+    const only_text = all.length > 0 && all.every(({ kind }) => kind === 'text');
+    return { said: all, piece, mixed, pings, used, ...(cut_short && only_text && { stop: 'length' as const }) };
+  });
+
+const ASKED: Readonly<Record<Protocol, object>> = {
+  messages: { model: 'coder-1', max_tokens: 100, messages: [{ role: 'user', content: 'Go.' }] },
+  chat: { model: 'coder-1', messages: [{ role: 'user', content: 'Go.' }], stream_options: { include_usage: true } },
+  responses: { model: 'coder-1', input: 'Go.' },
+};
+
+/** Head of an upstream's response with nothing but its type. */
+export function headOf(type: string, status = 200): ResponseHead {
+  const headers = new Map([['content-type', type]]);
+  return {
+    status,
+    get: (name: string) => headers.get(name),
+    set: (name: string, value: string) => void headers.set(name, value),
+    remove: (name: string) => void headers.delete(name),
+    replaceAll: () => {},
+  } as ResponseHead;
+}
+
+/** What turns an upstream's answer into a client's. */
+export function translatorFor(
+  from: Protocol,
+  to: Protocol,
+  stream: boolean,
+  type: 'stream' | 'document',
+): ResponseConverter {
+  const translation = translateRequest({
+    from,
+    to,
+    body: { ...ASKED[from], stream },
+    upstream_model: 'upstream-model',
+    target: { max_output_tokens: 1000, thinking: 'adaptive' },
+    request_id: '0d9c2f4e-6a51-4d0c-9d43-0c6f0f0a1b2c',
+    created_at: 1_790_000_000,
+  });
+  return createTranslator(translation, headOf(type === 'stream' ? 'text/event-stream' : 'application/json'));
+}
+
+/** The client's bytes for these bytes of the upstream. */
+export function convertAll(converter: ResponseConverter, chunks: readonly Buffer[]): string {
+  return chunks.map((chunk) => String(converter.write(chunk))).join('') + String(converter.end());
+}
+
+/** The bytes of the upstream's stream. */
+export const streamOf = (protocol: Protocol, answer: Answer): Buffer =>
+  Buffer.from(eventsOf(protocol, answer).join(''));
+
+/** Bytes cut at these places. */
+export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
+  const cuts = [
+    0,
+    ...[...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b),
+    bytes.length,
+  ];
+  return cuts.slice(1).map((end, index) => bytes.subarray(cuts[index], end));
+}

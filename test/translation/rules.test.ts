@@ -1,0 +1,40 @@
+/** Every rule of translation is used, and says what a reader of the table needs. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { CHAT_RULES } from '../../engine/translation/chat/rules.ts';
+import { MESSAGES_RULES } from '../../engine/translation/messages/rules.ts';
+import { RESPONSES_RULES } from '../../engine/translation/responses/rules.ts';
+import { TRANSLATION_RULES, type TranslationRule } from '../../engine/translation/rules.ts';
+
+const TRANSLATION = join(import.meta.dirname, '..', '..', 'engine', 'translation');
+
+const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.ts') && !name.endsWith('rules.ts'))
+  .map((name) => readFileSync(join(TRANSLATION, name), 'utf8'))
+  .join('\n');
+
+describe('rules', () => {
+  for (const [name, rule] of Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]) {
+    it(`${name} is noted or refused somewhere`, () => {
+      // Unknown fields have a method of their own, because their name is told with them.
+      const used = name === 'unknown_field' ? sources.includes('unknownField(') : sources.includes(`'${name}'`);
+      assert.ok(used, `nothing notes ${name}`);
+    });
+
+    it(`${name} says between which APIs, and in a sentence what happens`, () => {
+      assert.match(name, /^[a-z][a-z0-9_]{2,39}$/);
+      assert.ok(rule.from.length > 0 && rule.to.length > 0);
+      assert.match(rule.meaning, /[.]$/);
+    });
+  }
+
+  it('have names of their own in every adapter', () => {
+    const lists = [CHAT_RULES, MESSAGES_RULES, RESPONSES_RULES].flatMap((rules) => Object.keys(rules));
+    assert.deepEqual(
+      lists.filter((name, i) => lists.indexOf(name) !== i),
+      [],
+    );
+  });
+});

@@ -1,0 +1,55 @@
+/** A request on its way from a client of one API to an upstream of another. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { StageError } from '../../engine/errors.ts';
+import { translateRequest } from '../../engine/translation/translate.ts';
+import { PAIRS, raised, translate } from './translating.ts';
+
+describe('a request', () => {
+  it('that is no object is refused', () => {
+    for (const body of [null, [], 'text', 7, undefined]) {
+      const wishes = {
+        upstream_model: 'm',
+        target: { max_output_tokens: 1, thinking: 'none' },
+        request_id: 'r',
+      } as const;
+      for (const { from, to } of PAIRS) {
+        assert.throws(() => translateRequest({ from, to, body, created_at: 0, ...wishes }), raised('invalid_request'));
+      }
+    }
+  });
+
+  it('that is nested without end is refused, wherever it is deep, and never crashes', () => {
+    const deep: unknown = JSON.parse(`${'[{"a":'.repeat(50_000)}1${'}]'.repeat(50_000)}`);
+    const places = [
+      { tools: deep },
+      { messages: deep, input: deep },
+      { metadata: deep },
+      { messages: [{ role: 'user', content: deep }], input: [{ role: 'user', content: deep }] },
+      {
+        tools: [
+          { name: 't', type: 'function', input_schema: { type: 'object', deep }, parameters: { type: 'object', deep } },
+        ],
+      },
+      { tools: [{ type: 'function', function: { name: 't', parameters: { type: 'object', deep } } }] },
+    ];
+    for (const { from, to } of PAIRS) {
+      for (const more of places) {
+        try {
+          translate(from, to, true, more);
+        } catch (error) {
+          assert.ok(error instanceof StageError, String(error));
+          assert.ok(['invalid_request', 'not_translatable'].includes(error.code));
+        }
+      }
+    }
+  });
+
+  it('asks the upstream for its own name of the model, and tells the client what it asked for', () => {
+    for (const { from, to } of PAIRS) {
+      const { json, answer } = translate(from, to, false);
+      assert.equal((JSON.parse(json) as { model: string }).model, 'upstream-1');
+      assert.equal(answer.model, 'coder-1');
+    }
+  });
+});
