@@ -40,7 +40,7 @@ export { compileLimits } from './rules/limit-claims.ts';
 export { ledgerIdentity } from './services/ledger-identity.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
-export { modelFacts, upstreamFacts } from './services/route-facts.ts';
+export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './services/route-facts.ts';
 export type {
   AuditLog,
   AuditRecord,
@@ -76,9 +76,9 @@ export type {
   TokenCounts,
   Usage,
 } from './stage-services.ts';
-export { PROTOCOLS, type Protocol, protocolOf } from './translation/protocol.ts';
+export { askedIn, type Protocol, protocolOf } from './translation/protocol.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
-export { isUsageChunk, withoutUsageChunk } from './translation/usage-chunk.ts';
+export { withoutUsageChunk } from './translation/usage-chunk.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`

@@ -177,6 +177,8 @@ export interface ModelConfig {
     readonly images: boolean;
     /** How it is told to think in the Messages API. */
     readonly thinking: 'none' | 'budget' | 'adaptive';
+    /** Whether it takes temperature, top_p and top_k. */
+    readonly sampling: boolean;
     readonly prompt_cache_1h: boolean;
   };
   readonly context_window: number;

@@ -1,3 +1,5 @@
+import { PROTOCOLS } from './translation/protocol.ts';
+
 /** The kinds of value a fact can hold; rules are type-checked against them. */
 export type FactKind = 'string' | 'number' | 'boolean' | 'strings' | 'object';
 
@@ -96,7 +98,7 @@ export const FACTS = {
   'route.protocol': {
     kind: 'string',
     meaning: 'API in which the upstream is asked',
-    values: ['messages', 'chat', 'responses'],
+    values: PROTOCOLS,
   },
   'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },
   'route.region': { kind: 'string', meaning: 'Region of the upstream' },

@@ -4,6 +4,7 @@ import type { Stream } from 'node:stream';
 import { createProxyServer } from 'http-proxy-3';
 import {
   API_PATHS,
+  askedIn,
   defineStage,
   describeTranslated,
   forwardedHeaders,
@@ -67,9 +68,17 @@ function createTarget(upstream: UpstreamConfig, secret: (name: string) => string
   };
 }
 
-/** A stand-in for a stream that hands the whole body to the request in one write. */
+/**
+ * A stand-in for a stream that hands the whole body to the request in one write, and then forgets it: the proxy keeps the
+ * stand-in as long as the answer streams.
+ */
 function bodySource(bytes: Buffer): Stream {
-  return { pipe: (destination: ClientRequest) => destination.end(bytes) } as unknown as Stream;
+  let rest: Buffer | undefined = bytes;
+  const pipe = (destination: ClientRequest) => {
+    destination.end(rest);
+    rest = undefined;
+  };
+  return { pipe } as unknown as Stream;
 }
 
 function describeFailure(error: NodeJS.ErrnoException, name: string): StageError {
@@ -140,11 +149,12 @@ export default defineStage<
 
     /** Raises not_supported when the upstream would not understand the body. */
     function prepare(ctx: StageContext<Reads, ReadsIfSet>, target: Target): Outgoing {
-      const spoken = protocolOf(ctx.get('request.surface'));
-      const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? protocolAt(target, spoken);
+      const surface = ctx.get('request.surface');
+      const spoken = protocolOf(surface);
+      const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(surface, target.protocols);
       const foreign = spoken !== undefined && protocol !== spoken;
       const body = ctx.body!;
-      if (foreign && !body.replaced) throw notTranslated(target, ctx.get('request.surface'), spoken);
+      if (foreign && !body.replaced) throw notTranslated(target, surface, spoken);
       const model = ctx.get('route.upstream_model');
       if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
         body.rewrite('model', model);
@@ -227,11 +237,6 @@ export default defineStage<
     };
   },
 });
-
-/** The API an upstream is asked in when no stage has said: the client's own where it has that. */
-function protocolAt({ protocols }: Target, spoken: Protocol | undefined): Protocol {
-  return spoken !== undefined && protocols.includes(spoken) ? spoken : protocols[0]!;
-}
 
 function notTranslated({ name, protocols }: Target, surface: string, spoken: Protocol): StageError {
   const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;

@@ -35,8 +35,8 @@ const supported = (supported: boolean) => ({ supported });
 /** Nothing in gateway.yaml says so, and clients expect the key. */
 const NOT_PROMISED = supported(false);
 
-/** What a model can do, in the form Messages clients know; `tools` and `prompt_cache_1h` are additions. */
-function capabilitiesOf({ supports: { tools, images, thinking, prompt_cache_1h } }: ModelConfig): object {
+/** What a model can do, in the form Messages clients know; the last three are additions. */
+function capabilitiesOf({ supports: { tools, images, thinking, sampling, prompt_cache_1h } }: ModelConfig): object {
   const effort = supported(thinking === 'adaptive');
   return {
     batch: NOT_PROMISED,
@@ -63,6 +63,7 @@ function capabilitiesOf({ supports: { tools, images, thinking, prompt_cache_1h }
       },
     },
     tools: supported(tools),
+    sampling: supported(sampling),
     prompt_cache_1h: supported(prompt_cache_1h),
   };
 }

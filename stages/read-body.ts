@@ -1,4 +1,4 @@
-import { defineStage, readBodyFacts } from '../engine/api.ts';
+import { defineStage, readBodyFacts, StageError } from '../engine/api.ts';
 
 const WRITES = [
   'request.body_bytes',
@@ -36,6 +36,10 @@ export default defineStage<Record<never, never>, 'request.surface', never, (type
   needs: ['raw-body'],
   create: (_options, { models }) => ({
     async request(ctx) {
+      const { 'content-encoding': coding = 'identity' } = ctx.headers;
+      if (String(coding).trim().toLowerCase() !== 'identity') {
+        throw new StageError('invalid_encoding', 'The request body is compressed; send it without a content-encoding.');
+      }
       const body = await ctx.readBody();
       const facts = readBodyFacts(ctx.get('request.surface'), body);
       // A model nobody has is refused by the stage that routes.

@@ -2,6 +2,7 @@ import {
   defineStage,
   type ErrorDetails,
   type FactView,
+  MODEL_FACTS,
   type ModelCaller,
   type ModelConfig,
   type ModelRefusal,
@@ -13,6 +14,7 @@ import {
   type Services,
   StageError,
   type TokenCounts,
+  UPSTREAM_FACTS,
   type UpstreamConfig,
   upstreamFacts,
 } from '../engine/api.ts';
@@ -21,25 +23,6 @@ import {
 const QUOTED_LENGTH_MAX = 120;
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
-
-const MODEL_FACTS = [
-  'model.family',
-  'model.context_window',
-  'model.max_output_tokens',
-  'model.supports.tools',
-  'model.supports.images',
-  'model.supports.thinking',
-  'model.supports.prompt_cache_1h',
-] as const;
-
-const UPSTREAM_FACTS = [
-  'route.upstream',
-  'route.protocol',
-  'route.upstream_model',
-  'route.region',
-  'route.supports.count_tokens',
-  'route.supports.prompt_cache_1h',
-] as const;
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;

@@ -11,7 +11,7 @@ import {
 export default defineStage({
   name: 'translate',
   version: 1,
-  summary: 'Says requests and their answers in another API where the upstream does not speak that of the client.',
+  summary: 'Translates requests and their answers where the upstream does not speak the API of the client.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
   reads: ['request.id', 'request.surface', 'request.model', 'route.protocol', 'route.upstream_model'],
@@ -22,24 +22,24 @@ export default defineStage({
   create(_options, { models, clock }) {
     return {
       request(ctx): undefined {
-        const from = protocolOf(ctx.get('request.surface'));
+        const surface = ctx.get('request.surface');
+        const from = protocolOf(surface);
         const to = ctx.get('route.protocol') as Protocol;
         if (from === to) return;
-        const surface = ctx.get('request.surface');
         if (from === undefined)
           throw new StageError('invalid_request', `The surface ${surface} has no API to translate.`);
         const { max_output_tokens, supports } = models.find(ctx.get('request.model'))!;
-        const translation = translateRequest({
+        const { json, ...translation } = translateRequest({
           from,
           to,
           body: ctx.body!.json(),
           upstream_model: ctx.get('route.upstream_model'),
-          target: { max_output_tokens, thinking: supports.thinking },
+          target: { max_output_tokens, thinking: supports.thinking, sampling: supports.sampling },
           request_id: ctx.get('request.id'),
           created_at: Math.floor(clock.now() / 1000),
         });
         ctx.state = translation;
-        ctx.body!.replace(translation.json);
+        ctx.body!.replace(json);
         ctx.convertResponse((head) => createTranslator(translation, head));
       },
       finish(ctx) {

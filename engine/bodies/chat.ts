@@ -1,3 +1,4 @@
+import { invalid } from '../translation/read-json.ts';
 import {
   type Attached,
   addImage,
@@ -10,12 +11,11 @@ import {
   listOf,
   NO_USES,
   REFERENCE_TOKENS,
-  refuse,
   toolTokens,
 } from './fields.ts';
 
 /** Keys that decide routing and money: two parsers must not be able to disagree on them. */
-export const CHAT_DECISIVE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'n'] as const;
+export const CHAT_DECISIVE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options', 'n'] as const;
 
 /** What the API itself allows. */
 const CHOICES_MAX = 128;
@@ -29,6 +29,9 @@ export function readChatBody(body: Fields): BodyReading {
   const messages = listOf(body, 'messages');
   const run_by_provider =
     body.web_search_options != null || tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
+  // Upstreams that are told of calls are told of tools.
+  const has_tools =
+    tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
   const attached: Attached = { tokens: 0, images: 0 };
   for (const message of messages) attach(fieldsOf(message), attached);
   return {
@@ -38,7 +41,7 @@ export function readChatBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: NO_USES,
-    unseen_tokens: attached.tokens + toolTokens(tools.length + functions.length > 0, run_by_provider),
+    unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };
 }
@@ -53,7 +56,7 @@ function outputBound(body: Fields): number | undefined {
 function choicesOf(n: unknown): number {
   if (n === undefined || n === null) return 1;
   if (Number.isInteger(n) && (n as number) >= 1 && (n as number) <= CHOICES_MAX) return n as number;
-  throw refuse('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
+  throw invalid('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
 }
 
 function attach({ content, audio }: Fields, attached: Attached): void {

@@ -1,4 +1,4 @@
-import { StageError } from '../errors.ts';
+import { countAt, listAt, optional } from '../translation/read-json.ts';
 
 /** What a provider adds to a request with tools, in tokens; it is not in the body. */
 const TOOL_PREAMBLE_TOKENS = 1000;
@@ -41,18 +41,6 @@ export interface Attached {
   images: number;
 }
 
-/** A refusal that names the field. */
-export function refuse(param: string, message: string): StageError {
-  return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
-}
-
-/** A kind of JSON value with its article. */
-export function kindOf(value: unknown): string {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'an array';
-  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
-}
-
 /** The fields of an object; none for anything else. */
 export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {};
@@ -60,18 +48,12 @@ export function fieldsOf(value: unknown): Fields {
 
 /** An array by its key, empty where there is none. Raises invalid_request. */
 export function listOf(body: Fields, key: string): readonly unknown[] {
-  const value = body[key];
-  if (value === undefined || value === null) return [];
-  if (!Array.isArray(value)) throw refuse(key, `must be an array, not ${kindOf(value)}`);
-  return value;
+  return optional(body, key, listAt) ?? [];
 }
 
 /** A whole number of 0 or more by its key; `undefined` where there is none. Raises invalid_request. */
 export function countOf(body: Fields, key: string): number | undefined {
-  const value = body[key];
-  if (value === undefined || value === null) return undefined;
-  if (!Number.isSafeInteger(value) || (value as number) < 0) throw refuse(key, 'must be a whole number, 0 or more');
-  return value as number;
+  return optional(body, key, countAt);
 }
 
 /** Counts an image; only one whose data is in the body is known to be of bounded size. */

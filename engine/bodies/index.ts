@@ -1,8 +1,9 @@
 import type { RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { CacheLifetime } from '../metering/bill.ts';
+import { invalid, kindOf } from '../translation/read-json.ts';
 import { CHAT_DECISIVE, readChatBody } from './chat.ts';
-import { type BodyReading, type Fields, kindOf, refuse } from './fields.ts';
+import type { BodyReading, Fields } from './fields.ts';
 import { MESSAGES_DECISIVE, readMessagesBody } from './messages.ts';
 import { RESPONSES_DECISIVE, readResponsesBody } from './responses.ts';
 
@@ -47,15 +48,15 @@ export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
   }
   const fields = json as Fields;
   const { model, stream } = fields;
-  if (model === undefined) throw refuse('model', 'is required; GET /v1/models lists what there is');
+  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
   if (typeof model !== 'string' || model === '')
-    throw refuse('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
-    throw refuse('stream', `must be true or false, not ${kindOf(stream)}`);
+    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
   }
   const { unseen_tokens, cache_ttl, ...reading } = read(fields);
   const twice = decisive[body.countKeys(decisive).findIndex((count) => count > 1)];
-  if (twice !== undefined) throw refuse(twice, 'occurs more than once in the body; send it once');
+  if (twice !== undefined) throw invalid(twice, 'occurs more than once in the body; send it once');
   const { bytes } = body;
   return {
     ...reading,

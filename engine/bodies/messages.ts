@@ -1,14 +1,13 @@
+import { invalid, kindOf } from '../translation/read-json.ts';
 import {
   type Attached,
   addImage,
   type BodyReading,
   type Fields,
   fieldsOf,
-  kindOf,
   listOf,
   NO_USES,
   REFERENCE_TOKENS,
-  refuse,
   TOOL_USES_MAX,
   toolTokens,
 } from './fields.ts';
@@ -23,13 +22,15 @@ const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 export function readMessagesBody(body: Fields): BodyReading {
   const { max_tokens, mcp_servers } = body;
   if (max_tokens !== undefined && (!Number.isSafeInteger(max_tokens) || (max_tokens as number) < 0)) {
-    throw refuse('max_tokens', `must be a whole number, 0 or more, not ${kindOf(max_tokens)}`);
+    throw invalid('max_tokens', `must be a whole number, 0 or more, not ${kindOf(max_tokens)}`);
   }
   const tools = listOf(body, 'tools');
   const messages = listOf(body, 'messages');
   const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
   const run_by_provider = names_servers || tools.some((tool) => (fieldsOf(tool).type ?? 'custom') !== 'custom');
   const attached = attachedTo(messages);
+  // The prompt that is continued is with the provider.
+  if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
   return {
     max_tokens: max_tokens as number | undefined,
     choices: 1,

@@ -1,3 +1,4 @@
+import { invalid, kindOf } from '../translation/read-json.ts';
 import {
   type Attached,
   addImage,
@@ -8,11 +9,9 @@ import {
   IMAGE_TOKENS,
   isDataUrl,
   keyedCache,
-  kindOf,
   listOf,
   NO_USES,
   REFERENCE_TOKENS,
-  refuse,
   TOOL_USES_MAX,
   toolTokens,
 } from './fields.ts';
@@ -36,9 +35,9 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
 
 /** Items that hold all they stand for. */
 const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
+  'additional_tools',
   'function_call',
   'custom_tool_call',
-  'reasoning',
   'compaction',
   'web_search_call',
   'file_search_call',
@@ -68,10 +67,10 @@ export function readResponsesBody(body: Fields): BodyReading {
   const { background, input } = body;
   if (background != null && background !== false) {
     const why = 'an answer nobody waits for could not be metered. Send the request without it and read the stream';
-    throw refuse('background', `must be false or left out: ${why}`);
+    throw invalid('background', `must be false or left out: ${why}`);
   }
   const items = typeof input === 'string' ? [input] : inputItems(input);
-  const tools = listOf(body, 'tools').flatMap(toolsIn);
+  const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
   const run_by_provider = tools.filter(({ type }) => !CLIENT_TOOLS.has(type));
   const attached: Attached = { tokens: 0, images: 0 };
   for (const key of REFERENCES) if (body[key] != null) attached.tokens += REFERENCE_TOKENS;
@@ -83,15 +82,27 @@ export function readResponsesBody(body: Fields): BodyReading {
     message_count: items.length,
     image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, body.max_tool_calls),
-    unseen_tokens: attached.tokens + toolTokens(tools.length > 0, run_by_provider.length > 0),
+    unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
 }
 
+/** Upstreams that are told of calls are told of tools. */
+function isCall(item: unknown): boolean {
+  const { type } = fieldsOf(item);
+  return type === 'function_call' || type === 'custom_tool_call';
+}
+
 function inputItems(input: unknown): readonly unknown[] {
   if (input === undefined || input === null) return [];
-  if (!Array.isArray(input)) throw refuse('input', `must be a text or an array, not ${kindOf(input)}`);
+  if (!Array.isArray(input)) throw invalid('input', `must be a text or an array, not ${kindOf(input)}`);
   return input;
+}
+
+/** Tools that the model gets in the middle of the input. */
+function toolsOfItem(item: unknown): readonly unknown[] {
+  const { type, tools } = fieldsOf(item);
+  return (type === 'additional_tools' || type === 'tool_search_output') && Array.isArray(tools) ? tools : [];
 }
 
 /** A namespace is a list of tools under one name. */
@@ -118,7 +129,13 @@ function attachItem(item: Fields, attached: Attached): void {
   switch (item.type) {
     case 'message':
     case undefined:
+      // Without content it is a reference to an item that the provider keeps.
+      if (item.content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
       attachParts(item.content, attached);
+      break;
+    case 'reasoning':
+      // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
+      if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
       break;
     case 'function_call_output':
     case 'custom_tool_call_output':

@@ -52,10 +52,11 @@ function jsonLine({ id, at, request_id, record }: AuditRow): string {
 
 /** One record as one line for a person: when, who, what, with which result. */
 function readableLine({ at, record }: AuditRow): string {
-  const { user, model, upstream, surface, status, error, aborted, cost_usd, duration_ms, request_id } = record;
+  const { user, model, upstream, surface, status, error, aborted, cost_usd, duration_ms, request_id, losses } = record;
   const what = [model ?? surface, upstream === null || upstream === undefined ? undefined : `at ${upstream}`];
   const cost = typeof cost_usd === 'number' ? `$${cost_usd.toFixed(6)}` : undefined;
   const result = [status ?? 'no answer', error, aborted === true ? 'aborted' : undefined, cost];
-  const parts = [at.toISOString(), ...result, user ?? 'unknown caller', ...what, `${duration_ms} ms`, request_id];
+  const lost = Array.isArray(losses) && losses.length > 0 ? `translation: ${losses.join(', ')}` : undefined;
+  const parts = [at.toISOString(), ...result, user ?? 'unknown caller', ...what, lost, `${duration_ms} ms`, request_id];
   return parts.filter((part) => part !== undefined && part !== null).join('  ');
 }

@@ -6,7 +6,8 @@ import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
 import { safeToShow } from './at-gateway.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
 
-const LISTED_MAX = 100;
+/** The largest page of models. */
+const LISTED_MAX = 1000;
 
 /** What a gateway says about a model. */
 export interface CheckedModel {
@@ -30,7 +31,8 @@ export async function checkModel(options: {
   const get = async (path: string) => {
     const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
     if (answer.status === 401 || answer.status === 403) {
-      const why = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'without saying why';
+      const said = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'it does not say why';
+      const why = /[.!?]$/.test(said) ? said : `${said}.`;
       throw new StartError(
         `${root_url} refuses the credential: ${why} Make a token (appscli tokens create) and give that one`,
         { exit_code: EXIT_FINDINGS },
@@ -67,6 +69,6 @@ function notThere(root_url: string, model: string, entries: readonly Readonly<Re
   const remedy =
     ids.length === 0
       ? 'its token group may use no model at all: ask for a token of a group that may'
-      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}`}; for another model ask for a token of a group that may use it`;
+      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that may use it`;
   return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
 }

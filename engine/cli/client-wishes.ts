@@ -11,6 +11,7 @@ import { EXIT_USAGE } from './exit-codes.ts';
 /** Options that every kind of client has. */
 export interface ClientOptions {
   readonly baseUrl?: string;
+  readonly apiKey?: string;
   readonly apiKeyEnv?: string;
   readonly tokenStdin?: true;
   readonly model?: string;
@@ -32,11 +33,17 @@ function wrong(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_USAGE });
 }
 
-/** Address of the gateway without `/v1`, whichever of the two forms was given. Raises StartError. */
+/** Stands for a token where only the form of a file is to be shown. */
+const PLACEHOLDER = '<API_KEY>';
+
+/** What somebody may have copied behind the address of the gateway: the form of other clients, or the path of an API. */
+const API_PATH = /\/v1(?:\/(?:messages|chat\/completions|responses|models))?$/;
+
+/** Address of the gateway without `/v1`, whichever form was given. Raises StartError. */
 export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {
   const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
   const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
-  return chooseBaseUrl(given, env, signed_in).replace(/\/v1$/, '').replace(/\/+$/, '');
+  return chooseBaseUrl(given, env, signed_in, 'taken').replace(API_PATH, '').replace(/\/+$/, '');
 }
 
 /** The names of clients that a profile gives, or the neutral ones. Raises StartError with the place of a mistake. */
@@ -55,11 +62,13 @@ export function namesOf(file: string | undefined): ClientNames {
 
 /** How the client gets its credential. Raises StartError; no message repeats what may be one. */
 export async function credentialOf(
-  { apiKeyEnv, tokenStdin }: ClientOptions,
+  { apiKey, apiKeyEnv, tokenStdin, print, check }: ClientOptions,
   input: Input,
   how: { readonly needs_text: boolean },
 ): Promise<Credential> {
-  if (apiKeyEnv !== undefined && tokenStdin) throw wrong('--api-key-env and --token-stdin exclude each other');
+  const given = [apiKey, apiKeyEnv, tokenStdin].filter((each) => each !== undefined);
+  if (given.length > 1) throw wrong('--api-key, --api-key-env and --token-stdin exclude each other');
+  if (apiKey !== undefined) return { token: tokenFrom(apiKey) };
   if (apiKeyEnv !== undefined) {
     if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
     throw wrong(
@@ -68,6 +77,7 @@ export async function credentialOf(
   }
   if (tokenStdin) return { token: tokenFrom(await input.all()) };
   if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
+  if (print && !check) return { token: PLACEHOLDER };
   if (input.answers) return { token: tokenFrom(await input.line('Token for the gateway (not shown): ', true)) };
   throw wrong('where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env');
 }

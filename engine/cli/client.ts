@@ -15,6 +15,7 @@ import {
 import { type ClientNames, pathOfFile } from '../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../client-files/shell-lines.ts';
 import { readUserFile } from '../client-files/user-file.ts';
+import { isLoopbackUrl } from '../load/addresses.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { checkModel } from './client-check.ts';
 import type { Input } from './client-input.ts';
@@ -64,9 +65,19 @@ interface Wish {
   readonly credential: Credential;
 }
 
-async function wishOf({ env }: CommandContext, given: ClientOptions, input: Input, needs_text = false): Promise<Wish> {
+async function wishOf(
+  { env, terminal }: CommandContext,
+  given: ClientOptions,
+  input: Input,
+  needs_text = false,
+): Promise<Wish> {
   const names = namesOf(given.profile);
   const root_url = rootUrl(given.baseUrl, env);
+  const warn = warner(terminal);
+  if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
+    warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
+  if (given.apiKey !== undefined)
+    warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
   return { names, root_url, credential: await credentialOf(given, input, { needs_text }) };
 }
 
@@ -201,6 +212,8 @@ export async function messages(
     terminal.data(`${JSON.stringify({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
   } else {
     terminal.data(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
+    const unset = noteUnset(context)(wish.credential.variable);
+    if (unset !== undefined) terminal.words(`${unset}\n`);
     if (discovery) {
       const cache = join(dirname(path), 'cache', 'gateway-models.json');
       terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);

@@ -132,8 +132,14 @@ function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_wid
   ).map((line) => `  ${line}`);
 }
 
-function sentLines({ upstream, method, url, headers, body_bytes, sha256, unchanged }: SentStep): string[] {
-  const body = `${body_bytes} bytes${unchanged ? ', as they came' : ', with the model renamed'}`;
+function rewritesInWords({ unchanged, rewrites }: SentStep): string {
+  if (unchanged) return 'as they came';
+  return rewrites.includes('*') ? 'written anew' : `with ${rewrites.join(', ')} rewritten`;
+}
+
+function sentLines(sent: SentStep): string[] {
+  const { upstream, method, url, headers, body_bytes, sha256 } = sent;
+  const body = `${body_bytes} bytes, ${rewritesInWords(sent)}`;
   return [
     `  ${method} ${url} (upstream ${upstream})`,
     ...headers.map(([name, value]) => `  ${name}: ${value}`),

@@ -60,6 +60,8 @@ export interface SentStep {
   readonly sha256: string;
   /** Whether the body is the client's, byte for byte. */
   readonly unchanged: boolean;
+  /** Top-level keys of the body that a stage rewrote; `*` for the whole body. */
+  readonly rewrites: readonly string[];
 }
 
 /** All that can be told about a request without sending it. */
@@ -175,20 +177,21 @@ export function spendingSteps(
 
 function headerPairs(call: Call, config: GatewayConfig, host: string): [string, string][] {
   const { api_key_env, auth_token_env } = config.upstreams.find(({ name }) => name === call.upstream)!;
+  const bearer_env = auth_token_env ?? api_key_env;
   const pairs: [string, string][] = [];
   for (let i = 0; i + 1 < call.raw_headers.length; i += 2) {
     const [name, value] = [call.raw_headers[i]!, call.raw_headers[i + 1]!];
     const lower = name.toLowerCase();
     if (lower === 'host') pairs.push([name, host]);
     else if (lower === 'x-api-key' && api_key_env !== undefined) pairs.push([name, `the value of ${api_key_env}`]);
-    else if (lower === 'authorization' && auth_token_env !== undefined)
-      pairs.push([name, `Bearer, the value of ${auth_token_env}`]);
+    else if (lower === 'authorization' && bearer_env !== undefined)
+      pairs.push([name, `Bearer, the value of ${bearer_env}`]);
     else pairs.push([name, value]);
   }
   return pairs;
 }
 
-function sentStep({ calls, sent_body }: Played, config: GatewayConfig): SentStep | undefined {
+function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): SentStep | undefined {
   const [call] = calls;
   if (call === undefined) return undefined;
   const { origin, host } = new URL(config.upstreams.find(({ name }) => name === call.upstream)!.base_url);
@@ -200,6 +203,7 @@ function sentStep({ calls, sent_body }: Played, config: GatewayConfig): SentStep
     body_bytes: call.body.length,
     sha256: createHash('sha256').update(call.body).digest('hex'),
     unchanged: call.body.equals(sent_body),
+    rewrites: (Object.fromEntries(flatFacts(facts))['outcome.rewrites'] as readonly string[] | undefined) ?? [],
   };
 }
 

@@ -67,6 +67,13 @@ function detail(label: string, text: string, line_width: number): string[] {
   return wrapText(text, line_width, indent, ' '.repeat(indent.length));
 }
 
+/** JSON with spaces between its keys, where a long line may be broken. */
+function inPieces(options: object): string {
+  return `{${Object.entries(options)
+    .map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+    .join(', ')}}`;
+}
+
 function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: string): string[] {
   const { definition, options, fail_closed, timeout_seconds } = entry;
   const { reads, readsIfSet, writes, needs } = definition;
@@ -78,7 +85,7 @@ function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: 
   ];
   return [
     ...('errors' in entry && entry.errors ? list('errors', entry.errors) : []),
-    ...(Object.keys(options as object).length === 0 ? [] : detail('options', JSON.stringify(options), line_width)),
+    ...(Object.keys(options as object).length === 0 ? [] : detail('options', inPieces(options as object), line_width)),
     ...list('reads', reads),
     ...list('if set', readsIfSet),
     ...list('writes', writes),

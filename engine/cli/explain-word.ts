@@ -63,6 +63,8 @@ export function describeOperator(name: Operator, line_width: number): string[] {
 /** An error code of the catalogue for a person. */
 export function describeError(code: ErrorCode, raised_by: readonly string[], line_width: number): string[] {
   const { status, type, compat, meaning, retry }: ErrorSpec = ERRORS[code];
+  // The stage fail raises what it is told to, so that it says nothing about where an error comes from.
+  const is_of_stages = raised_by.some((stage) => stage !== 'fail');
   const retried = retry === undefined ? [] : labelled('may repeat', retry ? 'yes' : 'no', line_width);
   return [
     `error ${code}`,
@@ -73,6 +75,6 @@ export function describeError(code: ErrorCode, raised_by: readonly string[], lin
     ...labelled('messages', `type ${type}`, line_width),
     ...labelled('chat', `type ${compat.type}${compat.code === null ? '' : `, code ${compat.code}`}`, line_width),
     ...retried,
-    ...(raised_by.length === 0 ? [] : labelled('raised by', raised_by.join(', '), line_width)),
+    ...labelled('raised by', [...(is_of_stages ? [] : ['the engine']), ...raised_by].join(', '), line_width),
   ];
 }

@@ -29,7 +29,8 @@ function nextSteps(directory: string, appscli: string): string {
     [`${appscli} gateway --watch`, 'run it; changes of files take effect'],
   ] as const;
   return `
-A gateway with one rule of its own: no answers above 8000 tokens. Next:
+A gateway with one rule of its own: Messages clients get no answers above 8000
+tokens. Next:
 
 ${enter}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
 In another terminal, ask for more than the rule allows:

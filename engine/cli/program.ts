@@ -88,11 +88,11 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
     .addHelpText(
       'after',
       examples(
-        'appscli init                                        begin here',
-        'appscli check --config gateway.yaml                 is the configuration right?',
-        'appscli gateway --config gateway.yaml               run it',
+        'appscli init                                  begin here',
+        'appscli check --config gateway.yaml           is the configuration right?',
+        'appscli gateway --config gateway.yaml         run it',
         'appscli tokens create --user alice@example.com --group all --name laptop',
-        'appscli usage --since 7d                            who spent what',
+        'appscli usage --since 7d                      who spent what',
       ),
     );
 

@@ -56,10 +56,18 @@ export function parseToml(text: string): Record<string, unknown> {
     return parse(text) as Record<string, unknown>;
   } catch (error) {
     const { message, line } = error as Error & { readonly line?: number };
-    // The first lines repeat the file, which may hold a secret.
-    const reason = line === undefined ? 'it is nested too deeply' : message.split('\n').at(-1)!.replace(/".*"/, 'it');
-    throw new BrokenFile(`it is not TOML: ${reason}`, line);
+    throw new BrokenFile(`it is not TOML: ${line === undefined ? 'it is nested too deeply' : reasonOf(message)}`, line);
   }
+}
+
+/** Why a text is no TOML, by the words of the library without those of the file, which may be a secret. */
+function reasonOf(message: string): string {
+  // The lines before the last repeat the file, and so does what is quoted, unless it is a bracket or the like.
+  const said = message
+    .split('\n')
+    .at(-1)!
+    .replace(/ ?"(.*)"/, (quoted, text: string) => (/^[^\w\s]{1,2}$/.test(text) ? quoted : ''));
+  return /^Invalid (?:integer|float)$/.test(said) ? 'a text needs quotes around it' : said;
 }
 
 function attempt(make: () => string): string | undefined {

@@ -8,7 +8,6 @@ import {
   fstatSync,
   fsyncSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readFileSync,
   realpathSync,
@@ -19,30 +18,11 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { StartError } from '../services/start-error.ts';
+import { failFile, makeDirectory, PRIVATE_FILE } from '../services/user-files.ts';
 import type { Draft } from './draft.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;
-const PRIVATE_FILE = 0o600;
-const PRIVATE_DIRECTORY = 0o700;
 const BACKUPS_MAX = 10_000;
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'permission denied',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the disk quota is used up',
-  ENOENT: 'no directory can be made there',
-  ENOTDIR: 'a file stands where a directory is needed',
-  EISDIR: 'it is a directory',
-  ELOOP: 'its links lead in a circle',
-};
-
-function fail(path: string, verb: string, error: unknown): never {
-  if (error instanceof StartError) throw error;
-  const { code = '', message } = error as NodeJS.ErrnoException;
-  throw new StartError(`${path} cannot be ${verb}: ${REASONS[code] ?? message}`, { cause: error });
-}
 
 /** The text of a user's file; `undefined` where there is none. Raises StartError for what is no file, too large or no UTF-8. */
 export function readUserFile(path: string): string | undefined {
@@ -62,7 +42,7 @@ export function readUserFile(path: string): string | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
       throw new StartError(`${path} is a link to a file that is not there: make the file, or remove the link`);
     }
-    return fail(path, 'read', error);
+    return failFile(path, 'read', error);
   }
 }
 
@@ -101,14 +81,14 @@ export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[]
     }
   } catch (error) {
     for (const { draft, backup } of prepared) for (const path of [draft, backup]) remove(path);
-    return fail(current, 'written', error);
+    return failFile(current, 'written', error);
   }
   for (const { target, draft } of prepared) {
     try {
       renameSync(draft, target);
     } catch (error) {
       for (const each of prepared) remove(each.draft);
-      return fail(target, 'replaced', error);
+      return failFile(target, 'replaced', error);
     }
   }
   return prepared.map(({ backup }) => backup);
@@ -166,17 +146,4 @@ function makeBackup(target: string): string {
     }
   }
   throw new StartError(`${target} has ${BACKUPS_MAX} backups beside it: remove some`);
-}
-
-/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
-function makeDirectory(path: string): void {
-  try {
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return;
-    if (code !== 'ENOENT' || path === dirname(path)) throw error;
-    makeDirectory(dirname(path));
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
-  }
 }

@@ -3,8 +3,11 @@ import { StartError } from '../services/start-error.ts';
 
 const EXIT_USAGE = 64;
 
+/** Whether an address may be one of another machine over http, where everybody on the way can read what is sent. */
+export type PlainHttp = 'refused' | 'taken';
+
 /** The address of a gateway as everything here writes it: no trailing slash. Raises StartError that says where it came from. */
-export function parseBaseUrl(text: string, origin = '--base-url'): string {
+export function parseBaseUrl(text: string, origin = '--base-url', plain_http: PlainHttp = 'refused'): string {
   const wrong = (what: string) => {
     throw new StartError(`${origin} is no address of a gateway: ${what}; write https://gateway.example.com`, {
       exit_code: EXIT_USAGE,
@@ -13,7 +16,7 @@ export function parseBaseUrl(text: string, origin = '--base-url'): string {
   const problem = urlProblem(text, 'base');
   if (problem !== undefined) return wrong(problem);
   const { protocol, href } = new URL(text);
-  if (protocol === 'http:' && !isLoopbackUrl(href)) {
+  if (protocol === 'http:' && plain_http === 'refused' && !isLoopbackUrl(href)) {
     return wrong('over http everybody on the way could read your token, so it is taken for this machine only');
   }
   return href.replace(/\/+$/, '');
@@ -23,14 +26,19 @@ export function parseBaseUrl(text: string, origin = '--base-url'): string {
  * Which gateway is meant: the one given, else that of APPSCLI_BASE_URL, else the only one known. Raises StartError that
  * lists those there are.
  */
-export function chooseBaseUrl(given: string | undefined, env: NodeJS.ProcessEnv, known: readonly string[]): string {
-  if (given !== undefined) return parseBaseUrl(given);
+export function chooseBaseUrl(
+  given: string | undefined,
+  env: NodeJS.ProcessEnv,
+  known: readonly string[],
+  plain_http: PlainHttp = 'refused',
+): string {
+  if (given !== undefined) return parseBaseUrl(given, '--base-url', plain_http);
   const preset = env.APPSCLI_BASE_URL ?? '';
-  if (preset !== '') return parseBaseUrl(preset, 'APPSCLI_BASE_URL');
+  if (preset !== '') return parseBaseUrl(preset, 'APPSCLI_BASE_URL', plain_http);
   if (known.length === 1) return known[0]!;
   throw new StartError(
     known.length === 0
-      ? 'which gateway? You are signed in at none: appscli login --base-url https://gateway.example.com'
+      ? 'which gateway? You are signed in at none: name it, as in appscli login --base-url https://gateway.example.com'
       : `which gateway? You are signed in at ${known.join(', ')}: name one with --base-url or APPSCLI_BASE_URL`,
     { exit_code: EXIT_USAGE },
   );

@@ -5,7 +5,6 @@ import {
   constants,
   fstatSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
@@ -16,26 +15,13 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { withLock } from '../services/file-lock.ts';
 import { StartError } from '../services/start-error.ts';
+import { failFile, makeDirectory, PRIVATE_FILE } from '../services/user-files.ts';
 import { type Credentials, formatCredentials, parseCredentials } from './credentials-text.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;
-const PRIVATE_FILE = 0o600;
-const PRIVATE_DIRECTORY = 0o700;
 const OTHERS = 0o077;
 /** Four requests at their slowest. */
 const PATIENCE_SECONDS = 40;
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'permission denied',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the disk quota is used up',
-  ENOENT: 'no directory can be made there',
-  ENOTDIR: 'a file stands where a directory is needed',
-  EISDIR: 'it is a directory',
-  ELOOP: 'its links lead in a circle',
-};
 
 /** The file that holds what `appscli login` was given, by address of the gateway. */
 export interface CredentialsFile {
@@ -62,18 +48,12 @@ export function credentialsPath(env: NodeJS.ProcessEnv): string {
 /** Opens the credentials file of a person. `warn` is told when others could read it, which is put right. */
 export function openCredentials(env: NodeJS.ProcessEnv, warn: (words: string) => void = () => {}): CredentialsFile {
   const path = credentialsPath(env);
-  const fail = (verb: string, error: unknown): never => {
-    if (error instanceof StartError) throw error;
-    const { code = '', message } = error as NodeJS.ErrnoException;
-    throw new StartError(`${path} cannot be ${verb}: ${REASONS[code] ?? message}`, { cause: error });
-  };
-
   function read(): ReadonlyMap<string, Credentials> {
     try {
       const text = readPrivate(path, warn);
       return text === undefined ? new Map() : parseCredentials(text, path);
     } catch (error) {
-      return fail('read', error);
+      return failFile(path, 'read', error);
     }
   }
 
@@ -87,7 +67,7 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (words: string) =>
       try {
         replaceFile(path, formatCredentials(all));
       } catch (error) {
-        fail('written', error);
+        failFile(path, 'written', error);
       }
     },
     async locked(run, patience_seconds = PATIENCE_SECONDS) {
@@ -102,7 +82,7 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (words: string) =>
         );
       } catch (error) {
         if (error === within) throw error;
-        return fail('written', error);
+        return failFile(path, 'written', error);
       }
     },
   };
@@ -135,19 +115,6 @@ function protect(path: string, warn: (words: string) => void): void {
     warn(`other users could read ${path}; it is private now, but sign in again if one of them may have`);
   } catch {
     warn(`other users can read ${path}, and it can't be made private: chmod 600 it`);
-  }
-}
-
-/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
-function makeDirectory(path: string): void {
-  try {
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return;
-    if (code !== 'ENOENT' || path === dirname(path)) throw error;
-    makeDirectory(dirname(path));
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
   }
 }
 

@@ -1,24 +1,20 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { UpstreamConfig } from '../config.ts';
 import type { Protocol } from '../translation/protocol.ts';
+import { CONNECTION_HEADERS, nominated } from './connection-headers.ts';
 
-/** Request headers that end here: connection headers (RFC 9110 section 7.6.1), the caller's credential, what is set anew. */
-const DROPPED = new Set([
+/** Request headers that end here: those of the connection, the caller's credential, what is set anew. */
+const DROPPED: ReadonlySet<string> = new Set([
+  ...CONNECTION_HEADERS,
   'authorization',
-  'connection',
   'content-length',
   'expect',
   'host',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
   'x-api-key',
 ]);
+
+/** Headers by which a client vouches for bytes that the upstream does not get. */
+const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
 
 /** The version of the Messages API that translated requests are written in. */
 const MESSAGES_VERSION = '2023-06-01';
@@ -37,29 +33,30 @@ export function upstreamCredential(
 
 /** What of a client's headers goes upstream: all but those of its connection and its credential. */
 export function forwardedHeaders(received: IncomingHttpHeaders): IncomingHttpHeaders {
-  const { connection } = received;
-  const nominated =
-    connection === undefined || connection === 'keep-alive' || connection === 'close'
-      ? undefined
-      : connection.toLowerCase().split(/\s*,\s*/);
+  const of_connection = nominated(received.connection);
   const headers: IncomingHttpHeaders = {};
   for (const name in received) {
-    if (!DROPPED.has(name) && !nominated?.includes(name)) headers[name] = received[name];
+    if (!DROPPED.has(name) && !of_connection.includes(name)) headers[name] = received[name];
   }
   return headers;
 }
 
-/** What a request says of itself that the gateway wrote in an API its client does not speak. */
-export interface TranslatedRequest {
-  readonly protocol: Protocol;
-  readonly stream: boolean;
-  /** Prefix of the headers of the Messages API. */
-  readonly header_prefix: string;
-}
-
 /** Puts what a translated request says of itself in the place of what its client said. */
-export function describeTranslated(headers: IncomingHttpHeaders, request: TranslatedRequest): void {
+export function describeTranslated(
+  headers: IncomingHttpHeaders,
+  {
+    protocol,
+    stream,
+    header_prefix,
+  }: {
+    readonly protocol: Protocol;
+    readonly stream: boolean;
+    /** Prefix of the headers of the Messages API. */
+    readonly header_prefix: string;
+  },
+): void {
+  for (const name of DIGESTS) delete headers[name];
   headers['content-type'] = 'application/json';
-  headers.accept = request.stream ? 'text/event-stream' : 'application/json';
-  if (request.protocol === 'messages') headers[`${request.header_prefix}-version`] ??= MESSAGES_VERSION;
+  headers.accept = stream ? 'text/event-stream' : 'application/json';
+  if (protocol === 'messages') headers[`${header_prefix}-version`] ??= MESSAGES_VERSION;
 }

@@ -5,6 +5,7 @@ import { StageError } from '../errors.ts';
 import type { Plan } from '../run/plan.ts';
 import { pathOf } from './path.ts';
 import { sendError } from './send-error.ts';
+import { describeWrongPath } from './wrong-path.ts';
 
 /** A plan together with what serves the requests that none of its pipelines takes. */
 export interface ServedPlan extends Plan {
@@ -20,8 +21,7 @@ export function servePlan(plan: Plan, log: Log, doors: readonly Router[] = []): 
     const path = pathOf(req.originalUrl);
     const methods = plan.pipelinesAt(path);
     if (methods === undefined) {
-      const problem =
-        'There is nothing at this path. Model requests go to POST /v1/messages, /v1/chat/completions or /v1/responses.';
+      const problem = describeWrongPath(path, (other) => plan.pipelinesAt(other) !== undefined);
       sendError(res, path, new StageError('path_not_found', problem));
       return;
     }

@@ -4,8 +4,6 @@ import { errorBody, type Surface } from './envelopes.ts';
 /** What is known of the stream that breaks off. */
 export interface BrokenStream {
   readonly request_id: string;
-  /** Responses: identifier of the response; absent where it is not known. */
-  readonly response_id?: string;
   /** Responses: the number of the next event, 0 where it is not known. */
   readonly sequence_number?: number;
 }
@@ -26,7 +24,7 @@ function responseFailed(error: StageError, stream: BrokenStream): string {
   const code = compat.code ?? compat.type;
   const { message } = error;
   const response = {
-    id: stream.response_id ?? `resp_${request_id.replaceAll('-', '')}`,
+    id: `resp_${request_id.replaceAll('-', '')}`,
     object: 'response',
     status: 'failed',
     output: [],

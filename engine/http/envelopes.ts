@@ -31,6 +31,6 @@ export function errorHeaders(error: StageError): Record<string, string> {
 
 /** The envelope for a path that no pipeline serves: by the API the path belongs to. */
 export function surfaceOfPath(path: string): Surface {
-  if (path.startsWith('/v1/chat/')) return 'chat';
-  return path.startsWith('/v1/responses') ? 'responses' : 'messages';
+  if (/\/(?:completions|embeddings)\b/i.test(path)) return 'chat';
+  return /\/responses\b/i.test(path) ? 'responses' : 'messages';
 }

@@ -175,8 +175,15 @@ class GatewayLinker {
     const { model: ids } = this.known;
     if (pattern === undefined || ids === undefined || ids.some((id) => matchesGlob(pattern, id))) return;
     const all = `models: ${listed(ids)}`;
+    const meant = this.model_nodes.find((model) =>
+      itemsOf(childOf(model, 'aliases')).some((alias) => textOf(alias) === pattern),
+    );
+    const id = meant && textOf(childOf(meant, 'id'));
     this.findings.report(code, glob.mark, `no model matches ${quote(pattern)}`, {
-      help: didYouMean(pattern, ids, all) ?? all,
+      help:
+        id === undefined
+          ? (didYouMean(pattern, ids, all) ?? all)
+          : `that is an alias; the id of the model is ${quote(id)}`,
     });
   }
 

@@ -4,7 +4,7 @@
  */
 import type { ResponseEvent } from '../api.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
-import type { ModelEvent } from './events.ts';
+import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';
 
 /** A JSON object that nobody has checked. */
@@ -32,6 +32,8 @@ export interface UpstreamTarget {
   readonly max_output_tokens: number;
   /** How the model is told to think in the Messages protocol. */
   readonly thinking: 'none' | 'budget' | 'adaptive';
+  /** Whether the model takes temperature, top_p and top_k. */
+  readonly sampling: boolean;
 }
 
 /** What a writer of answers must know of the request. */
@@ -55,9 +57,9 @@ export interface AnswerContext {
 /** Reads one upstream stream, event by event. */
 export interface StreamReader {
   /** Raises upstream_invalid for an event that cannot be understood; unknown kinds of event are skipped. */
-  read(event: ResponseEvent, emit: (event: ModelEvent) => void): void;
+  read(event: ResponseEvent, emit: Emit): void;
   /** The stream has ended. Emits what is owed; raises upstream_failed when the answer is not complete. */
-  end(emit: (event: ModelEvent) => void): void;
+  end(emit: Emit): void;
 }
 
 /** Writes one client stream. */

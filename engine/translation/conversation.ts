@@ -3,6 +3,7 @@
  * that a new protocol needs one adapter and no pairs. What the words cannot say, a reader notes as lost.
  * @module
  */
+import type { EFFORTS } from './efforts.ts';
 import type { Protocol } from './protocol.ts';
 
 /** A model request. Absent means: not said by the client. */
@@ -42,7 +43,7 @@ export type CacheTtl = '5m' | '1h';
 
 /** How much the model shall think. `budget_tokens` and `effort` may both be there; a writer uses what it can say. */
 export interface ReasoningWish {
-  readonly effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
+  readonly effort?: (typeof EFFORTS)[number];
   readonly budget_tokens?: number;
   /** Whether the client wants to see what was thought, whole or summarised. */
   readonly show?: boolean;

@@ -1,4 +1,5 @@
 import type { Json } from './adapter.ts';
+import { isObject } from './read-json.ts';
 
 /** The longest text that an answer repeats. */
 const TEXT_MAX = 512;
@@ -11,7 +12,7 @@ const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 
 function isMetadata(value: unknown): boolean {
-  const entries = Object.entries(objectOf(value) ?? {});
+  const entries = isObject(value) ? Object.entries(value) : [];
   return entries.length > 0 && entries.length <= METADATA_MAX && entries.every((entry) => entry.every(isShort));
 }
 
@@ -27,13 +28,10 @@ const REPEATED: Readonly<Record<string, (value: unknown) => boolean>> = {
   truncation: isShort,
 };
 
-function objectOf(value: unknown): Json | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined;
-}
-
-function pick(source: Json | undefined, keys: readonly string[]): Json {
-  const present = keys.filter((key) => source !== undefined && Object.hasOwn(source, key) && isShort(source[key]));
-  return Object.fromEntries(present.map((key) => [key, source![key]]));
+function pick(source: unknown, keys: readonly string[]): Json {
+  if (!isObject(source)) return {};
+  const present = keys.filter((key) => Object.hasOwn(source, key) && isShort(source[key]));
+  return Object.fromEntries(present.map((key) => [key, source[key]]));
 }
 
 const isEmpty = (value: Json): boolean => Object.keys(value).length === 0;
@@ -41,10 +39,9 @@ const isEmpty = (value: Json): boolean => Object.keys(value).length === 0;
 /** Values of a Responses request that its answer repeats. Never text of the prompt. */
 export function echoOf(body: Json): Json {
   const plain = Object.keys(REPEATED).filter((key) => Object.hasOwn(body, key) && REPEATED[key]!(body[key]));
-  const text = objectOf(body.text);
-  const format = pick(objectOf(text?.format), ['type']);
-  const reasoning = pick(objectOf(body.reasoning), ['effort', 'summary']);
-  const verbosity = pick(text, ['verbosity']);
+  const format = pick(isObject(body.text) ? body.text.format : undefined, ['type']);
+  const reasoning = pick(body.reasoning, ['effort', 'summary']);
+  const verbosity = pick(body.text, ['verbosity']);
   return {
     ...Object.fromEntries(plain.map((key) => [key, body[key]])),
     ...(!isEmpty(reasoning) && { reasoning }),

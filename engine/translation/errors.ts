@@ -1,6 +1,8 @@
 import { ERRORS, type StageError } from '../errors.ts';
+import type { Json } from './adapter.ts';
 import type { Problem } from './events.ts';
 import type { Protocol } from './protocol.ts';
+import { isObject } from './read-json.ts';
 
 /** `error.type` of the Messages API, with the status each has. */
 const MESSAGES_STATUS: Readonly<Record<string, number>> = {
@@ -74,13 +76,7 @@ const FOREIGN_TEXT_MAX = 1000;
 /** The longest name of an error, so that a whole page does not become one. */
 const NAME_MAX = 100;
 
-type Fields = Readonly<Record<string, unknown>>;
-
-function fieldsOf(value: unknown): Fields | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
-}
-
-function nameIn(fields: Fields, key: string): string | undefined {
+function nameIn(fields: Json, key: string): string | undefined {
   const value = fields[key];
   if (typeof value === 'number') return String(value);
   return typeof value === 'string' && value !== '' && value.length <= NAME_MAX ? value : undefined;
@@ -92,9 +88,8 @@ const own = <T>(table: Readonly<Record<string, T>>, key: string | undefined): T 
 /** The text of an error that is JSON but not the API's. */
 function foreignText(body: unknown): string | undefined {
   if (typeof body === 'string') return body.length <= FOREIGN_TEXT_MAX && body !== '' ? body : undefined;
-  const fields = fieldsOf(body);
-  if (fields === undefined) return undefined;
-  return [fields.error, fields.message, fields.detail].find(
+  if (!isObject(body)) return undefined;
+  return [body.error, body.message, body.detail].find(
     (text): text is string => typeof text === 'string' && text !== '' && text.length <= FOREIGN_TEXT_MAX,
   );
 }
@@ -113,9 +108,9 @@ function statusOf(protocol: Protocol, type: string | undefined, code: string | u
  */
 export function readProblem(protocol: Protocol, status: number | undefined, body: unknown): Problem {
   const whole = Array.isArray(body) && body.length === 1 ? (body[0] as unknown) : body;
-  const fields = fieldsOf(whole);
-  const error = fields && fieldsOf(fields.error);
-  const source = error ?? fields ?? {};
+  const fields = isObject(whole) ? whole : {};
+  const error = isObject(fields.error) ? fields.error : undefined;
+  const source = error ?? fields;
   const told = error?.message;
   const type = error === undefined && source.type === 'error' ? undefined : nameIn(source, 'type');
   const code = nameIn(source, 'code');

@@ -27,6 +27,9 @@ export type ModelEvent =
     }
   | { readonly type: 'error'; readonly problem: Problem };
 
+/** Takes the events of an answer, one by one. */
+export type Emit = (event: ModelEvent) => void;
+
 /** What begins. `id` of a tool call is never empty: a reader makes one where the upstream sends none. */
 export type PartStart =
   | { readonly kind: 'text' | 'refusal' | 'reasoning' }

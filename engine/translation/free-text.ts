@@ -3,6 +3,10 @@
  * directions work on pieces of a stream, so that a long patch arrives as it is written.
  * @module
  */
+import type { Json } from './adapter.ts';
+import type { Tool } from './conversation.ts';
+import type { Notes } from './notes.ts';
+import { optional, textAt } from './read-json.ts';
 
 /** JSON Schema of the arguments of a free-text tool in a conversation. */
 export const FREE_TEXT_PARAMETERS = {
@@ -11,6 +15,22 @@ export const FREE_TEXT_PARAMETERS = {
   required: ['input'],
   additionalProperties: false,
 } as const;
+
+/** Names of the tools that are called with plain text. */
+export function freeTextTools(tools: readonly Tool[]): ReadonlySet<string> {
+  return new Set(tools.filter(({ free_text }) => free_text === true).map(({ name }) => name));
+}
+
+/**
+ * The description of a tool whose text must follow a grammar, which only the client's API can enforce. Raises
+ * invalid_request.
+ */
+export function withGrammar(description: string | undefined, grammar: Json, param: string, notes: Notes): string {
+  notes.note('tool_grammar');
+  const syntax = optional(grammar, 'syntax', textAt, `${param}.`) ?? 'lark';
+  const rules = `The input must follow this grammar (${syntax}):\n${textAt(grammar.definition, `${param}.definition`)}`;
+  return description ? `${description}\n\n${rules}` : rules;
+}
 
 /** What stands before the text in the arguments of a free-text tool. */
 export const FREE_TEXT_START = '{"input":"';

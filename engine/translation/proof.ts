@@ -1,5 +1,5 @@
 import type { ReasoningProof } from './conversation.ts';
-import { PROTOCOLS, type Protocol } from './protocol.ts';
+import { PROTOCOLS } from './protocol.ts';
 
 const KINDS = ['signature', 'encrypted'] as const;
 
@@ -15,10 +15,11 @@ export function proofToText({ protocol, kind, id, value }: ReasoningProof): stri
 export function proofFromText(text: string): ReasoningProof | undefined {
   const match = /^gw:([a-z]+):([a-z]+):([^:]*):/.exec(text);
   if (match === null) return undefined;
-  const [prefix, protocol, kind, id] = match as unknown as [string, Protocol, ReasoningProof['kind'], string];
-  if (!PROTOCOLS.includes(protocol) || !KINDS.includes(kind)) return undefined;
-  const value = text.slice(prefix.length);
-  return { protocol, kind, value, ...(id !== '' && { id: decode(id) }) };
+  const protocol = PROTOCOLS.find((name) => name === match[1]);
+  const kind = KINDS.find((name) => name === match[2]);
+  if (protocol === undefined || kind === undefined) return undefined;
+  const id = match[3]!;
+  return { protocol, kind, value: text.slice(match[0].length), ...(id !== '' && { id: decode(id) }) };
 }
 
 function decode(id: string): string {

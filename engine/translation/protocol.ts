@@ -8,3 +8,9 @@ export type Protocol = (typeof PROTOCOLS)[number];
 export function protocolOf(surface: string): Protocol | undefined {
   return surface === 'count_tokens' ? 'messages' : PROTOCOLS.find((protocol) => protocol === surface);
 }
+
+/** The API an upstream is asked in for clients of a surface: their own where it has that, else the first of its own. */
+export function askedIn(surface: string, protocols: readonly Protocol[]): Protocol {
+  const own = protocolOf(surface);
+  return own !== undefined && protocols.includes(own) ? own : protocols[0]!;
+}

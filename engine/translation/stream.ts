@@ -2,18 +2,36 @@ import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
 import type { ResponseConverter } from '../api.ts';
 import { StageError } from '../errors.ts';
-import type { Json, StreamWriter } from './adapter.ts';
+import type { StreamWriter } from './adapter.ts';
 import { problemFields, problemOf, readProblem, writeProblem } from './errors.ts';
-import type { ModelEvent, Problem } from './events.ts';
+import type { Emit, ModelEvent, Problem } from './events.ts';
 import { ADAPTERS } from './index.ts';
 import type { Protocol } from './protocol.ts';
+import { isObject } from './read-json.ts';
 import type { Translation } from './translate.ts';
 
-/** A document, a collected stream or one event longer than this is not taken, so that an upstream can't fill memory. */
+/** An answer or one event longer than this is not taken, so that an upstream can't fill memory. */
 const HELD_BYTES_MAX = 32 * 1024 * 1024;
 
+/** What a part of an answer counts for beside its text. */
+const PART_CHARS = 256;
+
 function tooLong(): StageError {
-  return new StageError('upstream_invalid', `The upstream answered with more than ${HELD_BYTES_MAX} bytes at once.`);
+  return new StageError('upstream_invalid', `The upstream's answer is longer than ${HELD_BYTES_MAX} bytes.`);
+}
+
+/** How much more a writer may have to hold: one repeats the whole answer at its end, another lets parts wait. */
+function heldChars(event: ModelEvent): number {
+  switch (event.type) {
+    case 'part_delta':
+      return event.text.length;
+    case 'part_start':
+      return PART_CHARS;
+    case 'proof':
+      return event.proof.value.length;
+    default:
+      return 0;
+  }
 }
 
 /** Runs a step on what the upstream sent. Values nested without end break functions that call themselves. */
@@ -104,10 +122,10 @@ export function convertDocument(translation: Translation): ResponseConverter {
   const writer = stream ? ADAPTERS[from].createWriter(answer, notes) : undefined;
   const converter = collect((text) => {
     const document = parse(text);
-    if (typeof document !== 'object' || document === null || Array.isArray(document)) {
+    if (!isObject(document)) {
       throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
     }
-    const events = ADAPTERS[to].readDocument(document as Json, notes);
+    const events = ADAPTERS[to].readDocument(document, notes);
     if (writer === undefined) return wholeAnswer(translation, events);
     raiseProblem(events, from);
     return events.map((event) => writer.write(renamed(event, translation))).join('');
@@ -120,7 +138,7 @@ function failing(writer: StreamWriter, error: StageError, protocol: Protocol): s
 }
 
 /** Feeds the upstream's events to a reader; whatever they mean goes to `emit`, up to the end or the error. */
-function readEvents({ to, notes }: Translation, emit: (event: ModelEvent) => void) {
+function readEvents({ to, notes }: Translation, emit: Emit) {
   const reader = ADAPTERS[to].createReader(notes);
   const decoder = new StringDecoder('utf8');
   let over: 'end' | 'error' | undefined;
@@ -176,7 +194,10 @@ function streamToStream(translation: Translation): ResponseConverter {
     said = '';
     return text;
   };
+  let size = 0;
   const source = readEvents(translation, (event) => {
+    size += heldChars(event);
+    if (size > HELD_BYTES_MAX) throw tooLong();
     said += writer.write(renamed(event, translation));
   });
   return {

@@ -1,3 +1,4 @@
+import type { Notes } from './notes.ts';
 import { isObject } from './read-json.ts';
 
 /** The most parts of a schema that are looked at; a larger one is taken not to meet. */
@@ -18,6 +19,13 @@ export function meetsStrict(schema: unknown): boolean {
     rest.push(...Object.values(part).slice(0, PARTS_MAX));
   }
   return true;
+}
+
+/** Whether the model can be held to this schema; noted where it cannot. */
+export function canBeStrict(schema: unknown, notes: Notes): boolean {
+  const meets = meetsStrict(schema);
+  if (!meets) notes.note('strict_schema');
+  return meets;
 }
 
 function isOpen({ type, properties, required, additionalProperties }: Readonly<Record<string, unknown>>): boolean {

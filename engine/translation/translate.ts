@@ -1,11 +1,15 @@
 import type { ResponseConverter, ResponseHead } from '../api.ts';
 import { StageError } from '../errors.ts';
-import type { AnswerContext, Json, UpstreamTarget } from './adapter.ts';
+import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
 import { echoOf } from './echo.ts';
+import { fitModel } from './fit-model.ts';
+import { freeTextTools } from './free-text.ts';
 import { ADAPTERS } from './index.ts';
 import { Notes } from './notes.ts';
 import type { Protocol } from './protocol.ts';
+import { isObject } from './read-json.ts';
+import { refuseTooMany } from './size.ts';
 import { convertDocument, convertProblem, convertStream } from './stream.ts';
 import { renameTools } from './tool-names.ts';
 
@@ -25,12 +29,10 @@ export interface Untranslated {
   readonly created_at: number;
 }
 
-/** A translated request, with what its answer must be translated by. */
+/** What the answer to a translated request must be translated by. It lives as long as the answer streams. */
 export interface Translation {
   readonly from: Protocol;
   readonly to: Protocol;
-  /** JSON text of the upstream's body. */
-  readonly json: string;
   /** Whether the client asked for a stream. */
   readonly stream: boolean;
   readonly answer: AnswerContext;
@@ -38,6 +40,12 @@ export interface Translation {
   readonly notes: Notes;
   /** The client's name of a tool that the upstream calls. */
   restoreName(name: string): string;
+}
+
+/** A translated request. */
+export interface TranslatedRequest extends Translation {
+  /** JSON text of the upstream's body. */
+  readonly json: string;
 }
 
 /** Response headers that describe the upstream's bytes, which the client does not get. */
@@ -51,10 +59,6 @@ const DESCRIBING = [
   'last-modified',
   'repr-digest',
 ];
-
-function objectOf(value: unknown): Json | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined;
-}
 
 /** How the client calls tools for which their names here are not enough. */
 function addressesOf(tools: readonly Tool[]): ReadonlyMap<string, ToolAddress> {
@@ -70,22 +74,22 @@ function refuseTooDeep(error: unknown): never {
 }
 
 /** Says a client's request in the API of its upstream. Raises invalid_request and not_translatable. */
-export function translateRequest(request: Untranslated): Translation {
-  const { from, to, upstream_model, target, request_id, created_at } = request;
-  const body = objectOf(request.body);
-  if (body === undefined) throw new StageError('invalid_request', 'The request body must be a JSON object.');
+export function translateRequest(request: Untranslated): TranslatedRequest {
+  const { from, to, body, upstream_model, target, request_id, created_at } = request;
+  if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
   const notes = new Notes();
+  refuseTooMany(body, notes);
   try {
     const read = ADAPTERS[from].readRequest(body, notes);
-    const { conversation, restore } = renameTools({ ...read, model: upstream_model }, to, notes);
+    const fitted = fitModel({ ...read, model: upstream_model }, target, notes);
+    const { conversation, restore } = renameTools(fitted, to, notes);
     const json = JSON.stringify(ADAPTERS[to].writeRequest(conversation, target, notes));
-    const free_text_tools = new Set(read.tools.filter(({ free_text }) => free_text === true).map(({ name }) => name));
     const answer: AnswerContext = {
       request_id,
       model: read.model,
       created_at,
-      include_usage: from === 'chat' && objectOf(body.stream_options)?.include_usage === true,
-      free_text_tools,
+      include_usage: isObject(body.stream_options) && body.stream_options.include_usage === true,
+      free_text_tools: freeTextTools(read.tools),
       tool_addresses: addressesOf(read.tools),
       echo: from === 'responses' ? echoOf(body) : {},
     };

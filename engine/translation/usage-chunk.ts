@@ -13,7 +13,7 @@ const CR = 0x0d;
 const LF = 0x0a;
 
 /** Whether the text of an event is the extra chunk of a chat completions stream that has usage and no choices. */
-export function isUsageChunk(event: string): boolean {
+function isUsageChunk(event: string): boolean {
   if (!NO_CHOICES.test(event)) return false;
   const data = event.split(/\r\n|\n|\r/).flatMap((line) => /^data:(.*)$/.exec(line)?.[1] ?? []);
   try {
@@ -36,8 +36,14 @@ function endsWithEvent(bytes: Buffer): boolean {
  * event yet waits for the rest of it.
  */
 export function withoutUsageChunk(): ResponseConverter {
-  let kept: Buffer = Buffer.alloc(0);
+  let kept: Buffer[] = [];
+  let size = 0;
   let unseen = false;
+
+  function keep(bytes: Buffer): void {
+    kept = bytes.length === 0 ? [] : [bytes];
+    size = bytes.length;
+  }
 
   /** The bytes of complete events without the chunk; the rest is kept. */
   function take(bytes: Buffer): Buffer {
@@ -51,19 +57,28 @@ export function withoutUsageChunk(): ResponseConverter {
       if (!isUsageChunk(text.slice(start, end))) passed.push(bytes.subarray(start, end));
       start = end;
     }
-    kept = bytes.subarray(start);
+    keep(bytes.subarray(start));
     return Buffer.concat(passed);
   }
 
   return {
     write(chunk) {
       if (unseen) return chunk;
-      if (kept.length === 0 && endsWithEvent(chunk) && !NO_CHOICES.test(chunk.toString('latin1'))) return chunk;
-      const passed = take(kept.length === 0 ? chunk : Buffer.concat([kept, chunk]));
-      if (kept.length <= EVENT_BYTES_MAX) return passed;
+      if (size === 0 && endsWithEvent(chunk) && !NO_CHOICES.test(chunk.toString('latin1'))) return chunk;
+      // An event in many pieces is looked at when a line of it ends, not for each of them.
+      const may_end = chunk.includes(LF) || chunk.includes(CR) || kept.at(-1)?.at(-1) === CR;
+      kept.push(chunk);
+      size += chunk.length;
+      const passed = may_end ? take(Buffer.concat(kept)) : '';
+      if (size <= EVENT_BYTES_MAX) return passed;
       unseen = true;
-      return Buffer.concat([passed, kept]);
+      const all = Buffer.concat([Buffer.from(passed), ...kept]);
+      kept = [];
+      return all;
     },
-    end: () => (unseen || isUsageChunk(kept.toString('latin1')) ? '' : kept),
+    end() {
+      const rest = Buffer.concat(kept);
+      return unseen || isUsageChunk(rest.toString('latin1')) ? '' : rest;
+    },
   };
 }

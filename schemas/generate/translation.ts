@@ -1,5 +1,6 @@
-import type { Protocol } from '../../engine/translation/protocol.ts';
-import { TRANSLATION_RULES, type TranslationRule } from '../../engine/translation/rules.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/translation/protocol.ts';
+import type { TranslationRule } from '../../engine/translation/rule.ts';
+import { TRANSLATION_RULES } from '../../engine/translation/rules.ts';
 import { code, page, table } from './markdown.ts';
 
 const NAMES: Readonly<Record<Protocol, string>> = {
@@ -8,26 +9,36 @@ const NAMES: Readonly<Record<Protocol, string>> = {
   responses: 'Responses',
 };
 
-const apis = (protocols: readonly Protocol[]) => protocols.map((protocol) => NAMES[protocol]).join(', ');
+const isEvery = (protocols: readonly Protocol[]) => protocols.length === PROTOCOLS.length;
+
+const apis = (protocols: readonly Protocol[]) => protocols.map((protocol) => NAMES[protocol]);
 
 const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-function rulesOf(part: TranslationRule['part']): string {
+/** One table per side that has what cannot be said, so that the reader of one API finds what concerns them together. */
+function rulesOf(part: TranslationRule['part']): string[] {
+  const [from, to] = part === 'request' ? ['Clients', 'Upstream'] : ['Upstreams', 'Client'];
   const rules = (Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]).filter(
     ([, rule]) => rule.part === part,
   );
-  const [from, to] = part === 'request' ? ['Client', 'Upstream'] : ['Upstream', 'Client'];
-  return table(
-    ['What', from, to, 'Handling', 'What happens', 'Name'],
-    rules.map(([name, rule]) => [
-      rule.field,
-      apis(rule.from),
-      apis(rule.to),
-      rule.handling,
-      sentence(rule.meaning),
-      code(name),
-    ]),
+  const titleOf = (protocols: readonly Protocol[]) =>
+    isEvery(protocols) ? `${from} of every API` : `${from} of ${apis(protocols).join(' and ')}`;
+  const groups = [...Map.groupBy(rules, ([, rule]) => titleOf(rule.from))].sort(
+    ([, [a]], [, [b]]) => b![1].from.length - a![1].from.length,
   );
+  return groups.flatMap(([title, of_group]) => [
+    `### ${title}`,
+    table(
+      ['What', to, 'Handling', 'What happens', 'Name'],
+      of_group.map(([name, rule]) => [
+        rule.field,
+        isEvery(rule.to) ? 'any other' : apis(rule.to.filter((api) => rule.from.join() !== api)).join(', '),
+        rule.handling,
+        sentence(rule.meaning),
+        code(name),
+      ]),
+    ),
+  ]);
 }
 
 /** The page about what is lost or changed between APIs. */
@@ -35,8 +46,8 @@ export function translationPage(): string {
   return page('Translation', [
     'Where a client and the upstream of its model speak different APIs, the stage `translate` says everything that both can say. This is the rest: nothing else is lost, and nothing of it silently. The names of the rules that applied to a request are in the fact `translation.losses` and under `losses` in its audit record; a request that is refused is answered with `not_translatable` and the name of the rule. Where both speak the same API the bytes pass untouched, and no rule applies.',
     '## Requests',
-    rulesOf('request'),
+    ...rulesOf('request'),
     '## Answers',
-    rulesOf('response'),
+    ...rulesOf('response'),
   ]);
 }

@@ -7,9 +7,9 @@
  * @module
  */
 import type { Protocol } from '../../engine/translation/protocol.ts';
-import { PROTOCOLS } from '../../engine/translation/protocol.ts';
 import { eventsOf, type Said } from '../support/model-provider.ts';
 import { translatorFor } from '../translation/model-answers.ts';
+import { PAIRS } from '../translation/translating.ts';
 
 const EVENTS = 200_000;
 const ROUNDS = 3;
@@ -50,12 +50,11 @@ function round(from: Protocol, to: Protocol, chunks: readonly Buffer[]): { us: n
 }
 
 const only = process.argv[process.argv.indexOf('--only') + 1];
-const pairs = PROTOCOLS.flatMap((from) => PROTOCOLS.filter((to) => to !== from).map((to) => [from, to] as const));
 const kinds = Object.keys(KINDS);
 console.log(
   `${'client <- upstream'.padEnd(26)}${kinds.map((kind) => kind.padStart(11)).join('')}${'MiB held'.padStart(11)}`,
 );
-for (const [from, to] of pairs) {
+for (const { from, to } of PAIRS) {
   if (process.argv.includes('--only') && only !== `${from}-${to}`) continue;
   const results = kinds.map((kind) => {
     const chunks = chunksOf(to, KINDS[kind]!(EVENTS));

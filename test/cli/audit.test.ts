@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { bearer, send } from '../e2e/client.ts';
 import { until } from '../support/until.ts';
 import { commandBench } from './with-gateway.ts';
 
@@ -19,6 +20,17 @@ test('audit tail prints the latest records, oldest first, and --json one object 
   );
   const readable = (await bench.succeed('audit', 'tail', '-n', '1')).stdout;
   assert.match(readable, /^\S+ .*ivan@example\.com.*coder-1.*\n$/);
+});
+
+test('audit tail tells the rules of a translation that applied', async () => {
+  const token = await bench.newToken({ user: 'lena@example.com' });
+  const body = JSON.stringify({ model: 'coder-1', seed: 7, messages: [{ role: 'user', content: 'Hello' }] });
+  const { headers } = await send(bench.gateway.url, { path: '/v1/chat/completions', headers: bearer(token), body });
+  const line = await until('the request is in the audit log', async () => {
+    const { stdout } = await bench.succeed('audit', 'tail');
+    return stdout.split('\n').find((line) => line.includes(String(headers['x-gateway-request-id'])));
+  });
+  assert.match(line, /lena@example\.com {2}coder-1 {2}at main {2}translation: seed {2}/);
 });
 
 test('audit tail --follow goes on with new records until Ctrl-C', async () => {

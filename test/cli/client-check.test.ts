@@ -42,17 +42,17 @@ describe('a gateway that is asked first', () => {
   });
 
   test('that knows only lists is asked for one', async () => {
-    gateway.scripts.set('/v1/models?limit=100', () => ({ body: { data: [{ id: 'coder-1' }] } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
     assert.equal(await run(), 0);
   });
 
   test('without the model says what there is, and nothing is written', async () => {
-    gateway.scripts.set('/v1/models?limit=100', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
     await assert.rejects(run(), {
       exit_code: 1,
-      message: /has no model "coder-1" for this token: did you mean `coder-2`\?/,
+      message: /has no model "coder-1" for this token: did you mean `coder-2`\? For another/,
     });
-    gateway.scripts.set('/v1/models?limit=100', () => ({ body: { data: [] } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
     await assert.rejects(run(), /its token group may use no model at all/);
     assert.ok(!existsSync(home('.buildcli')));
   });
@@ -62,8 +62,10 @@ describe('a gateway that is asked first', () => {
     gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'It expired.\x1b[2J' } } }));
     await assert.rejects(run(), {
       exit_code: 1,
-      message: /refuses the credential: It expired\.\uFFFD\[2J Make a token/,
+      message: /refuses the credential: It expired\.\uFFFD\[2J\. Make a token/,
     });
+    gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'invalid x-api-key' } } }));
+    await assert.rejects(run(), /refuses the credential: invalid x-api-key\. Make a token/);
     gateway.scripts.set(path, () => ({ status: 200, body: '<html>' }));
     await assert.rejects(run(), { exit_code: 69, message: /is it the address of a gateway\?/ });
     gateway.scripts.set(path, () => ({ status: 302, headers: { location: '/login' } }));
@@ -74,10 +76,10 @@ describe('a gateway that is asked first', () => {
 
   test('is asked whether the token is good where no model is fixed', async () => {
     const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
-    gateway.scripts.set('/v1/models?limit=100', () => ({ body: { data: [] } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
     assert.equal(await messages(desk.context, wish, { input: typing() }), 0);
     assert.match(desk.words(), /takes the token/);
-    gateway.scripts.set('/v1/models?limit=100', () => ({ status: 403, body: {} }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
     await assert.rejects(messages(desk.context, wish, { input: typing() }), /refuses the credential/);
   });
 });
@@ -100,7 +102,7 @@ describe('the program itself', () => {
     assert.deepEqual(JSON.parse(readFileSync(home('.codingcli', 'auth.json'), 'utf8')), { COMPAT_API_KEY: TOKEN });
   });
 
-  test('takes neither a token as an argument nor a window that is none', async () => {
+  test('takes neither a token where a name belongs nor a window that is none', async () => {
     const wish = ['build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
     const key = await run('', ...wish, '--api-key-env', TOKEN);
     assert.equal(key.exit_code, 64);

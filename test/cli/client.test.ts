@@ -229,6 +229,7 @@ describe('the Messages client', () => {
       `export VENDOR_AUTH_TOKEN="$RELAY_API_KEY"`,
     ]);
     assert.match(desk.words(), /\.client\/cache\/gateway-models\.json/);
+    assert.match(desk.words(), /reads its token from RELAY_API_KEY, which is not set here/);
   });
 
   test('is warned of variables that would defeat the ones it gets', async () => {
@@ -282,9 +283,50 @@ describe('every client', () => {
     await assert.rejects(buildCli(desk.context, { ...wish, profile: home('none') }, { input: typing() }), /none/);
   });
 
-  test('is refused an address over http that is not this machine, and a key where a name belongs', async () => {
+  test('is warned of an address over http that is not this machine', async () => {
+    const given = { ...wish, baseUrl: 'http://gateway.internal:8080', print: true } as const;
+    assert.equal(await buildCli(desk.context, given, { input: typing() }), 0);
+    assert.match(desk.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
+    assert.match(desk.words(), /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/);
+  });
+
+  test('may be given the address with the path of an API behind it', async () => {
+    for (const path of [
+      '',
+      '/',
+      '/v1',
+      '/v1/',
+      '/v1/messages',
+      '/v1/chat/completions',
+      '/v1/responses',
+      '/v1/models',
+    ]) {
+      await messages(desk.context, { baseUrl: `${BASE}/llm${path}`, json: true }, { input: typing() });
+      const { variables } = JSON.parse(desk.data().trim().split('\n').at(-1)!);
+      assert.equal(variables.VENDOR_BASE_URL, `${BASE}/llm`, path);
+    }
+  });
+
+  test('takes the token itself, as the forms of client managers have it, with a word of warning', async () => {
+    await codingCli(desk.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
+    assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
+    assert.match(desk.words(), /--token-stdin does not/);
+    assert.doesNotMatch(desk.words() + desk.data(), /planted/);
+    const both = { ...wish, apiKey: TOKEN, tokenStdin: true } as const;
+    await assert.rejects(codingCli(desk.context, both, { input: typing() }), /exclude each other/);
+  });
+
+  test('is printed without a token at hand', async () => {
+    assert.equal(await codingCli(desk.context, { ...wish, print: true }, { input: typing() }), 0);
+    assert.match(desk.data(), /"COMPAT_API_KEY": "<hidden>"/);
+    assert.match(desk.data(), /^requires_compat_auth = true$/m);
+    const checked = { ...wish, print: true, check: true } as const;
+    await assert.rejects(codingCli(desk.context, checked, { input: typing() }), /where is the token/);
+  });
+
+  test('is refused what is no address, and a key where a name belongs', async () => {
     const input = typing();
-    for (const baseUrl of ['http://gateway.example.com', 'gateway', 'https://u:hunter2@x.example.com', 'ftp://x']) {
+    for (const baseUrl of ['gateway', 'https://u:hunter2@x.example.com', 'ftp://x']) {
       await assert.rejects(buildCli(desk.context, { ...wish, baseUrl }, { input }), { exit_code: 64 });
     }
     await buildCli(desk.context, { ...wish, baseUrl: 'http://localhost:8080/v1', print: true }, { input });

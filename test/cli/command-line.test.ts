@@ -32,6 +32,12 @@ test('every command explains itself with examples in 80 columns', async () => {
   const commands = [
     'init',
     'create stage',
+    'client build-cli',
+    'client coding-cli',
+    'client messages',
+    'explain',
+    'diff',
+    'test',
     'gateway',
     'check',
     'tokens create',
@@ -65,6 +71,7 @@ test('every command explains itself with examples in 80 columns', async () => {
     for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
   });
   await Promise.all(explained);
+  for (const line of (await cli(['--help'])).stdout.split('\n')) assert.ok(line.length <= 80, line);
 });
 
 test('a wrong command line is one line with what was probably meant, and exit code 64', async () => {

@@ -74,6 +74,7 @@ test('an error code is explained with its status and both envelopes', async () =
   assert.match(text, /billing_error/);
   assert.match(text, /insufficient_quota/);
   assert.match(text, /raised by +check-budget/);
+  assert.match(await explained(['upgrade_required']), /raised by +the engine/);
 });
 
 describe('everything the reference knows', () => {

@@ -139,6 +139,31 @@ describe('explain', () => {
     assert.equal(run.answer, undefined);
   });
 
+  it('fits a terminal, whatever the options of a stage are', async () => {
+    for (const pipeline of ['hello', 'chat-completions']) {
+      const { stdout } = await explain(pipeline, '--config', 'gateway.yaml');
+      assert.match(stdout, /options /);
+      assert.deepEqual(
+        stdout.split('\n').filter((line) => line.length > 80),
+        [],
+      );
+    }
+  });
+
+  it('says what became of the body, and no secret of an upstream that takes its key in two headers', async () => {
+    const compat = 'type: compat, protocols: [chat], base_url: "https://spare.example.com/v1", api_key_env: SPARE_KEY';
+    const spare = 'base_url: "https://spare.example.com", auth_token_env: SPARE_TOKEN';
+    const shipped = CONFIG.replace('pipelines: pipelines\n', '');
+    await writeFile(join(directory, 'compat.yaml'), shipped.replace(spare, compat));
+    const file = await request('to-compat.json', 200, { stream: true });
+    const given = ['--group', 'research', '--config', 'compat.yaml'];
+    const { stdout: passed } = await explain(file, ...given, '--path', '/v1/chat/completions');
+    assert.match(passed, /authorization: Bearer, the value of SPARE_KEY\n {2}x-api-key: the value of SPARE_KEY\n/);
+    assert.match(passed, /bytes, with stream_options, model rewritten\n/);
+    const { stdout: translated } = await explain(file, ...given);
+    assert.match(translated, /POST https:\/\/spare\.example\.com\/v1\/chat\/completions [\s\S]*bytes, written anew\n/);
+  });
+
   it('tells the answer of the gateway itself where a request would not leave it', async () => {
     const file = await request('huge.json', 5000);
     const { stdout } = await explain(file, '--group', 'engineers');

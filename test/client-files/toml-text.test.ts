@@ -126,6 +126,17 @@ default = "mine"
         text,
       );
     }
+    const REASONS = {
+      'x = [': 'Expected "]"',
+      'a b = 1': 'Expected "="',
+      'm = coder-1': 'a text needs quotes around it',
+    };
+    for (const [text, reason] of Object.entries(REASONS)) {
+      assert.throws(
+        () => mergeToml(text, VALUES),
+        (error: Error) => error.message.startsWith(`it is not TOML: ${reason}`),
+      );
+    }
     assert.throws(() => mergeToml(`x = ${'['.repeat(100_000)}`, VALUES), BrokenFile);
   });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {
   chmodSync,
+  chownSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
@@ -49,6 +50,18 @@ describe('a file of a user', () => {
     assert.equal(readFileSync(path, 'utf8'), 'new');
     assert.equal(modeOf(path), '640');
     assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
+  });
+
+  test('stays the file of its owner when root changes it, and so does what it was', {
+    skip: process.getuid?.() !== 0 && 'only root can give files away',
+  }, () => {
+    writeFileSync(path, 'old');
+    chownSync(path, 12_345, 12_346);
+    writeUserFiles([draft('new')]);
+    for (const file of [path, `${path}.backup-1`]) {
+      const { uid, gid } = statSync(file);
+      assert.deepEqual([uid, gid], [12_345, 12_346], file);
+    }
   });
 
   test('becomes private when it gets a credential', () => {

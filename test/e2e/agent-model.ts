@@ -42,3 +42,16 @@ export const SUMMARY = 'Zürich: 12 degrees in Zürich; São Paulo "SP": 12 degr
 
 /** What the tool answers. */
 export const weatherIn = ({ city }: { readonly city: string }): string => `12 degrees in ${city}`;
+
+/** What a model must see of a request with everything: system texts, three turns with files, and two tools. */
+export function assertAllSeen({ system, texts, images, documents, tools }: Asked['seen']): void {
+  assert.deepEqual(system, ['You are terse.', 'Be kind.']);
+  assert.deepEqual(texts, [
+    ['user', 'Look:'],
+    ['assistant', 'I see.'],
+    ['user', 'And now?'],
+  ]);
+  assert.deepEqual(images, [PIXEL, 'https://images.test/a.png']);
+  assert.deepEqual(documents, [PDF]);
+  assert.deepEqual(tools, ['weather', 'nothing']);
+}

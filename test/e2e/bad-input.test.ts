@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { systemClock } from '../../engine/services/clock.ts';
 import { revokeToken } from '../../engine/services/tokens.ts';
 import { makeToken, type TestGateway } from '../support/gateway.ts';
@@ -55,6 +56,13 @@ describe('a body that is no Messages request', () => {
     ],
     'is UTF-16': [Buffer.from(messagesBody(), 'utf16le'), /UTF-8|JSON/],
   };
+  for (const coding of ['gzip', 'ZSTD', 'identity, br']) {
+    test(`because it is compressed (${coding}) is refused`, async () => {
+      const sending = { headers: bearer(gateway.token, ['content-encoding', coding]), body: gzipSync(messagesBody()) };
+      assertRefused(upstream, await send(gateway.url, sending), { ...INVALID, says: /compressed/ });
+    });
+  }
+
   for (const [what, [body, says]] of Object.entries(BODIES)) {
     test(`because it ${what} is refused`, async () => {
       assertRefused(upstream, await send(gateway.url, { headers: bearer(gateway.token), body }), { ...INVALID, says });

@@ -102,7 +102,7 @@ test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s,
   assert.match(completion.choices[0].message.content, /Hello, gateway!/);
   const table = await until('all three requests are in the ledger', async () => {
     const printed = await paste(usage);
-    return / 2 [^]*chat: demo-large.* 1 /.test(printed) && printed;
+    return / 2 [\s\S]*chat: demo-large.* 1 /.test(printed) && printed;
   });
   assert.match(table, /you@example\.com/);
   assert.match(table, /demo-large/);
@@ -118,7 +118,7 @@ test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s,
 
   const second = await startDemo();
   assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
-  assert.match(await paste(usage), / 2 [^]*chat: demo-large.* 1 /);
+  assert.match(await paste(usage), / 2 [\s\S]*chat: demo-large.* 1 /);
   await stop(second);
 });
 

@@ -29,7 +29,8 @@ export const COMBINATIONS: readonly (readonly [surface: Protocol, upstream: Prot
 /** Those that are translated. */
 export const TRANSLATED = COMBINATIONS.filter(([surface, upstream]) => surface !== upstream);
 
-function config(url: string): ConfigSections {
+/** Sections of gateway.yaml for one upstream at this address in each API. */
+export function nineConfig(url: string): ConfigSections {
   const key = { api_key_env: 'TEST_UPSTREAM_KEY' };
   const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
   return {
@@ -86,7 +87,7 @@ export function useNine(take: (nine: Nine) => void): void {
   let gateway: TestGateway | undefined;
   before(async () => {
     provider = await startModelProvider();
-    gateway = await bootGateway({ upstream_url: provider.url, config: config(provider.url) });
+    gateway = await bootGateway({ upstream_url: provider.url, config: nineConfig(provider.url) });
     take({ provider, gateway, ...clientsOf(gateway) });
   });
   after(async () => {

@@ -8,7 +8,7 @@ import { PROTOCOLS } from '../../engine/translation/protocol.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { type ModelProvider, sayWhatWasSeen } from '../support/model-provider.ts';
 import { until } from '../support/until.ts';
-import { agent, CITIES, PDF, PIXEL, resultsSeen, SUMMARY, weatherIn } from './agent-model.ts';
+import { agent, assertAllSeen, CITIES, PDF, PIXEL, resultsSeen, SUMMARY, weatherIn } from './agent-model.ts';
 import { clientsOf, modelVia, useNine } from './nine.ts';
 import { ledgerRow, ledgerRows } from './state.ts';
 
@@ -59,15 +59,7 @@ for (const upstream of PROTOCOLS) {
       ...(upstream !== 'responses' && { stop: ['END'] }),
     });
     const { seen } = provider.only();
-    assert.deepEqual(seen.system, ['You are terse.', 'Be kind.']);
-    assert.deepEqual(seen.texts, [
-      ['user', 'Look:'],
-      ['assistant', 'I see.'],
-      ['user', 'And now?'],
-    ]);
-    assert.deepEqual(seen.images, [PIXEL, 'https://images.test/a.png']);
-    assert.deepEqual(seen.documents, [PDF]);
-    assert.deepEqual(seen.tools, ['weather', 'nothing']);
+    assertAllSeen(seen);
     assert.equal(answer.choices[0]!.message.content, JSON.stringify(seen));
     assert.deepEqual([answer.object, answer.choices[0]!.finish_reason], ['chat.completion', 'stop']);
   });

@@ -8,7 +8,7 @@ import { PROTOCOLS } from '../../engine/translation/protocol.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { type ModelProvider, sayWhatWasSeen } from '../support/model-provider.ts';
 import { until } from '../support/until.ts';
-import { agent, CALLS, CITIES, PDF, PIXEL, resultsSeen, SUMMARY, weatherIn } from './agent-model.ts';
+import { agent, assertAllSeen, CALLS, CITIES, PDF, PIXEL, resultsSeen, SUMMARY, weatherIn } from './agent-model.ts';
 import { clientsOf, modelVia, useNine } from './nine.ts';
 import { ledgerRows } from './state.ts';
 
@@ -55,15 +55,7 @@ for (const upstream of PROTOCOLS) {
       metadata: { user_id: 'user-1' },
     });
     const { seen } = provider.only();
-    assert.deepEqual(seen.system, ['You are terse.', 'Be kind.']);
-    assert.deepEqual(seen.texts, [
-      ['user', 'Look:'],
-      ['assistant', 'I see.'],
-      ['user', 'And now?'],
-    ]);
-    assert.deepEqual(seen.images, [PIXEL, 'https://images.test/a.png']);
-    assert.deepEqual(seen.documents, [PDF]);
-    assert.deepEqual(seen.tools, ['weather', 'nothing']);
+    assertAllSeen(seen);
     assert.equal(answer.content[0]?.type === 'text' && answer.content[0].text, JSON.stringify(seen));
     assert.deepEqual([answer.type, answer.role, answer.stop_reason], ['message', 'assistant', 'end_turn']);
   });

@@ -50,7 +50,7 @@ describe('forwarded headers', () => {
   });
 
   test('of a translated request say what it is in its new API', () => {
-    const headers = { accept: '*/*', 'content-type': 'text/plain' };
+    const headers = { accept: '*/*', 'content-type': 'text/plain', digest: 'sha-256=x', 'content-md5': 'x' };
     describeTranslated(headers, { protocol: 'messages', stream: true, header_prefix: 'vendor' });
     assert.deepEqual(headers, {
       accept: 'text/event-stream',

@@ -70,7 +70,13 @@ describe('gateway.yaml', () => {
     assert.deepEqual(upstream?.supports, { prompt_cache_1h: true, count_tokens: true, stream_usage: true });
     const [model] = config.models;
     assert.deepEqual(model?.aliases, []);
-    assert.deepEqual(model?.supports, { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true });
+    assert.deepEqual(model?.supports, {
+      tools: true,
+      images: true,
+      thinking: 'adaptive',
+      sampling: true,
+      prompt_cache_1h: true,
+    });
     assert.equal(config.models[0]?.context_window, 200_000);
     assert.equal(config.models[0]?.max_output_tokens, 200_000);
     assert.deepEqual(config.routing.rules, []);

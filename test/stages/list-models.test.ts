@@ -94,9 +94,9 @@ describe('list-models', () => {
   it('says of each model what gateway.yaml says it can do, and promises nothing else', () => {
     const [template] = stageConfig().models;
     const kinds = [
-      { tools: true, images: true, thinking: 'adaptive', prompt_cache_1h: true },
-      { tools: false, images: false, thinking: 'budget', prompt_cache_1h: false },
-      { tools: true, images: false, thinking: 'none', prompt_cache_1h: false },
+      { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
+      { tools: false, images: false, thinking: 'budget', sampling: false, prompt_cache_1h: false },
+      { tools: true, images: false, thinking: 'none', sampling: false, prompt_cache_1h: false },
     ] as const;
     const models = kinds.map((supports, i) => ({ ...template!, id: `model-${i}`, supports }));
     const seen = list('', { models }).data.map((entry) => capabilities(entry));

@@ -100,6 +100,15 @@ describe('metering of chat completions', () => {
     assert.equal(short.tokens.output, 4);
   });
 
+  it('takes what was counted in the middle of a stream for no final count, though the stream ends well', async () => {
+    const so_far = { prompt_tokens: 100, completion_tokens: 1 };
+    const word = (text: string) => says({ content: text });
+    const events = [says({ content: 'x'.repeat(40) }, { usage: so_far }), word('y'), word('z'), stops(), DONE];
+    const { tokens, provenance } = await bill({ events });
+    assert.equal(tokens.output, Math.ceil(42 / 4));
+    assert.equal(provenance.output, 'estimate');
+  });
+
   it('counts an aborted stream as at least what was reported until then', async () => {
     const so_far = { prompt_tokens: 100, completion_tokens: 9 };
     const { tokens, provenance } = await bill({ events: [says({ content: 'Hi' }, { usage: so_far })], facts: ABORTED });

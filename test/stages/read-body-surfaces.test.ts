@@ -91,7 +91,7 @@ describe('read-body on every surface', () => {
     const keys: Record<Surface, readonly string[]> = {
       messages: ['model', 'max_tokens', 'stream'],
       count_tokens: ['model', 'max_tokens', 'stream'],
-      chat: ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'n'],
+      chat: ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options', 'n'],
       responses: ['model', 'max_output_tokens', 'stream', 'background'],
     };
     for (const surface of SURFACES) {
@@ -196,8 +196,19 @@ describe('read-body of chat completions', () => {
   it('counts old functions as tools, and searches of the provider as input', async () => {
     const facts = await factsOf('chat', { model: 'm', functions: [{ name: 'a' }], tools: [{ type: 'function' }] });
     assert.equal(facts['request.tool_count'], 2);
+    const called = { role: 'assistant', tool_calls: [{ id: 'c', function: { name: 'a', arguments: '{}' } }] };
+    assert.equal(await beyond('chat', { model: 'm', messages: [called] }), 1000);
     assert.equal(await beyond('chat', { model: 'm', web_search_options: {} }), 1_001_000);
     assert.equal(await beyond('chat', { model: 'm', tools: [{ type: 'web_search' }] }), 1_001_000);
+  });
+});
+
+describe('read-body of Messages', () => {
+  it('counts the prompt of a thread that the provider keeps', async () => {
+    const ask = (thread: unknown) => beyond('messages', { ...user({ type: 'text', text: 'x' }), thread });
+    for (const thread of [{ type: 'continue', id: 'thread_1' }, { type: 'novelty' }, {}, 'thread_1'])
+      assert.equal(await ask(thread), 1_000_000, JSON.stringify(thread));
+    for (const thread of [undefined, null, { type: 'create' }]) assert.equal(await ask(thread), 0);
   });
 });
 
@@ -221,13 +232,16 @@ describe('read-body of Responses', () => {
     const result = { type: 'function_call_output', call_id: 'c', output: [image(DATA), { type: 'input_text' }] };
     assert.equal(await beyond('responses', input(result, { type: 'reasoning', encrypted_content: 'x' })), 5000);
     const shot = { type: 'computer_call_output', output: { type: 'computer_screenshot', image_url: DATA } };
-    assert.equal(await beyond('responses', input(shot, { type: 'function_call', arguments: '{}' })), 5000);
+    assert.equal(await beyond('responses', input(shot, { type: 'mcp_call', arguments: '{}' })), 5000);
     assert.equal((await factsOf('responses', input(result, shot)))['request.image_count'], 2);
     const referring = [
       message(image(HTTPS)),
       message({ type: 'input_image', file_id: 'file-1' }),
       message({ type: 'input_file', file_data: 'eA==' }),
       input({ type: 'item_reference', id: 'msg_1' }),
+      input({ id: 'msg_1' }),
+      input({ type: null, id: 'msg_1' }),
+      input({ type: 'reasoning', id: 'rs_1', summary: [] }),
       input({ type: 'novelty' }),
       { model: 'm', input: 'x', previous_response_id: 'resp_1' },
       { model: 'm', input: 'x', conversation: 'conv_1' },
@@ -252,6 +266,11 @@ describe('read-body of Responses', () => {
     ];
     assert.equal((await factsOf('responses', { model: 'm', tools: own }))['request.tool_count'], 5);
     assert.equal(await beyond('responses', { model: 'm', tools: own }), 1000);
+    const late = input({ type: 'additional_tools', role: 'developer', tools: own });
+    assert.equal((await factsOf('responses', late))['request.tool_count'], 5);
+    assert.equal(await beyond('responses', late), 1000);
+    assert.equal(await beyond('responses', input({ type: 'tool_search_output', tools: [{ type: 'mcp' }] })), 1_001_000);
+    assert.equal(await beyond('responses', input({ type: 'function_call', name: 'a', arguments: '{}' })), 1000);
     for (const tool of [
       { type: 'web_search' },
       { type: 'mcp' },

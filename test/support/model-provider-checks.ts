@@ -27,7 +27,6 @@ type Shapes = Readonly<Record<string, Shape>>;
 export const TEXT = { type: 'string' };
 export const FULL_TEXT = { type: 'string', minLength: 1 };
 export const FLAG = { type: 'boolean' };
-export const NUMBER = { type: 'number' };
 export const COUNT = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 export const ANY_OBJECT = { type: 'object' };
 export const SCHEMA_OBJECT = { type: 'object', required: ['type'], properties: { type: { const: 'object' } } };

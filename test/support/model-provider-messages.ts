@@ -204,7 +204,7 @@ function checkThinking(body: Checked, turns: ReturnType<typeof turnsOf>): void {
   demand(top_p >= 0.95, 'top_p', '`top_p` must be greater than or equal to 0.95 when thinking is enabled');
   const forced = tool_choice?.type === 'any' || tool_choice?.type === 'tool';
   demand(!forced, 'tool_choice', 'Thinking may not be enabled when tool_choice forces tool use.');
-  if (turns.at(-1)?.blocks[0]?.type !== 'tool_result') return;
+  if (thinking.type !== 'enabled' || turns.at(-1)?.blocks[0]?.type !== 'tool_result') return;
   const answered = turns.at(-2)!;
   const first = answered.blocks[0]?.type;
   const expected = 'Expected `thinking` or `redacted_thinking`, but found';

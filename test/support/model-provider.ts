@@ -169,7 +169,7 @@ function checkHeaders(protocol: Protocol, { received }: Exchange): void {
 }
 
 /** Answers with a short text. */
-export const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
+const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
 
 /** Answers with a JSON text of what the model saw. */
 export const sayWhatWasSeen: Model = ({ seen }) => ({ said: [{ kind: 'text', text: JSON.stringify(seen) }] });

@@ -4,7 +4,7 @@ import { StageError } from '../../engine/errors.ts';
 import { chatAdapter } from '../../engine/translation/chat/index.ts';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { saidBy } from './arbitraries.ts';
+import { saidBy } from './answer-arbitraries.ts';
 import { chunk, finish, readData, readDeltas } from './chat-scene.ts';
 
 const calls = (...tool_calls: unknown[]) => ({ tool_calls });
@@ -114,6 +114,17 @@ describe('calls in a stream of chat completions', () => {
     ]);
   });
 
+  test('whole calls that are all counted as the first one and have no identifiers are told apart by their names', () => {
+    const calls_told = said(calls(fn(0, undefined, 'f', '{}')), calls(fn(0, undefined, 'f', '{"x":1}')));
+    assert.deepEqual(
+      calls_told.map(([, name, text]) => [name, text]),
+      [
+        ['f', '{}'],
+        ['f', '{"x":1}'],
+      ],
+    );
+  });
+
   test('calls without indices are told apart by identifiers', () => {
     assert.deepEqual(
       said(
@@ -221,13 +232,27 @@ describe('the end of a stream of chat completions', () => {
     assert.deepEqual(usage({ prompt_tokens: -1, completion_tokens: '5', total_tokens: 1e300 }), {});
   });
 
-  test('a stream without a reason for stopping is not complete, with or without its end mark', () => {
-    for (const rest of [[], ['[DONE]']]) {
+  test('a stream without a reason for stopping is complete if the server says so and nothing is missing', () => {
+    const call = (args: string) =>
+      chunk({ tool_calls: [{ index: 0, id: 'c', function: { name: 't', arguments: args } }] });
+    assert.equal(endOf(readData([chunk({ content: 'a' }), '[DONE]']).events).reason, 'finished');
+    assert.equal(endOf(readData([call('{"a":1}'), '[DONE]']).events).reason, 'tool_calls');
+    for (const cut of [[chunk({ content: 'a' })], [call('{"a":1}')], ['[DONE]'], [call('{"a"'), '[DONE]']]) {
       assert.throws(
-        () => readData([chunk({ content: 'a' }), ...rest]),
+        () => readData(cut),
         (error: unknown) => error instanceof StageError && error.code === 'upstream_failed',
       );
     }
+  });
+
+  test('an event named error is an error, whatever its form', () => {
+    const notes = new Notes();
+    const reader = chatAdapter.createReader(notes);
+    const events: ModelEvent[] = [];
+    reader.read({ name: 'message', data: chunk({ content: 'a' }) }, (event) => events.push(event));
+    reader.read({ name: 'error', data: '{"message":"out of memory","code":503}' }, (event) => events.push(event));
+    const last = events.at(-1);
+    assert.deepEqual(last?.type === 'error' && [last.problem.message, last.problem.status], ['out of memory', 503]);
   });
 
   test('an error in the stream ends it, byte for byte as the upstream said it', () => {

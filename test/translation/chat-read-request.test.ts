@@ -57,6 +57,12 @@ describe('settings of a chat completions request', () => {
     assert.deepEqual(notes, []);
   });
 
+  test('an effort that is newer than this version is no reason to refuse', () => {
+    const { conversation, notes } = readAsk({ reasoning_effort: 'ultra' });
+    assert.equal(conversation.reasoning, undefined);
+    assert.deepEqual(notes, ['unknown_effort']);
+  });
+
   test('null says nothing, and defaults need no note', () => {
     const { conversation, notes } = readAsk({
       max_tokens: null,
@@ -149,7 +155,7 @@ describe('settings of a chat completions request', () => {
       [{ temperature: Number.POSITIVE_INFINITY }, 'temperature'],
       [{ max_tokens: -1 }, 'max_tokens'],
       [{ stop: [1] }, 'stop.0'],
-      [{ reasoning_effort: 'secret' }, 'reasoning_effort'],
+      [{ reasoning_effort: 7 }, 'reasoning_effort'],
       [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema'],
       [{ metadata: { secret: 1 } }, 'metadata'],
       [{ tools: [{ type: 'function' }] }, 'tools.0.function'],

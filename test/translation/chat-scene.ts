@@ -9,7 +9,7 @@ import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 
 /** A thinking model. */
-export const TARGET: UpstreamTarget = { max_output_tokens: 100_000, thinking: 'adaptive' };
+export const TARGET: UpstreamTarget = { max_output_tokens: 100_000, thinking: 'adaptive', sampling: true };
 
 /** The smallest request. */
 export const ASK = { model: 'm', messages: [{ role: 'user', content: 'Hi' }] };

@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { chatAdapter } from '../../engine/translation/chat/index.ts';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { answers, saidBy } from './arbitraries.ts';
+import { answers, saidBy } from './answer-arbitraries.ts';
 import { context, writeStream } from './chat-scene.ts';
 
 /** The official client, answered with these bodies one after the other. */

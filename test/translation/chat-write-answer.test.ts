@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { chatAdapter } from '../../engine/translation/chat/index.ts';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { answers, saidBy } from './arbitraries.ts';
+import { answers, saidBy } from './answer-arbitraries.ts';
 import { context, dataOf, readData, writeStream } from './chat-scene.ts';
 
 const start: ModelEvent = { type: 'start', id: 'msg_1', model: 'up' };
@@ -79,6 +79,12 @@ describe('a stream written for a chat completions client', () => {
     ]);
     const { prompt_tokens, completion_tokens } = all.at(-2).usage;
     assert.deepEqual([prompt_tokens, completion_tokens], [10, 5]);
+  });
+
+  test('usage counts what was written to the cache also where only its lifetimes were told', () => {
+    const usage = { input: 10, output: 5, cache_write_5m: 2, cache_write_1h: 3 };
+    const { prompt_tokens, prompt_tokens_details } = chunks([start, end({ usage })]).at(-2).usage;
+    assert.deepEqual([prompt_tokens, prompt_tokens_details.cache_write_tokens], [15, 5]);
   });
 
   test('an answer without identifier and model gets those of the request', () => {

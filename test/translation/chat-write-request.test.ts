@@ -3,16 +3,16 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../engine/errors.ts';
 import { chatAdapter } from '../../engine/translation/chat/index.ts';
-import type { Conversation, Part, Turn } from '../../engine/translation/conversation.ts';
+import type { Conversation, Part, TextPart, Turn } from '../../engine/translation/conversation.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 import { meetsStrict } from '../../engine/translation/strict-schema.ts';
 import { checkChat } from '../support/model-provider-chat.ts';
-import { conversations } from './arbitraries.ts';
 import { TARGET, writeAsk } from './chat-scene.ts';
+import { conversations } from './conversation-arbitraries.ts';
 
 const text = (said: string) => ({ kind: 'text', text: said }) as const;
 const call = (id: string) => ({ kind: 'tool_call', id, name: 'f', arguments: '{}' }) as const;
-const result = (call_id: string, parts: readonly ReturnType<typeof text>[], is_error = false) =>
+const result = (call_id: string, parts: readonly TextPart[], is_error = false) =>
   ({ kind: 'tool_result', call_id, parts, is_error }) as const;
 const image = { kind: 'image', source: { kind: 'base64', media_type: 'image/png', data: 'iVBO' } } as const;
 
@@ -48,12 +48,26 @@ describe('messages written for a chat completions upstream', () => {
         ['assistant', null],
         ['tool', 'a'],
         ['tool', 'b'],
-        ['system', 'Be short'],
+        // Templates of many models refuse the role system anywhere but at the beginning.
+        ['user', '<system_message>\nBe short\n</system_message>'],
         ['user', 'And?'],
       ],
     );
     assert.equal((messages[1]?.tool_calls as unknown[] | undefined)?.length, 2);
-    assert.deepEqual(notes, []);
+    assert.deepEqual(notes, ['instructions_turn']);
+  });
+
+  test('several texts of a result are one text, as many servers take or see no other', () => {
+    const results = (...parts: TextPart[]) =>
+      messagesOf([
+        { role: 'assistant', parts: [call('a')] },
+        { role: 'user', parts: [result('a', parts)] },
+      ]);
+    const { messages, notes } = results(text('one'), { ...text('two'), cache: '5m' });
+    assert.equal(messages[1]?.content, 'one\ntwo');
+    assert.deepEqual(notes, ['part_cache', 'result_texts']);
+    assert.deepEqual(results(text('one')).notes, []);
+    assert.equal(results().messages[1]?.content, '');
   });
 
   test('an image of a result goes into a user message right after the results', () => {
@@ -93,7 +107,7 @@ describe('messages written for a chat completions upstream', () => {
     ]);
     assert.deepEqual(
       messages.slice(1).map(({ content }) => content),
-      ['Error: no', 'Error: no', 'Error: '],
+      ['Error: no', 'Error: no', 'Error: the tool failed.'],
     );
     assert.deepEqual(notes, ['result_error']);
   });
@@ -148,13 +162,6 @@ describe('settings written for a chat completions upstream', () => {
     assert.deepEqual(bound('none'), ['max_tokens']);
     assert.deepEqual(bound('budget'), ['max_completion_tokens']);
     assert.deepEqual(bound('adaptive'), ['max_completion_tokens']);
-  });
-
-  test('nothing is asked for that the model cannot say', () => {
-    const { body, notes } = writeAsk({ max_output_tokens: TARGET.max_output_tokens + 1 });
-    assert.equal(body.max_completion_tokens, TARGET.max_output_tokens);
-    assert.deepEqual(notes, ['output_bound']);
-    assert.deepEqual(writeAsk({ max_output_tokens: TARGET.max_output_tokens }).notes, []);
   });
 
   test('a budget of thinking becomes an effort, and a model that cannot think is not told to', () => {
@@ -266,9 +273,11 @@ function normal({ top_k: _, parallel_tool_calls, metadata, reasoning, ...rest }:
 
 test('a conversation that is written and read again is the same, as far as the API has words for it', () => {
   const sayable = conversations({
+    instructions_turns: false,
     url_documents: false,
     text_documents: false,
     result_files: false,
+    long_results: false,
     result_errors: false,
     part_caches: false,
     free_text_tools: false,

@@ -25,6 +25,8 @@ export interface ConversationFeatures {
   readonly text_documents: boolean;
   /** Images and documents in results of tools. */
   readonly result_files: boolean;
+  /** Several parts in one result. */
+  readonly long_results: boolean;
   readonly result_errors: boolean;
   readonly refusals: boolean;
   /** Cache marks on parts and tools. */
@@ -42,6 +44,7 @@ const EVERYTHING: ConversationFeatures = {
   url_documents: true,
   text_documents: true,
   result_files: true,
+  long_results: true,
   result_errors: true,
   refusals: true,
   part_caches: true,
@@ -217,7 +220,7 @@ function exchanges(features: ConversationFeatures): fc.Arbitrary<Exchange> {
   const result = fc
     .record({
       kind: fc.constant('tool_result' as const),
-      parts: fc.array(result_part, { maxLength: 2 }),
+      parts: fc.array(result_part, { maxLength: features.long_results ? 2 : 1 }),
       is_error: features.result_errors ? fc.boolean() : fc.constant(false),
       cache: cached(features),
     })

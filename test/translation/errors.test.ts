@@ -70,12 +70,13 @@ describe('an error of a chat completions upstream', () => {
     });
   }
 
-  it('is a matter of billing when the quota is used up, and an overload when it says so', () => {
+  it('is a matter of billing when the quota is used up, an overload when it says so, and late with status 408', () => {
     const type = (status: number, error: object) => translated('chat', 'messages', status, body(error)).type;
     assert.equal(type(429, { type: 'insufficient_quota', code: 'insufficient_quota' }), 'billing_error');
     assert.equal(type(503, { type: 'server_error', code: 'server_is_overloaded' }), 'overloaded_error');
     assert.equal(type(503, { type: 'server_error', code: null }), 'api_error');
     assert.equal(type(422, { type: 'invalid_request_error', code: null }), 'invalid_request_error');
+    assert.equal(type(408, { type: 'invalid_request_error', code: null }), 'timeout_error');
   });
 
   it('says to Messages clients in their words that the prompt is too long', () => {

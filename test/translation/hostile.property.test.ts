@@ -10,8 +10,8 @@ import { proofFromText, proofToText } from '../../engine/translation/proof.ts';
 import { PROTOCOLS } from '../../engine/translation/protocol.ts';
 import { createTranslator } from '../../engine/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../support/model-provider.ts';
-import { conversations } from './arbitraries.ts';
-import { PAIRS, translate } from './translating.ts';
+import { conversations } from './conversation-arbitraries.ts';
+import { headOf, PAIRS, translate } from './translating.ts';
 
 const ANSWER: Answer = {
   said: [
@@ -69,12 +69,10 @@ function refusesWith(codes: readonly string[], step: () => void): void {
   }
 }
 
-const head = (type: string) => ({ status: 200, get: () => type, set() {}, remove() {}, replaceAll() {} });
-
 for (const { from, to } of PAIRS) {
   describe(`a ${from} client and a ${to} upstream`, () => {
     it('may send any request', () => {
-      const target = { max_output_tokens: 32_000, thinking: 'adaptive' } as const;
+      const target = { max_output_tokens: 32_000, thinking: 'adaptive', sampling: true } as const;
       const asked = conversations({ url_documents: false }).map((said) =>
         ADAPTERS[from].writeRequest(said, target, new Notes()),
       );
@@ -90,7 +88,7 @@ for (const { from, to } of PAIRS) {
       const document = documentOf(to, ANSWER);
       fc.assert(
         fc.property(changes, fc.boolean(), (list, stream) => {
-          const converter = createTranslator(translate(from, to, stream), head('application/json'));
+          const converter = createTranslator(translate(from, to, stream), headOf('application/json'));
           refusesWith(['upstream_invalid', 'upstream_failed'], () => {
             converter.write(Buffer.from(JSON.stringify(changed(document, list))));
             converter.end();
@@ -109,7 +107,7 @@ for (const { from, to } of PAIRS) {
               return `data: ${JSON.stringify(changed(JSON.parse(data), list))}`;
             });
           });
-          const converter = createTranslator(translate(from, to, stream), head('text/event-stream'));
+          const converter = createTranslator(translate(from, to, stream), headOf('text/event-stream'));
           refusesWith(['upstream_invalid', 'upstream_failed'], () => {
             converter.write(Buffer.from(sent.join('')));
             converter.end();

@@ -7,7 +7,7 @@ import { messagesAdapter } from '../../engine/translation/messages/index.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 import { ANSWER, writeAsked } from './messages-scene.ts';
 
-const TARGET = { max_output_tokens: 8000, thinking: 'adaptive' } as const;
+const TARGET = { max_output_tokens: 8000, thinking: 'adaptive', sampling: true } as const;
 
 /** JSON of the kind that breaks readers: known words in wrong places, prototypes' keys, wrong types. */
 const jsons: fc.Arbitrary<unknown> = fc

@@ -8,7 +8,8 @@ import { readAsked, refusesAsked as refused } from './messages-scene.ts';
 /** Parts of a message with these blocks, and what was noted. */
 function partsOf(content: unknown, role = 'user'): { parts: readonly Part[]; noted: readonly string[] } {
   const notes = new Notes();
-  const { turns } = readAsked({ messages: [{ role, content }] }, notes);
+  const next = role === 'assistant' ? [{ role: 'user', content: 'Go on' }] : [];
+  const { turns } = readAsked({ messages: [{ role, content }, ...next] }, notes);
   return { parts: turns[0]?.parts ?? [], noted: notes.names };
 }
 
@@ -52,6 +53,16 @@ describe('system and messages', () => {
     const notes = new Notes();
     readAsked({ messages: [{ role: 'system', output_config: { effort: 'low' } }] }, notes);
     assert.deepEqual(notes.names, ['unknown_field:output_config']);
+  });
+
+  test('an answer that the model shall go on with is noted, as others may not', () => {
+    const notes = new Notes();
+    const messages = [
+      { role: 'user', content: 'As JSON' },
+      { role: 'assistant', content: '{' },
+    ];
+    assert.equal(readAsked({ messages }, notes).turns.length, 2);
+    assert.deepEqual(notes.names, ['begun_answer']);
   });
 
   test('a message without content is no turn', () => {

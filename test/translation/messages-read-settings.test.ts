@@ -50,6 +50,34 @@ describe('tools', () => {
     refused({ mcp_servers: [{ type: 'url', url: 'https://a.test', name: 'x' }] }, 'not_translatable', 'mcp_servers');
   });
 
+  test('tools that are defined in the middle of the conversation are tools like the others', () => {
+    const notes = new Notes();
+    const input_schema = { type: 'object' };
+    const add = (definition: object) => ({ type: 'tool_addition', tool: { type: 'tool_definition', definition } });
+    const messages = [
+      { role: 'user', content: 'Hello' },
+      {
+        role: 'system',
+        content: [
+          add({ name: 'later', input_schema }),
+          add({ name: 'first', input_schema, description: 'again' }),
+          add({ type: 'web_search_20250305', name: 'web_search' }),
+          { type: 'tool_addition', tool: { type: 'tool_reference', name: 'first' } },
+          { type: 'tool_removal', tool: { type: 'tool_reference', name: 'first' } },
+        ],
+      },
+    ];
+    const { tools, turns } = readAsked({ tools: [{ name: 'first', input_schema }], messages }, notes);
+    assert.deepEqual(tools, [
+      { name: 'first', parameters: input_schema },
+      { name: 'later', parameters: input_schema },
+    ]);
+    assert.equal(turns.length, 1);
+    assert.deepEqual(notes.names, ['tool_changes']);
+    const broken = [{ role: 'system', content: [add({ name: 'x' })] }];
+    refused({ messages: broken }, 'invalid_request', 'messages.0.content.0.tool.definition.input_schema');
+  });
+
   test('the choice of tools and whether calls may be parallel are told apart', () => {
     const choice = (tool_choice: unknown) => {
       const { tool_choice: kind, parallel_tool_calls } = readAsked({ tool_choice });
@@ -77,6 +105,13 @@ describe('settings', () => {
     assert.deepEqual(wish({ thinking: { type: 'adaptive', display: 'summarized' } }), { show: true });
     assert.deepEqual(wish({ output_config: { effort: 'max' } }), { effort: 'max' });
     assert.deepEqual(wish({ thinking: { type: 'disabled' } }), { effort: 'none' });
+  });
+
+  test('words for display and effort that are newer than this version are no reason to refuse', () => {
+    const notes = new Notes();
+    const body = { thinking: { type: 'adaptive', display: 'updates' }, output_config: { effort: 'ultra' } };
+    assert.deepEqual(readAsked(body, notes).reasoning, { show: true });
+    assert.deepEqual(notes.names, ['unknown_effort', 'thinking_display']);
   });
 
   test('sampling, stop sequences, user, output schema, tier and stream are read', () => {
@@ -175,7 +210,7 @@ test('a request that breaks the API is refused by the place where it does', () =
     [{ tool_choice: { type: 'tool' } }, 'tool_choice.name'],
     [{ thinking: { type: 'deep' } }, 'thinking.type'],
     [{ thinking: { type: 'enabled' } }, 'thinking.budget_tokens'],
-    [{ output_config: { effort: 'huge' } }, 'output_config.effort'],
+    [{ output_config: { effort: 7 } }, 'output_config.effort'],
     [{ output_config: { format: { type: 'xml' } } }, 'output_config.format.type'],
     [{ stop_sequences: 'END' }, 'stop_sequences'],
     [{ temperature: 'hot' }, 'temperature'],

@@ -4,9 +4,9 @@ import fc from 'fast-check';
 import type { CacheTtl, Conversation, Part, Turn } from '../../engine/translation/conversation.ts';
 import { messagesAdapter } from '../../engine/translation/messages/index.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { type ConversationFeatures, conversations } from './arbitraries.ts';
+import { type ConversationFeatures, conversations } from './conversation-arbitraries.ts';
 
-const TARGET = { max_output_tokens: 8000, thinking: 'adaptive' } as const;
+const TARGET = { max_output_tokens: 8000, thinking: 'adaptive', sampling: true } as const;
 
 /** What every Messages conversation can say. */
 const SAYABLE: Partial<ConversationFeatures> = {
@@ -95,7 +95,7 @@ test('a request that was written is read and written again the same', () => {
       const notes = new Notes();
       const again = messagesAdapter.writeRequest(messagesAdapter.readRequest(once, notes), TARGET, notes);
       assert.deepEqual(JSON.parse(JSON.stringify(again)), once);
-      assert.deepEqual(notes.names, []);
+      assert.deepEqual(notes.names, once.messages.at(-1)?.role === 'assistant' ? ['begun_answer'] : []);
     }),
   );
 });
@@ -125,7 +125,11 @@ function marks({ tools, instructions, turns }: Conversation): CacheTtl[] {
 test('whatever a conversation has, the request is one that the API takes', () => {
   fc.assert(
     fc.property(conversations(), fc.constantFrom('none', 'budget', 'adaptive'), (conversation, thinking) => {
-      const body = messagesAdapter.writeRequest(conversation, { max_output_tokens: 8000, thinking }, new Notes());
+      const body = messagesAdapter.writeRequest(
+        conversation,
+        { max_output_tokens: 8000, thinking, sampling: true },
+        new Notes(),
+      );
       const messages = body.messages as { role: string; content: Record<string, unknown>[] }[];
       assert.deepEqual(
         messages.map(({ role }) => role),

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import SDK from '@anthropic-ai/sdk';
-import { createParser } from 'eventsource-parser';
 import { StageError } from '../../engine/errors.ts';
 import type { AnswerContext, Json } from '../../engine/translation/adapter.ts';
 import type { Conversation } from '../../engine/translation/conversation.ts';
@@ -22,14 +21,6 @@ export const ANSWER: AnswerContext = {
 export function streamOf(events: readonly ModelEvent[]): string {
   const writer = messagesAdapter.createWriter(ANSWER, new Notes());
   return events.map((event) => writer.write(event)).join('');
-}
-
-/** The events of a stream, parsed. */
-export function eventsIn(stream: string): { name: string | undefined; data: Record<string, unknown> }[] {
-  const events: { name: string | undefined; data: Record<string, unknown> }[] = [];
-  const parser = createParser({ onEvent: ({ event: name, data }) => events.push({ name, data: JSON.parse(data) }) });
-  parser.feed(stream);
-  return events;
 }
 
 /** What the reader makes of an upstream's stream. */
@@ -82,5 +73,5 @@ export function writeAsked(
     stream: false,
     ...conversation,
   };
-  return messagesAdapter.writeRequest(whole, { max_output_tokens: 8000, thinking }, notes);
+  return messagesAdapter.writeRequest(whole, { max_output_tokens: 8000, thinking, sampling: true }, notes);
 }

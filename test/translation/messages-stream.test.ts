@@ -4,7 +4,8 @@ import { StageError } from '../../engine/errors.ts';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { messagesAdapter } from '../../engine/translation/messages/index.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { ANSWER, clientOf, eventsIn, readStream, streamOf } from './messages-scene.ts';
+import { eventsIn } from '../e2e/streams.ts';
+import { ANSWER, clientOf, readStream, streamOf } from './messages-scene.ts';
 
 const START = {
   type: 'message_start',

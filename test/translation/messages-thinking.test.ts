@@ -50,7 +50,7 @@ test('a model that adapts is told the effort', () => {
   assert.deepEqual(told({ reasoning: { budget_tokens: 10_000 } }, 'adaptive'), [
     { type: 'adaptive' },
     'medium',
-    ['thinking_effort'],
+    ['thinking_budget'],
   ]);
 });
 
@@ -72,10 +72,10 @@ test('a model with a budget gets one below the bound on output', () => {
 });
 
 test('a model that does not think is not told to, and one whose client wants no thoughts thinks as little as it can', () => {
-  assert.deepEqual(told({ reasoning: { effort: 'high' } }, 'none'), [undefined, undefined, ['thinking_unsupported']]);
+  assert.deepEqual(told({ reasoning: { effort: 'high' } }, 'none'), [undefined, undefined, ['no_thinking']]);
   assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'none'), [undefined, undefined, []]);
   assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'budget'), [{ type: 'disabled' }, undefined, []]);
-  assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'adaptive'), [undefined, 'low', ['thinking_effort']]);
+  assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'adaptive'), [undefined, undefined, ['thinking_effort']]);
   assert.deepEqual(told({}, 'adaptive'), [undefined, undefined, []]);
 });
 
@@ -86,14 +86,19 @@ test('nobody thinks where a call is forced', () => {
   }
 });
 
-test('in the middle of calls the model thinks on only where it can see its own thoughts', () => {
+test('in the middle of calls a model with a budget thinks on only where it can see its own thoughts', () => {
   const reasoning = { effort: 'high' } as const;
   assert.deepEqual(told({ reasoning, turns: loop(OWN) }, 'budget')[0], { type: 'enabled', budget_tokens: 4000 });
   assert.deepEqual(told({ reasoning, turns: loop() }, 'budget'), [undefined, undefined, ['thinking_in_tool_loop']]);
-  assert.deepEqual(told({ reasoning, turns: loop(FOREIGN) }, 'adaptive'), [
+  assert.deepEqual(told({ reasoning, turns: loop(FOREIGN) }, 'budget'), [
     undefined,
     undefined,
     ['foreign_reasoning', 'thinking_in_tool_loop'],
+  ]);
+  assert.deepEqual(told({ reasoning, turns: loop(FOREIGN) }, 'adaptive'), [
+    { type: 'adaptive' },
+    'high',
+    ['foreign_reasoning'],
   ]);
   const answered: Turn[] = [
     ...loop(),

@@ -283,7 +283,7 @@ describe('settings', () => {
     });
     assert.deepEqual(noted, [
       ...['seed', 'penalties', 'verbosity', 'store', 'metadata', 'output_format_name', 'blank_stop'],
-      ...['temperature_range', 'temperature_and_top_p', 'service_tier_messages'],
+      ...['temperature_range', 'temperature_and_top_p', 'service_tier'],
     ]);
     assert.deepEqual([body.stop_sequences, body.temperature, body.top_p], [['END'], 1, undefined]);
   });

@@ -1,11 +1,11 @@
 /** Answers of the scripted model provider as arbitraries, and what carries them through a translator. */
 import fc from 'fast-check';
-import type { ResponseConverter, ResponseHead } from '../../engine/api.ts';
+import type { ResponseConverter } from '../../engine/api.ts';
 import type { Protocol } from '../../engine/translation/protocol.ts';
-import { createTranslator, translateRequest } from '../../engine/translation/translate.ts';
+import { createTranslator } from '../../engine/translation/translate.ts';
 import { type Answer, eventsOf, type Said } from '../support/model-provider.ts';
-import { argumentTexts, texts } from './arbitraries.ts';
-import { names } from './conversation-arbitraries.ts';
+import { argumentTexts, names, texts } from './conversation-arbitraries.ts';
+import { headOf, translate } from './translating.ts';
 
 const thoughts = fc.option(
   texts.map((text): Said => ({ kind: 'thought', text })),
@@ -51,24 +51,6 @@ export const modelAnswers: fc.Arbitrary<Answer> = fc
     return { said: all, piece, mixed, pings, used, ...(cut_short && only_text && { stop: 'length' as const }) };
   });
 
-const ASKED: Readonly<Record<Protocol, object>> = {
-  messages: { model: 'coder-1', max_tokens: 100, messages: [{ role: 'user', content: 'Go.' }] },
-  chat: { model: 'coder-1', messages: [{ role: 'user', content: 'Go.' }], stream_options: { include_usage: true } },
-  responses: { model: 'coder-1', input: 'Go.' },
-};
-
-/** Head of an upstream's response with nothing but its type. */
-export function headOf(type: string, status = 200): ResponseHead {
-  const headers = new Map([['content-type', type]]);
-  return {
-    status,
-    get: (name: string) => headers.get(name),
-    set: (name: string, value: string) => void headers.set(name, value),
-    remove: (name: string) => void headers.delete(name),
-    replaceAll: () => {},
-  } as ResponseHead;
-}
-
 /** What turns an upstream's answer into a client's. */
 export function translatorFor(
   from: Protocol,
@@ -76,16 +58,10 @@ export function translatorFor(
   stream: boolean,
   type: 'stream' | 'document',
 ): ResponseConverter {
-  const translation = translateRequest({
-    from,
-    to,
-    body: { ...ASKED[from], stream },
-    upstream_model: 'upstream-model',
-    target: { max_output_tokens: 1000, thinking: 'adaptive' },
-    request_id: '0d9c2f4e-6a51-4d0c-9d43-0c6f0f0a1b2c',
-    created_at: 1_790_000_000,
-  });
-  return createTranslator(translation, headOf(type === 'stream' ? 'text/event-stream' : 'application/json'));
+  return createTranslator(
+    translate(from, to, stream),
+    headOf(type === 'stream' ? 'text/event-stream' : 'application/json'),
+  );
 }
 
 /** The client's bytes for these bytes of the upstream. */

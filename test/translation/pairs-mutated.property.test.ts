@@ -207,7 +207,7 @@ for (const from of PROTOCOLS) {
       fc.assert(
         fc.property(fc.constantFrom(...places), odd, (path, value) => {
           const body = changed(BODIES[from], path, value);
-          const target = { max_output_tokens: 64_000, thinking: 'adaptive' } as const;
+          const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
           let json: string;
           try {
             ({ json } = translateRequest({

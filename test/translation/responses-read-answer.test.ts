@@ -4,8 +4,8 @@ import { StageError } from '../../engine/errors.ts';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 import { responsesAdapter } from '../../engine/translation/responses/index.ts';
-import { saidBy } from './arbitraries.ts';
-import { readEvents } from './responses-support.ts';
+import { saidBy } from './answer-arbitraries.ts';
+import { readEvents } from './responses-scene.ts';
 
 type Sent = Record<string, unknown>;
 
@@ -264,7 +264,7 @@ test('events and items that are not known are skipped, noted where something is 
     completed(),
   ];
   assert.deepEqual(saidBy(readEvents([created, ...sent], notes)), [{ kind: 'text', text: 'x' }]);
-  assert.deepEqual(notes.names, ['provider_tool_answer', 'citations_answer']);
+  assert.deepEqual(notes.names, ['answer_provider_tool', 'answer_citations']);
 });
 
 test('what is not the API is said to be so', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { proofToText } from '../../engine/translation/proof.ts';
-import { readRequest as read, refusalOf as refusal } from './responses-support.ts';
+import { readRequest as read, refusalOf as refusal } from './responses-scene.ts';
 
 describe('what is said', () => {
   test('a text is what the user says', () => {
@@ -108,7 +108,7 @@ describe('what is said', () => {
     });
     assert.deepEqual(turns[0]!.parts, [{ kind: 'text', text: 'x', cache: '1h' }]);
     assert.deepEqual(cache, { key: 'k', ttl: '1h' });
-    assert.deepEqual(names, ['cache_options']);
+    assert.deepEqual(names, ['prompt_cache_options']);
   });
 
   test('what tools of the provider did is left out of the history, noted', () => {
@@ -185,7 +185,7 @@ describe('settings', () => {
         'client_metadata',
         'provider_tool_calls',
         'provider_options',
-        'cache_options',
+        'prompt_cache_options',
       ],
       ...['token_probabilities', 'truncation', 'include', 'stream_obfuscation', 'reasoning_options', 'unknown_effort'],
       'second_user',
@@ -222,6 +222,10 @@ describe('refusals', () => {
   const broken: readonly [Record<string, unknown>, string][] = [
     [{ model: 7 }, 'model'],
     [{ input: 7 }, 'input'],
+    // With `messages`, which belong to another API, this would ask the model nothing.
+    [{ input: null, messages: [{ role: 'user', content: 'hi' }] }, 'input'],
+    [{ input: [] }, 'input'],
+    [{ input: [{ type: 'something_new' }] }, 'input'],
     [{ input: [null] }, 'input.0'],
     [{ input: [{ role: 'robot', content: 'x' }] }, 'input.0.role'],
     [{ input: [{ role: 'constructor', content: 'x' }] }, 'input.0.role'],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { readRequest as read, refusalOf as refusal } from './responses-support.ts';
+import { readRequest as read, refusalOf as refusal } from './responses-scene.ts';
 
 describe('tools', () => {
   const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "x"' };

@@ -5,8 +5,8 @@ import OpenAI from 'openai';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 import { responsesAdapter } from '../../engine/translation/responses/index.ts';
-import { answers, saidBy } from './arbitraries.ts';
-import { answerContext, streamOf } from './responses-support.ts';
+import { answers, saidBy } from './answer-arbitraries.ts';
+import { answerContext, streamOf } from './responses-scene.ts';
 
 /** The official SDK, whose every request is answered with this. */
 function client(body: string, type: string): OpenAI {

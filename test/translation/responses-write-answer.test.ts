@@ -5,7 +5,7 @@ import type { ModelEvent, StopReason } from '../../engine/translation/events.ts'
 import { Notes } from '../../engine/translation/notes.ts';
 import { proofToText } from '../../engine/translation/proof.ts';
 import { responsesAdapter } from '../../engine/translation/responses/index.ts';
-import { answerContext, eventsOf, streamOf } from './responses-support.ts';
+import { answerContext, eventsOf, streamOf } from './responses-scene.ts';
 
 const START: ModelEvent = { type: 'start', id: 'msg_7', model: 'up', usage: { input: 10, cache_read: 5 } };
 const END: ModelEvent = { type: 'end', reason: 'finished', usage: { output: 3 } };

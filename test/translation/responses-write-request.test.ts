@@ -6,9 +6,9 @@ import type { Conversation, Part, Tool } from '../../engine/translation/conversa
 import { Notes } from '../../engine/translation/notes.ts';
 import { responsesAdapter } from '../../engine/translation/responses/index.ts';
 import { checkRequest } from '../support/model-provider.ts';
-import { conversations } from './arbitraries.ts';
+import { conversations } from './conversation-arbitraries.ts';
 
-const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive' };
+const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true };
 
 function write(more: Partial<Conversation>, target = TARGET) {
   const notes = new Notes();
@@ -154,8 +154,9 @@ describe('settings', () => {
     assert.equal(write({ store: true }).store, true);
   });
 
-  test('encrypted reasoning is asked for where the model may think', () => {
-    assert.deepEqual(write({}).include, ['reasoning.encrypted_content']);
+  test('encrypted reasoning is asked for where the client wants the model to think', () => {
+    assert.equal(write({}).include, undefined);
+    assert.deepEqual(write({ reasoning: { effort: 'low' } }).include, ['reasoning.encrypted_content']);
     assert.equal(write({ reasoning: { effort: 'none' } }).include, undefined);
     const never = write({ reasoning: { effort: 'high' } }, { ...TARGET, thinking: 'none' });
     assert.deepEqual([never.include, never.reasoning, never.names], [undefined, undefined, ['no_thinking']]);

@@ -7,10 +7,11 @@ import type { Conversation, Part, TextPart, Turn } from '../../engine/translatio
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { Notes } from '../../engine/translation/notes.ts';
 import { responsesAdapter } from '../../engine/translation/responses/index.ts';
-import { answers, conversations, saidBy } from './arbitraries.ts';
-import { answerContext, eventsOf, readEvents, streamOf } from './responses-support.ts';
+import { answers, saidBy } from './answer-arbitraries.ts';
+import { conversations } from './conversation-arbitraries.ts';
+import { answerContext, eventsOf, readEvents, streamOf } from './responses-scene.ts';
 
-const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive' };
+const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true };
 
 /** What the API has words for. */
 const SAYABLE = {

@@ -6,20 +6,28 @@ import { describe, it } from 'node:test';
 import { CHAT_RULES } from '../../engine/translation/chat/rules.ts';
 import { MESSAGES_RULES } from '../../engine/translation/messages/rules.ts';
 import { RESPONSES_RULES } from '../../engine/translation/responses/rules.ts';
-import { TRANSLATION_RULES, type TranslationRule } from '../../engine/translation/rules.ts';
+import type { TranslationRule } from '../../engine/translation/rule.ts';
+import { TRANSLATION_RULES } from '../../engine/translation/rules.ts';
 
 const TRANSLATION = join(import.meta.dirname, '..', '..', 'engine', 'translation');
 
 const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.ts') && !name.endsWith('rules.ts'))
+  .filter((name) => name.endsWith('.ts') && !/rules?\.ts$/.test(name))
   .map((name) => readFileSync(join(TRANSLATION, name), 'utf8'))
   .join('\n');
+
+/** Whether the name stands where a rule is noted, refused, chosen or listed for a field; fields have such names, too. */
+function isUsed(name: string): boolean {
+  const calls = `(?:note|refuse)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
+  const row = `^ *\\['[a-z_]+', '${name}'(?:, [^,\\]]+)?\\],$`;
+  return new RegExp(`${calls}|${row}`, 'm').test(sources);
+}
 
 describe('rules', () => {
   for (const [name, rule] of Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]) {
     it(`${name} is noted or refused somewhere`, () => {
       // Unknown fields have a method of their own, because their name is told with them.
-      const used = name === 'unknown_field' ? sources.includes('unknownField(') : sources.includes(`'${name}'`);
+      const used = name === 'unknown_field' ? sources.includes('unknownField(') : isUsed(name);
       assert.ok(used, `nothing notes ${name}`);
     });
 

@@ -10,7 +10,7 @@ describe('a request', () => {
     for (const body of [null, [], 'text', 7, undefined]) {
       const wishes = {
         upstream_model: 'm',
-        target: { max_output_tokens: 1, thinking: 'none' },
+        target: { max_output_tokens: 1, thinking: 'none', sampling: true },
         request_id: 'r',
       } as const;
       for (const { from, to } of PAIRS) {

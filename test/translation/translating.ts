@@ -2,9 +2,11 @@
  * A small request in each API, and its translation.
  * @module
  */
+import type { ResponseHead } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
+import type { UpstreamTarget } from '../../engine/translation/adapter.ts';
 import { PROTOCOLS, type Protocol } from '../../engine/translation/protocol.ts';
-import { type Translation, translateRequest } from '../../engine/translation/translate.ts';
+import { type TranslatedRequest, translateRequest } from '../../engine/translation/translate.ts';
 
 /** The name of the tool in each request: above what chat completions and Responses take. */
 export const LONG_NAME = `mcp__${'tool_'.repeat(14)}`;
@@ -35,13 +37,19 @@ const BODIES: Readonly<Record<Protocol, Record<string, unknown>>> = {
 export const PAIRS = PROTOCOLS.flatMap((from) => PROTOCOLS.filter((to) => to !== from).map((to) => ({ from, to })));
 
 /** Translates the small request; `more` is laid over it. */
-export function translate(from: Protocol, to: Protocol, stream: boolean, more: object = {}): Translation {
+export function translate(
+  from: Protocol,
+  to: Protocol,
+  stream: boolean,
+  more: object = {},
+  target: UpstreamTarget = { max_output_tokens: 1000, thinking: 'adaptive', sampling: true },
+): TranslatedRequest {
   return translateRequest({
     from,
     to,
     body: { ...BODIES[from], stream, ...more },
     upstream_model: 'upstream-1',
-    target: { max_output_tokens: 1000, thinking: 'adaptive' },
+    target,
     request_id: '0a0b0c0d-0000-4000-8000-000000000001',
     created_at: 1_700_000_000,
   });
@@ -49,3 +57,24 @@ export function translate(from: Protocol, to: Protocol, stream: boolean, more: o
 
 /** Whether an error is one of ours with this code. */
 export const raised = (code: string) => (error: unknown) => error instanceof StageError && error.code === code;
+
+/** The head of an upstream's response, with the headers as they are by now. */
+export function headOf(
+  type: string,
+  status = 200,
+  more: Readonly<Record<string, string>> = {},
+): ResponseHead & { readonly headers: Readonly<Record<string, string>> } {
+  const headers: Record<string, string> = { 'content-type': type, ...more };
+  return {
+    status,
+    headers,
+    get: (name) => headers[name],
+    set(name, value) {
+      headers[name] = value;
+    },
+    remove(name) {
+      delete headers[name];
+    },
+    replaceAll() {},
+  };
+}

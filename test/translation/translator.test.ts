@@ -2,32 +2,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createParser } from 'eventsource-parser';
-import type { ResponseConverter, ResponseHead } from '../../engine/api.ts';
+import type { ResponseConverter } from '../../engine/api.ts';
 import { StageError } from '../../engine/errors.ts';
+import { proofToText } from '../../engine/translation/proof.ts';
 import type { Protocol } from '../../engine/translation/protocol.ts';
 import { createTranslator, type Translation } from '../../engine/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../support/model-provider.ts';
-import { LONG_NAME, PAIRS, raised, translate } from './translating.ts';
+import { headOf, LONG_NAME, PAIRS, raised, translate } from './translating.ts';
 
-type Headers = Record<string, string>;
-
-function headOf(status: number, headers: Headers): ResponseHead & { readonly headers: Headers } {
-  return {
-    status,
-    headers,
-    get: (name) => headers[name],
-    set(name, value) {
-      headers[name] = value;
-    },
-    remove(name) {
-      delete headers[name];
-    },
-    replaceAll() {},
-  };
-}
-
-function open(translation: Translation, streamed: boolean, status = 200, headers: Headers = {}) {
-  const head = headOf(status, { 'content-type': streamed ? 'text/event-stream' : 'application/json', ...headers });
+function open(translation: Translation, streamed: boolean, status = 200, headers: Record<string, string> = {}) {
+  const head = headOf(streamed ? 'text/event-stream' : 'application/json', status, headers);
   return { head, converter: createTranslator(translation, head) };
 }
 
@@ -229,6 +213,19 @@ describe('the head of a translated response', () => {
   });
 });
 
+describe('an upstream that is a gateway itself', () => {
+  it('gets its proof of reasoning back as it gave it, though that stands for the proof of another', () => {
+    const signature = proofToText({ protocol: 'responses', kind: 'encrypted', id: 'rs_1', value: 'sealed' });
+    const thought = { type: 'thinking', thinking: 'Hm.', signature };
+    const said = { type: 'message', content: [thought, { type: 'text', text: 'Hi' }], stop_reason: 'end_turn' };
+    const { converter } = open(translate('responses', 'messages', false), false);
+    const { output } = JSON.parse(through(converter, [JSON.stringify(said)]));
+    const input = [...output, { role: 'user', content: 'Go on.' }];
+    const { messages } = JSON.parse(translate('responses', 'messages', false, { input }).json);
+    assert.deepEqual(messages.at(-2).content[0], thought);
+  });
+});
+
 describe('what an upstream may send', () => {
   it('may be an error with status 200, which is an error for the client all the same', () => {
     for (const stream of [true, false]) {
@@ -268,6 +265,20 @@ describe('what an upstream may send', () => {
       assert.throws(() => {
         for (let i = 0; i < 34; i++) converter.write(mebibyte);
       }, raised('upstream_invalid'));
+    }
+  });
+
+  it('may not go on without end, as some clients are told all of it again', () => {
+    for (const { from, to } of PAIRS) {
+      const { converter } = open(translate(from, to, true), true);
+      const events = eventsOf(to, { said: [{ kind: 'text', text: 'x'.repeat(100_000) }], piece: 100_000 });
+      const place = events.findIndex((event) => event.includes('xxx'));
+      for (const event of events.slice(0, place)) converter.write(Buffer.from(event));
+      const piece = Buffer.from(events[place]!);
+      assert.throws(() => {
+        for (let i = 0; i < 400; i++) converter.write(piece);
+      }, raised('upstream_invalid'));
+      assert.match(String(converter.fail!(new StageError('upstream_invalid', 'It broke.'))), /It broke\./);
     }
   });
 });

@@ -78,6 +78,17 @@ it('gives up on an event without end instead of filling memory', () => {
   assert.equal(String(converter.end()), '');
 });
 
+it('takes time in proportion for a long event in many pieces', () => {
+  const converter = withoutUsageChunk();
+  const long = Buffer.from(chunk({ choices: [{ delta: { content: 'x'.repeat(1_000_000) } }] }));
+  const started = performance.now();
+  let passed = 0;
+  for (let i = 0; i < long.length; i += 40) passed += converter.write(long.subarray(i, i + 40)).length;
+  assert.equal(passed, long.length);
+  // Looked at for each piece it would take about ten seconds.
+  assert.ok(performance.now() - started < 2000);
+});
+
 it('leaves every other byte, whatever the ends of lines and however the stream is cut', () => {
   const content = fc.oneof(
     fc.string({ unit: 'grapheme' }),

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { SHELLS } from '../../client-files/shell-lines.ts';
 import { printable } from '../../diagnostics/printable.ts';
 import type { CommandContext } from '../program.ts';
 import { baseUrl, examples, json, notEmpty } from './options.ts';
@@ -29,6 +30,7 @@ function addCommon(command: Command): Command {
   return command
     .addOption(baseUrl())
     .option('--api-key-env <name>', 'name of the environment variable that holds the token, never the token itself')
+    .option('--api-key <token>', 'the token itself; others on this machine may see it, unlike with --token-stdin')
     .option('--token-stdin', "read the token from standard input, for the user's own file")
     .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
     .option('--check', 'ask the gateway first whether it has the model for this token')
@@ -52,7 +54,7 @@ export function addClient(program: Command, context: CommandContext, finish: Fin
 Shows what would change in the client's files, asks, keeps a backup and leaves
 everything else in them as it is. Exits 1 when there is something to write and
 it was not written.
-${examples('appscli client build-cli --base-url https://gateway.example.com --model coder-1', 'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt', 'eval "$(appscli client messages --model coder-1)"')}`,
+${examples('appscli client build-cli --base-url https://gw.example.com --model coder-1', 'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt', 'eval "$(appscli client messages --model coder-1)"')}`,
     );
   addBuildCli(client, context, finish);
   addCodingCli(client, context, finish);
@@ -74,9 +76,9 @@ function addBuildCli(client: Command, context: CommandContext, finish: Finish): 
     .addHelpText(
       'after',
       `
-The entry becomes the default of the client. Without --token-stdin the client
-reads its token from the variable RELAY_API_KEY, or the one you name.
-${examples('appscli client build-cli --base-url https://gateway.example.com --model coder-1', 'appscli client build-cli --model coder-1 --api-key-env GATEWAY_TOKEN --write')}`,
+The entry becomes the default of the client. Without --token-stdin or --api-key
+the client reads its token from the variable RELAY_API_KEY, or the one you name.
+${examples('appscli client build-cli --base-url https://gw.example.com --model coder-1', 'appscli client build-cli --model coder-1 --api-key-env GATEWAY_TOKEN --write')}`,
     )
     .action(async (given) => {
       const { buildCli, surroundings } = await load();
@@ -94,7 +96,7 @@ function addCodingCli(client: Command, context: CommandContext, finish: Finish):
       `
 The client shortens its conversation at 95 % of the window. The token goes into
 its own file, unless --api-key-env names a variable that holds it.
-${examples('appscli client coding-cli --base-url https://gateway.example.com --model coder-1', 'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt')}`,
+${examples('appscli client coding-cli --base-url https://gw.example.com --model coder-1', 'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt')}`,
     )
     .action(async (given) => {
       const { codingCli, surroundings } = await load();
@@ -112,12 +114,12 @@ function addMessages(client: Command, context: CommandContext, finish: Finish): 
     .option('--discovery', 'let the client ask the gateway which models there are')
     .option('--cache-1h', 'let the client ask for prompts to be kept for an hour')
     .option('--settings', "put the variables into the client's settings instead of printing lines for a shell")
-    .addOption(new Option('--shell <name>', 'shell to print lines for').choices(['sh', 'fish', 'powershell']))
+    .addOption(new Option('--shell <name>', 'shell to print lines for').choices([...SHELLS]))
     .addHelpText(
       'after',
       `
-Prints lines for your shell. --settings, --write and --token-stdin are about the
-client's settings file instead.
+Prints lines for your shell. --settings, --write, --token-stdin and --api-key
+are about the client's settings file instead.
 ${examples('eval "$(appscli client messages --base-url https://gateway.example.com)"', 'appscli client messages --model coder-1 --discovery --cache-1h --settings')}`,
     )
     .action(async (given) => {

@@ -50,6 +50,7 @@ export function protocolText({
     `# Model gateway: protocol`,
     `Spoken by appscli ${version} at ${issuerOf(config)}, written from its configuration in force. All paths are relative to that URL.`,
     endpoints(pipelines, auth?.oidc !== undefined),
+    modelRequests(pipelines),
     credentials(auth),
     auth?.oidc === undefined ? undefined : signIn(auth),
     errors(config),
@@ -97,6 +98,33 @@ ${table(['method', 'path', 'what it does', 'errors in the envelope of'], [...row
 
 A path is matched exactly as it is sent, without its query, which is passed on; \`/*\` at its end stands for everything below it.
 Endpoints never redirect.`;
+}
+
+/** Where each API takes model requests, for whom, and what the gateway does with them. */
+function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefined {
+  const bases: readonly (readonly [PipelineSpec['match']['surface'], string])[] = [
+    ['messages', '`<root>`'],
+    ['chat', '`<root>/v1`'],
+    ['responses', '`<root>/v1`'],
+  ];
+  const rows = bases.flatMap(([surface, base]) =>
+    pipelines
+      .filter(({ match }) => match.surface === surface)
+      .flatMap(({ match }) => match.paths.map((path) => [ENVELOPES[surface], base, `\`POST ${path}\``])),
+  );
+  if (rows.length === 0) return undefined;
+  return `## Model requests
+
+${table(['API', 'base URL of its clients', 'request'], rows)}
+
+\`<root>\` is the address of this gateway. Where the provider of a model speaks the API of the client, bodies and streams pass as they are,
+fields and headers unknown here included. Where it speaks another, they are translated: what that API cannot say is left out, put
+in other words, or refused with \`not_translatable\` and the name of the \`rule\`. Tokens are counted for models whose provider can
+count them; for others the answer is 501 \`not_supported\`, never a guess. Requests are plain HTTP: a WebSocket handshake is
+answered 426. An event \`ping\` in a Messages stream, or a comment line in another, says that a silent provider is still at it.
+
+\`GET /v1/models\` is one list for all clients: \`data\` with \`id\`, \`display_name\`, \`context_window\`, \`max_tokens\` and \`capabilities\` of
+every model the caller may use. \`limit\` (at most 1000), \`after_id\` and \`before_id\` take a page of it; without them it is whole.`;
 }
 
 function credentials(auth: AuthConfig | undefined): string {

@@ -1,12 +1,11 @@
 import type { Json } from '../adapter.ts';
 import { readProblem } from '../errors.ts';
-import type { ModelEvent, ModelUsage, StopReason } from '../events.ts';
+import type { Emit, ModelUsage, StopReason } from '../events.ts';
 import type { Notes } from '../notes.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 import { readUsage } from './usage.ts';
 
-type Emit = (event: ModelEvent) => void;
 type TextKind = 'text' | 'refusal' | 'reasoning';
 
 /** What upstreams call the reason for stopping; any other word is taken for `stop`. */
@@ -51,11 +50,16 @@ export class ChunkReader {
     return this.#reason !== undefined;
   }
 
+  /** Whether nothing is missing when the upstream says that it is done; some servers never say why the model stopped. */
+  get whole(): boolean {
+    return this.finished || (this.#parts > 0 && !this.#calls.cut);
+  }
+
   /** Takes one chunk. */
   read(chunk: Json): void {
     if (this.over) return;
     if (isProblem(chunk)) {
-      this.#fail(chunk);
+      this.fail(chunk);
       return;
     }
     this.#answer ??= this.#start(chunk);
@@ -84,7 +88,9 @@ export class ChunkReader {
     return { id: named ?? '', created: typeof created === 'number' ? created : 0 };
   }
 
-  #fail(chunk: Json): void {
+  /** Takes an error instead of a chunk. */
+  fail(chunk: Json): void {
+    if (this.over) return;
     this.over = true;
     this.#emit({ type: 'error', problem: readProblem('chat', undefined, chunk) });
   }
@@ -149,7 +155,7 @@ export class ChunkReader {
   #finish({ finish_reason, stop_reason }: Json): void {
     const word = finish_reason as string;
     if (BROKEN_OFF.has(word)) {
-      this.#fail({ error: { message: `The upstream broke off its answer: it finished with "${word}".` } });
+      this.fail({ error: { message: `The upstream broke off its answer: it finished with "${word}".` } });
       return;
     }
     this.#reason = Object.hasOwn(REASONS, word) ? REASONS[word]! : 'finished';

@@ -4,7 +4,7 @@ import { readRequest } from './read-request.ts';
 import { createReader } from './read-stream.ts';
 import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
-import { createWriter } from './write-stream.ts';
+import { ChatWriter } from './write-stream.ts';
 
 /** Chat completions. */
 export const chatAdapter: ProtocolAdapter = {
@@ -12,6 +12,6 @@ export const chatAdapter: ProtocolAdapter = {
   writeRequest,
   createReader,
   readDocument,
-  createWriter,
+  createWriter: (answer, notes) => new ChatWriter(answer, notes),
   writeDocument,
 };

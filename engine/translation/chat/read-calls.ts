@@ -1,12 +1,10 @@
 import { createHash } from 'node:crypto';
-import { StageError } from '../../errors.ts';
 import type { Json } from '../adapter.ts';
-import type { ModelEvent } from '../events.ts';
+import { notTheApi } from '../answer-faults.ts';
+import type { Emit } from '../events.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../free-text.ts';
 import { isObject } from '../read-json.ts';
 import { JsonProgress } from './json-progress.ts';
-
-type Emit = (event: ModelEvent) => void;
 
 /** A call as it streams in. It starts for the client when its name is known. */
 interface Call {
@@ -48,6 +46,13 @@ export class CallReader {
     return this.#calls.length > 0;
   }
 
+  /** Whether a call lacks its name or the end of its arguments. */
+  get cut(): boolean {
+    return this.#calls.some(
+      ({ name, plain, progress }) => name === '' || (!plain && progress.begun && !progress.complete),
+    );
+  }
+
   /** Takes one entry of `tool_calls`. */
   read(delta: Json, answer: AnswerName): void {
     const { function: fn, custom } = delta;
@@ -69,9 +74,7 @@ export class CallReader {
 
   /** Ends all calls. Raises upstream_invalid where one has no name. */
   endAll(): void {
-    if (this.#calls.some(({ name }) => name === '')) {
-      throw new StageError('upstream_invalid', 'The upstream called a tool without naming it.');
-    }
+    if (this.#calls.some(({ name }) => name === '')) throw notTheApi('a call of a tool has no name');
     for (const call of this.#calls) this.#end(call);
   }
 
@@ -145,7 +148,7 @@ function textOf(value: unknown): string {
   if (!isObject(value)) return '';
   try {
     return JSON.stringify(value);
-  } catch (cause) {
-    throw new StageError('upstream_invalid', 'The upstream called a tool with arguments nested too deeply.', { cause });
+  } catch {
+    throw notTheApi('the arguments of a call are nested too deeply');
   }
 }

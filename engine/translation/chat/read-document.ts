@@ -1,5 +1,5 @@
-import { StageError } from '../../errors.ts';
 import type { Json } from '../adapter.ts';
+import { notTheApi } from '../answer-faults.ts';
 import type { ModelEvent } from '../events.ts';
 import type { Notes } from '../notes.ts';
 import { isObject } from '../read-json.ts';
@@ -13,7 +13,7 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const list = Array.isArray(choices) ? choices.filter(isObject) : [];
   chunks.read({ ...rest, choices: list.map(asChunkChoice) });
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
-    throw new StageError('upstream_invalid', 'The upstream answered without a message: choices.0.message is missing.');
+    throw notTheApi('choices.0.message is missing');
   }
   chunks.end();
   return events;

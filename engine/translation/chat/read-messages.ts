@@ -90,7 +90,8 @@ class MessageReader implements ReadMessages {
       return;
     }
     const mark = cacheMark(message, param, this.#notes);
-    this.instructions.push(...texts.slice(0, -1), ...texts.slice(-1).map((text) => ({ ...text, ...mark })));
+    const last = texts.at(-1);
+    for (const text of texts) this.instructions.push(text === last ? { ...text, ...mark } : text);
   }
 
   #readUser(message: Json, param: string): void {

@@ -1,6 +1,9 @@
 import type { Json } from '../adapter.ts';
 import type { Conversation, OutputFormat, ReasoningWish } from '../conversation.ts';
+import { EFFORTS } from '../efforts.ts';
+import { readMetadata, readUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
+import { readPromptCache } from '../prompt-cache.ts';
 import {
   countAt,
   flagAt,
@@ -68,8 +71,6 @@ const FIELDS = new Set([
 const SCHEMA_FIELDS = new Set(['name', 'description', 'schema', 'strict']);
 const STREAM_FIELDS = new Set(['include_usage', 'include_obfuscation']);
 
-const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
-
 /** Reads a client's request. Raises invalid_request, and not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
   noteOthers(body, FIELDS, notes);
@@ -81,14 +82,14 @@ export function readRequest(body: Json, notes: Notes): Conversation {
     ...readTools(body, notes),
     ...readSampling(body),
     ...present({
-      reasoning: readReasoning(body),
+      reasoning: readReasoning(body, notes),
       output_format: readFormat(body, notes),
       verbosity: optional(body, 'verbosity', textAt),
       user: readUser(body, notes),
-      metadata: optional(body, 'metadata', metadataAt),
+      metadata: readMetadata(body),
       service_tier: optional(body, 'service_tier', textAt),
       store: optional(body, 'store', flagAt),
-      cache: readCache(body),
+      cache: readPromptCache(body),
     }),
     stream: optional(body, 'stream', flagAt) ?? false,
   };
@@ -134,12 +135,12 @@ function stopAt(value: unknown, param: string): readonly string[] | undefined {
   return stop.length > 0 ? stop : undefined;
 }
 
-function readReasoning(body: Json): ReasoningWish | undefined {
+function readReasoning(body: Json, notes: Notes): ReasoningWish | undefined {
   const said = optional(body, 'reasoning_effort', textAt);
   if (said === undefined) return undefined;
   const effort = EFFORTS.find((name) => name === said);
-  if (effort === undefined) throw invalid('reasoning_effort', `must be one of ${EFFORTS.join(', ')}`);
-  return { effort };
+  if (effort === undefined) notes.note('unknown_effort');
+  return effort && { effort };
 }
 
 function readFormat(body: Json, notes: Notes): OutputFormat | undefined {
@@ -161,27 +162,4 @@ function readFormat(body: Json, notes: Notes): OutputFormat | undefined {
       strict: optional(named, 'strict', flagAt, `${place}.`),
     }),
   };
-}
-
-function readUser(body: Json, notes: Notes): string | undefined {
-  const user = optional(body, 'user', textAt);
-  const identifier = optional(body, 'safety_identifier', textAt);
-  if (user !== undefined && identifier !== undefined && identifier !== user) notes.note('second_user');
-  return user ?? identifier;
-}
-
-function metadataAt(value: unknown, param: string): Readonly<Record<string, string>> {
-  const metadata = objectAt(value, param);
-  // Keys are the client's words and stay out of the error.
-  for (const text of Object.values(metadata)) {
-    if (typeof text !== 'string') throw invalid(param, 'must have strings as values');
-  }
-  return metadata as Readonly<Record<string, string>>;
-}
-
-function readCache(body: Json): Conversation['cache'] {
-  const key = optional(body, 'prompt_cache_key', textAt);
-  const retention = optional(body, 'prompt_cache_retention', textAt);
-  if (key === undefined && retention === undefined) return undefined;
-  return { ttl: retention === '24h' ? '1h' : '5m', ...present({ key }) };
 }

@@ -1,8 +1,7 @@
-import { StageError } from '../../errors.ts';
 import type { StreamReader } from '../adapter.ts';
-import type { ModelEvent } from '../events.ts';
+import { notComplete, parseEvent } from '../answer-faults.ts';
+import type { Emit } from '../events.ts';
 import type { Notes } from '../notes.ts';
-import { isObject } from '../read-json.ts';
 import { ChunkReader } from './chunk-reader.ts';
 
 /** What ends a stream in this API. */
@@ -10,33 +9,21 @@ const DONE = '[DONE]';
 
 /** Reads an upstream's stream. */
 export function createReader(notes: Notes): StreamReader {
-  let emit: (event: ModelEvent) => void = () => undefined;
+  let emit: Emit = () => undefined;
   const chunks = new ChunkReader(notes, (event) => emit(event));
   return {
-    read({ data }, to) {
+    read({ name, data }, to) {
       emit = to;
-      if (data.trim() !== DONE) chunks.read(parseChunk(data));
-      else if (chunks.finished) chunks.end();
+      if (data.trim() === DONE) {
+        if (chunks.whole) chunks.end();
+      } else if (name === 'error') chunks.fail(parseEvent(data));
+      else chunks.read(parseEvent(data));
     },
     end(to) {
       emit = to;
       if (chunks.over) return;
-      if (!chunks.finished) {
-        throw new StageError('upstream_failed', 'The upstream ended its answer before it was complete.');
-      }
+      if (!chunks.finished) throw notComplete();
       chunks.end();
     },
   };
-}
-
-function parseChunk(data: string): Readonly<Record<string, unknown>> {
-  let chunk: unknown;
-  try {
-    chunk = JSON.parse(data);
-  } catch (cause) {
-    throw new StageError('upstream_invalid', 'The upstream sent an event that is not JSON.', { cause });
-  }
-  if (!isObject(chunk))
-    throw new StageError('upstream_invalid', 'The upstream sent an event that is not a JSON object.');
-  return chunk;
 }

@@ -1,6 +1,6 @@
 import type { Json } from '../adapter.ts';
 import type { Conversation, Tool, ToolChoice } from '../conversation.ts';
-import { FREE_TEXT_PARAMETERS } from '../free-text.ts';
+import { FREE_TEXT_PARAMETERS, withGrammar } from '../free-text.ts';
 import type { Notes } from '../notes.ts';
 import {
   flagAt,
@@ -73,22 +73,16 @@ function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool
   const place = `${param}.custom.`;
   noteOthers(custom, CUSTOM_FIELDS, notes);
   const format = optional(custom, 'format', objectAt, place);
-  const grammar = format?.type === 'grammar' ? grammarText(format, `${place}format.grammar`, notes) : undefined;
-  const description = [optional(custom, 'description', textAt, place), grammar].filter((text) => text !== undefined);
+  const said = optional(custom, 'description', textAt, place);
+  const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${place}format.grammar`) : undefined;
+  const description = grammar ? withGrammar(said, grammar, `${place}format.grammar`, notes) : said;
   return {
     name: nameAt(custom.name, `${place}name`),
     parameters: FREE_TEXT_PARAMETERS,
     free_text: true,
-    ...(description.length > 0 && { description: description.join('\n\n') }),
+    ...present({ description }),
     ...cacheMark(tool, param, notes),
   };
-}
-
-function grammarText(format: Json, param: string, notes: Notes): string {
-  notes.note('tool_grammar');
-  const grammar = objectAt(format.grammar, param);
-  const syntax = textAt(grammar.syntax, `${param}.syntax`);
-  return `The input must follow this grammar (${syntax}):\n${textAt(grammar.definition, `${param}.definition`)}`;
 }
 
 function readChoice(value: unknown, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {

@@ -1,8 +1,6 @@
 import type { DocumentPart, ImagePart, TextPart } from '../conversation.ts';
+import { DOCUMENT_NAME, documentText, urlOf } from '../files.ts';
 import type { Notes } from '../notes.ts';
-
-/** The name of a document that has none. */
-const DOCUMENT_NAME = 'document.pdf';
 
 /** Content of a message: one text as it is, anything else as a list of parts. `param` names the place for a refusal. */
 export function writeContent(
@@ -25,23 +23,15 @@ export function writePart(part: TextPart | ImagePart | DocumentPart, param: stri
     case 'image':
       return {
         type: 'image_url',
-        image_url: { url: imageUrl(part), ...(part.detail !== undefined && { detail: part.detail }) },
+        image_url: { url: urlOf(part.source), ...(part.detail !== undefined && { detail: part.detail }) },
       };
     case 'document':
       return writeDocument(part, param, notes);
   }
 }
 
-function imageUrl({ source }: ImagePart): string {
-  return source.kind === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`;
-}
-
 function writeDocument({ source, name }: DocumentPart, param: string, notes: Notes): unknown {
   if (source.kind === 'url') return notes.refuse('document_url', param);
-  if (source.kind === 'text') {
-    notes.note('text_document');
-    return { type: 'text', text: `Document: ${name ?? 'untitled'}\n\n${source.text}` };
-  }
-  const file_data = `data:${source.media_type};base64,${source.data}`;
-  return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data } };
+  if (source.kind === 'text') return { type: 'text', text: documentText(source.text, name, notes) };
+  return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) } };
 }

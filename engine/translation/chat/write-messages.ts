@@ -1,11 +1,10 @@
 import type { Part, TextPart, ToolCallPart, ToolResultPart, Turn } from '../conversation.ts';
+import { asError } from '../error-results.ts';
+import { lateInstructions } from '../late-instructions.ts';
 import type { Notes } from '../notes.ts';
 import { writeContent, writePart } from './write-content.ts';
 
 type Message = Record<string, unknown>;
-
-/** Begins the text of a result that is an error, as the API has no flag for it. */
-const ERROR_PREFIX = 'Error: ';
 
 /** The order that a message has for what an assistant says. */
 const RANKS: Readonly<Record<Part['kind'], number>> = {
@@ -20,17 +19,21 @@ const RANKS: Readonly<Record<Part['kind'], number>> = {
 
 /** Writes instructions and turns as messages. Raises not_translatable by a rule. */
 export function writeMessages(instructions: readonly TextPart[], turns: readonly Turn[], notes: Notes): Message[] {
-  const messages: Message[] = [];
-  if (instructions.length > 0) messages.push(instructionMessage(instructions, notes));
-  for (let at = 0; at < turns.length; ) {
-    const assistant = turns[at]!.role === 'assistant';
-    const next = turns.findIndex(({ role }, index) => index > at && (role === 'assistant') !== assistant);
-    const group = turns.slice(at, next === -1 ? turns.length : next);
-    if (assistant) messages.push(...assistantMessage(group, notes));
-    else messages.push(...clientMessages(group, at, notes));
-    at += group.length;
+  const said = speeches(turns).flatMap(({ first, group }) =>
+    group[0]!.role === 'assistant' ? assistantMessage(group, notes) : clientMessages(group, first, notes),
+  );
+  return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
+}
+
+/** Neighbouring turns of the assistant, and of all others, with the place of the first. */
+function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
+  const found: { first: number; group: Turn[] }[] = [];
+  for (const [first, turn] of turns.entries()) {
+    const last = found.at(-1)?.group;
+    if (last !== undefined && (last[0]!.role === 'assistant') === (turn.role === 'assistant')) last.push(turn);
+    else found.push({ first, group: [turn] });
   }
-  return messages;
+  return found;
 }
 
 /** Role system, as every server knows it; developer is known to few. */
@@ -88,30 +91,20 @@ function clientMessages(turns: readonly Turn[], first: number, notes: Notes): Me
   ];
 }
 
-function spokenMessage({ role, parts }: Turn, param: string, notes: Notes): Message[] {
-  const texts = parts.filter((part) => part.kind === 'text');
-  if (role === 'instructions') return texts.length > 0 ? [instructionMessage(texts, notes)] : [];
+function spokenMessage(turn: Turn, param: string, notes: Notes): Message[] {
+  const parts = turn.role === 'instructions' ? lateInstructions(turn, notes) : turn.parts;
   const said = parts.filter((part) => part.kind === 'text' || part.kind === 'image' || part.kind === 'document');
   return said.length > 0 ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
 }
 
 function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, notes: Notes): Message {
-  if (cache !== undefined) notes.note('part_cache');
   const texts = parts.filter((part) => part.kind === 'text');
+  if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
+  if (texts.length > 1) notes.note('result_texts');
   const said =
     texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
-  return {
-    role: 'tool',
-    tool_call_id: call_id,
-    content: writeContent(is_error ? asError(said, notes) : said, '', notes),
-  };
-}
-
-function asError(texts: readonly TextPart[], notes: Notes): readonly TextPart[] {
-  const [first, ...rest] = texts;
-  if (first?.text.startsWith(ERROR_PREFIX)) return texts;
-  notes.note('result_error');
-  return [{ ...first, kind: 'text', text: `${ERROR_PREFIX}${first?.text ?? ''}` }, ...rest];
+  const told: readonly TextPart[] = is_error ? asError(said, notes) : said;
+  return { role: 'tool', tool_call_id: call_id, content: told.map(({ text }) => text).join('\n') };
 }
 
 /** What a result has beside text, below a line that says whose it is. */

@@ -1,20 +1,15 @@
 import type { UpstreamTarget } from '../adapter.ts';
 import type { Conversation, ReasoningWish } from '../conversation.ts';
+import { effortOf } from '../efforts.ts';
 import { shortUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
+import { writePromptCache } from '../prompt-cache.ts';
 import { present } from '../read-json.ts';
 import { writeMessages } from './write-messages.ts';
 import { writeFormat, writeTools } from './write-tools.ts';
 
 /** Tiers that the API has. */
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
-
-/** From this many tokens of a budget on, the effort is this. */
-const EFFORTS_BY_BUDGET = [
-  [16_384, 'high'],
-  [4_096, 'medium'],
-  [0, 'low'],
-] as const;
 
 /** Writes a request as nearly every server of this API understands it. Raises not_translatable by a rule. */
 export function writeRequest(
@@ -27,7 +22,7 @@ export function writeRequest(
     model,
     messages: writeMessages(instructions, turns, notes),
     ...writeTools(conversation, notes),
-    ...writeBound(conversation, target, notes),
+    ...writeBound(conversation, target),
     ...writeSampling(conversation, notes),
     ...writeReasoning(conversation.reasoning, target, notes),
     ...(output_format !== undefined && { response_format: writeFormat(output_format, notes) }),
@@ -41,14 +36,8 @@ export function writeRequest(
  * Models that think are bounded by max_completion_tokens: their best-known vendor refuses max_tokens with them. For all
  * others max_tokens is what every server knows, also those that skip the newer field and would not be bounded at all.
  */
-function writeBound(
-  { max_output_tokens: asked }: Conversation,
-  { thinking, max_output_tokens }: UpstreamTarget,
-  notes: Notes,
-): Record<string, unknown> {
-  if (asked === undefined) return {};
-  if (asked > max_output_tokens) notes.note('output_bound');
-  const bound = Math.min(asked, max_output_tokens);
+function writeBound({ max_output_tokens: bound }: Conversation, { thinking }: UpstreamTarget): Record<string, unknown> {
+  if (bound === undefined) return {};
   return thinking === 'none' ? { max_tokens: bound } : { max_completion_tokens: bound };
 }
 
@@ -65,17 +54,11 @@ function writeReasoning(
 ): Record<string, unknown> {
   if (wish === undefined) return {};
   if (wish.show !== undefined) notes.note('reasoning_display');
-  const effort = wish.effort ?? effortOfBudget(wish.budget_tokens, notes);
+  const effort = effortOf(wish, notes);
   if (effort === undefined) return {};
   if (target.thinking !== 'none') return { reasoning_effort: effort };
   if (effort !== 'none') notes.note('no_thinking');
   return {};
-}
-
-function effortOfBudget(budget_tokens: number | undefined, notes: Notes): ReasoningWish['effort'] {
-  if (budget_tokens === undefined) return undefined;
-  notes.note('thinking_budget');
-  return EFFORTS_BY_BUDGET.find(([from]) => budget_tokens >= from)?.[1] ?? 'low';
 }
 
 function writeAccount(conversation: Conversation, notes: Notes): Record<string, unknown> {
@@ -89,7 +72,6 @@ function writeAccount(conversation: Conversation, notes: Notes): Record<string, 
     metadata: stored ? metadata : undefined,
     service_tier: service_tier !== undefined && TIERS.has(service_tier) ? service_tier : undefined,
     store: stored ? true : undefined,
-    prompt_cache_key: cache?.key,
-    prompt_cache_retention: cache?.ttl === '1h' ? '24h' : undefined,
+    ...writePromptCache(cache),
   });
 }

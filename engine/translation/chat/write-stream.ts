@@ -23,12 +23,8 @@ interface OpenPart {
 /** Keys of the delta that text of each kind goes to. */
 const TEXT_KEYS = { text: 'content', refusal: 'refusal', reasoning: 'reasoning_content' } as const;
 
-/** Writes a client's stream. */
-export function createWriter(answer: AnswerContext, notes: Notes): StreamWriter {
-  return new ChunkWriter(answer, notes);
-}
-
-class ChunkWriter implements StreamWriter {
+/** Writes a stream for a client. */
+export class ChatWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;
   readonly #parts = new Map<number, OpenPart>();

@@ -1,7 +1,7 @@
 import type { Json } from '../adapter.ts';
 import type { Conversation, OutputFormat, Tool, ToolChoice } from '../conversation.ts';
 import type { Notes } from '../notes.ts';
-import { meetsStrict } from '../strict-schema.ts';
+import { canBeStrict } from '../strict-schema.ts';
 
 /** The name of an answer's schema where the client gave none; the API wants one. */
 const SCHEMA_NAME = 'answer';
@@ -40,9 +40,7 @@ function withProperties(parameters: Json): Json {
 
 function strictness(strict: boolean | undefined, schema: Json, notes: Notes): { readonly strict?: boolean } {
   if (strict === undefined) return {};
-  if (!strict || meetsStrict(schema)) return { strict };
-  notes.note('strict_schema');
-  return {};
+  return strict && !canBeStrict(schema, notes) ? {} : { strict };
 }
 
 function writeChoice(choice: ToolChoice): unknown {

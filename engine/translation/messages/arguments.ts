@@ -13,8 +13,8 @@ const LONG_NUMBER = /\d{16}|\d[eE]/;
 const SHALLOW_CHARS_MAX = 4000;
 
 /**
- * Arguments of a tool call as an object; `undefined` where they are none, or nest too deep. The empty text is an object without fields.
- * To be written with JSON.stringify only: long numbers are kept as they were written.
+ * Arguments of a tool call as an object; `undefined` where they are none, or nest too deep. The empty text is an object
+ * without fields. To be written with JSON.stringify only: long numbers are kept as they were written.
  */
 export function argumentsObject(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return {};

@@ -45,8 +45,7 @@ const ofProvider: BlockReader = (_block, _place, notes) => {
 };
 
 /** Blocks that only the provider that made them can read; their fields don't matter. */
-const PROVIDER_BLOCK =
-  /^(server_tool_use|mcp_tool_use|mcp_tool_listing|fallback|tool_addition|tool_removal|[a-z_]+_tool_result)$/;
+const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|mcp_tool_listing|fallback|[a-z_]+_tool_result)$/;
 
 const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
   ['text', kind(ALL, ['text', 'cache_control', 'citations'], readText)],
@@ -63,6 +62,8 @@ const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
       notes.refuse('file_reference', `${place}.file_id`),
     ),
   ],
+  ['tool_addition', kind(ALL, ['tool', 'cache_control'], readToolChange)],
+  ['tool_removal', kind(ALL, ['tool', 'cache_control'], readToolChange)],
   [
     'compaction',
     kind(
@@ -273,6 +274,12 @@ function readToolReference(block: Json, place: string, notes: Notes): readonly P
       ...readCache(block, place, notes),
     },
   ];
+}
+
+/** The tools that are added are read with the others. */
+function readToolChange(_block: Json, _place: string, notes: Notes): readonly Part[] {
+  notes.note('tool_changes');
+  return [];
 }
 
 function readBrowserState({ tabs, state_changes, ...rest }: Json, place: string, notes: Notes): readonly Part[] {

@@ -1,8 +1,9 @@
 import type { Json } from '../adapter.ts';
+import { notTheApi } from '../answer-faults.ts';
 import type { ModelEvent } from '../events.ts';
 import type { Notes } from '../notes.ts';
 import { isObject } from '../read-json.ts';
-import { MessagesReader, notTheApi } from './read-stream.ts';
+import { MessagesReader } from './read-stream.ts';
 
 /** Reads an upstream's whole answer: as the stream that would have brought it. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {

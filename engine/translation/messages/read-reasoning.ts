@@ -22,13 +22,13 @@ export function readReasoning(body: Json, notes: Notes): ReasoningWish | undefin
       return {
         ...(effort && { effort }),
         budget_tokens: countAt(thinking.budget_tokens, 'thinking.budget_tokens'),
-        ...readDisplay(thinking),
+        ...readDisplay(thinking, notes),
       };
     case 'between_tools':
       notes.note('thinking_between_tools');
       return { ...(effort && { effort }) };
     case 'adaptive':
-      return { ...(effort && { effort }), ...readDisplay(thinking) };
+      return { ...(effort && { effort }), ...readDisplay(thinking, notes) };
     default:
       throw invalid('thinking.type', 'must be adaptive, enabled, between_tools or disabled');
   }
@@ -41,16 +41,14 @@ function readEffort(body: Json, notes: Notes): ReasoningWish['effort'] {
   if (!isAbsent(config.task_budget)) notes.note('task_budget');
   const said = optional(config, 'effort', textAt, 'output_config.');
   const effort = EFFORTS.find((known) => known === said);
-  if (said !== undefined && effort === undefined) {
-    throw invalid('output_config.effort', `must be one of ${EFFORTS.join(', ')}`);
-  }
+  if (said !== undefined && effort === undefined) notes.note('unknown_effort');
   return effort;
 }
 
-function readDisplay(thinking: Json): Pick<ReasoningWish, 'show'> {
+/** New words for the display come with new versions of clients, and all so far show something. */
+function readDisplay(thinking: Json, notes: Notes): Pick<ReasoningWish, 'show'> {
   const display = optional(thinking, 'display', textAt, 'thinking.');
   if (display === undefined) return {};
-  if (display === 'summarized') return { show: true };
-  if (display === 'omitted') return { show: false };
-  throw invalid('thinking.display', 'must be summarized or omitted');
+  if (display !== 'summarized' && display !== 'omitted') notes.note('thinking_display');
+  return { show: display !== 'omitted' };
 }

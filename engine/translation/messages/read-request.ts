@@ -54,10 +54,14 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   const output_format = readFormat(body);
   const user = readUser(body, notes);
   const { cache: ttl } = readCache(body, '', notes);
+  const turns = listAt(body.messages, 'messages').flatMap((message, index) =>
+    readTurn(message, `messages.${index}`, notes),
+  );
+  if (turns.at(-1)?.role === 'assistant') notes.note('begun_answer');
   return {
     model: nameAt(body.model, 'model'),
     instructions: readSystem(body.system, notes),
-    turns: listAt(body.messages, 'messages').flatMap((message, index) => readTurn(message, `messages.${index}`, notes)),
+    turns,
     ...readTools(body, notes),
     max_output_tokens: countAt(body.max_tokens, 'max_tokens'),
     ...readSampling(body),

@@ -1,15 +1,12 @@
 import type { ResponseEvent } from '../../api.ts';
-import { StageError } from '../../errors.ts';
 import type { Json, StreamReader } from '../adapter.ts';
+import { notComplete, notTheApi, parseEvent } from '../answer-faults.ts';
 import { readProblem } from '../errors.ts';
-import type { ModelEvent, ModelUsage } from '../events.ts';
+import type { Emit, ModelUsage } from '../events.ts';
 import type { Notes } from '../notes.ts';
-import { proofFromText } from '../proof.ts';
 import { isObject } from '../read-json.ts';
 import { readStopReason } from './stop-reasons.ts';
 import { overlayUsage } from './usage.ts';
-
-type Emit = (event: ModelEvent) => void;
 
 /** A content block that has begun; `part` is absent for one that is left out. */
 interface OpenBlock {
@@ -21,11 +18,6 @@ interface OpenBlock {
 }
 
 const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
-
-/** The error for an answer that is not this API. */
-export function notTheApi(what: string): StageError {
-  return new StageError('upstream_invalid', `The upstream's answer breaks the Messages API: ${what}.`);
-}
 
 /** Reads an upstream's stream. */
 export class MessagesReader implements StreamReader {
@@ -43,7 +35,7 @@ export class MessagesReader implements StreamReader {
   }
 
   read({ data }: ResponseEvent, emit: Emit): void {
-    if (!this.#over) this.take(eventOf(data), emit);
+    if (!this.#over) this.take(parseEvent(data), emit);
   }
 
   /** Reads an event that is parsed already. Raises upstream_invalid. */
@@ -80,7 +72,7 @@ export class MessagesReader implements StreamReader {
   }
 
   end(_emit: Emit): void {
-    if (!this.#over) throw new StageError('upstream_failed', 'The upstream ended its answer before it was complete.');
+    if (!this.#over) throw notComplete();
   }
 
   #start(message: unknown, emit: Emit): void {
@@ -120,7 +112,7 @@ export class MessagesReader implements StreamReader {
           emit({
             type: 'proof',
             index,
-            proof: proofFromText(data) ?? { protocol: 'messages', kind: 'encrypted', value: data },
+            proof: { protocol: 'messages', kind: 'encrypted', value: data },
           });
         }
         return { ...this.#opened('reasoning'), signature: typeof signature === 'string' ? signature : '' };
@@ -183,7 +175,7 @@ export class MessagesReader implements StreamReader {
       emit({
         type: 'proof',
         index: part,
-        proof: proofFromText(signature) ?? { protocol: 'messages', kind: 'signature', value: signature },
+        proof: { protocol: 'messages', kind: 'signature', value: signature },
       });
     }
     emit({ type: 'part_end', index: part });
@@ -204,17 +196,6 @@ export class MessagesReader implements StreamReader {
   }
 }
 
-function eventOf(data: string): Json {
-  let event: unknown;
-  try {
-    event = JSON.parse(data);
-  } catch {
-    throw notTheApi('an event is not JSON');
-  }
-  if (!isObject(event)) throw notTheApi('an event is not a JSON object');
-  return event;
-}
-
 function emitText(text: unknown, index: number, emit: Emit): void {
   if (typeof text === 'string' && text !== '') emit({ type: 'part_delta', index, text });
 }
@@ -229,6 +210,6 @@ function inputText(input: unknown): string {
   try {
     return isObject(input) ? JSON.stringify(input) : '{}';
   } catch {
-    throw notTheApi('the input of a tool_use block is nested too deep');
+    throw notTheApi('the input of a tool_use block is nested too deeply');
   }
 }

@@ -28,7 +28,10 @@ export function readTools(
   notes: Notes,
 ): Pick<Conversation, 'tools' | 'tool_choice' | 'parallel_tool_calls'> {
   const entries = (optional(body, 'tools', listAt) ?? []).map((tool, index) => objectAt(tool, `tools.${index}`));
-  const tools = entries.flatMap((tool, index) => (isProviders(tool) ? [] : [readTool(tool, `tools.${index}`, notes)]));
+  const listed = entries.flatMap((tool, index) => (isProviders(tool) ? [] : [readTool(tool, `tools.${index}`, notes)]));
+  const added = new Map(addedTools(body, notes).map((tool) => [tool.name, tool]));
+  for (const { name } of listed) added.delete(name);
+  const tools = [...listed, ...added.values()];
   const servers = optional(body, 'mcp_servers', listAt) ?? [];
   const provider_entry = entries.findIndex(isProviders);
   if (provider_entry !== -1 || servers.length > 0) {
@@ -39,6 +42,21 @@ export function readTools(
   }
   const provider_names = new Set(entries.filter(isProviders).map(({ name }) => name));
   return { tools, ...readChoice(body, provider_names, notes) };
+}
+
+/** Tools that are defined by blocks in the middle of the conversation; `readContent` checks what else is in messages. */
+function addedTools({ messages }: Json, notes: Notes): Tool[] {
+  if (!Array.isArray(messages)) return [];
+  return messages.flatMap((message, at) => {
+    const content = isObject(message) && Array.isArray(message.content) ? message.content : [];
+    return content.flatMap((block, index) => {
+      const tool = isObject(block) && block.type === 'tool_addition' && isObject(block.tool) ? block.tool : {};
+      if (tool.type !== 'tool_definition') return [];
+      const place = `messages.${at}.content.${index}.tool.definition`;
+      const definition = objectAt(tool.definition, place);
+      return isProviders(definition) ? [] : [readTool(definition, place, notes)];
+    });
+  });
 }
 
 const isProviders = ({ type }: Json): boolean => !isAbsent(type) && type !== 'custom';

@@ -1,9 +1,6 @@
 import type { ModelUsage } from '../events.ts';
 import { isObject } from '../read-json.ts';
-
-function count(value: unknown): number | undefined {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : undefined;
-}
+import { cacheWritten, tokenCount } from '../usage.ts';
 
 /** The counts that a usage object tells, over those told before: upstreams repeat some of them, the last one holds. */
 export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
@@ -11,13 +8,13 @@ export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
   const split = isObject(usage.cache_creation) ? usage.cache_creation : {};
   const details = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
   const told: Record<keyof ModelUsage, number | undefined> = {
-    input: count(usage.input_tokens),
-    output: count(usage.output_tokens),
-    cache_read: count(usage.cache_read_input_tokens),
-    cache_write: count(usage.cache_creation_input_tokens),
-    cache_write_5m: count(split.ephemeral_5m_input_tokens),
-    cache_write_1h: count(split.ephemeral_1h_input_tokens),
-    reasoning: count(details.thinking_tokens),
+    input: tokenCount(usage.input_tokens),
+    output: tokenCount(usage.output_tokens),
+    cache_read: tokenCount(usage.cache_read_input_tokens),
+    cache_write: tokenCount(usage.cache_creation_input_tokens),
+    cache_write_5m: tokenCount(split.ephemeral_5m_input_tokens),
+    cache_write_1h: tokenCount(split.ephemeral_1h_input_tokens),
+    reasoning: tokenCount(details.thinking_tokens),
   };
   return { ...before, ...Object.fromEntries(Object.entries(told).filter(([, number]) => number !== undefined)) };
 }
@@ -28,7 +25,7 @@ export function writeUsage(usage: ModelUsage): Record<string, unknown> {
   const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
   return {
     input_tokens: usage.input ?? 0,
-    cache_creation_input_tokens: usage.cache_write ?? (cache_write_5m ?? 0) + (cache_write_1h ?? 0),
+    cache_creation_input_tokens: cacheWritten(usage),
     cache_read_input_tokens: usage.cache_read ?? 0,
     ...(split && {
       cache_creation: {

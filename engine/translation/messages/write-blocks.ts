@@ -10,6 +10,7 @@ import type {
   ToolResultPart,
   Turn,
 } from '../conversation.ts';
+import { lateInstructions } from '../late-instructions.ts';
 import type { Notes } from '../notes.ts';
 import { argumentsObject } from './arguments.ts';
 
@@ -55,13 +56,8 @@ export function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
 }
 
 function writeTurn(turn: Turn, place: string, ids: CallIds, notes: Notes): Block[] {
-  if (turn.role !== 'instructions') return turn.parts.flatMap((part) => writePart(part, place, ids, notes));
-  notes.note('instructions_turn');
-  const said = turn.parts.filter((part) => part.kind === 'text');
-  return writeTexts(said, notes).map((block) => ({
-    ...block,
-    text: `<system_message>\n${block.text}\n</system_message>`,
-  }));
+  if (turn.role === 'instructions') return writeTexts(lateInstructions(turn, notes), notes);
+  return turn.parts.flatMap((part) => writePart(part, place, ids, notes));
 }
 
 function writePart(part: Part, place: string, ids: CallIds, notes: Notes): Block[] {
@@ -90,7 +86,7 @@ function writeSource(source: Source): Block {
 }
 
 function writeImage(part: ImagePart, notes: Notes): Block {
-  if (part.detail !== undefined && part.detail !== 'auto') notes.note('image_detail_messages');
+  if (part.detail !== undefined && part.detail !== 'auto') notes.note('image_detail');
   return { type: 'image', source: writeSource(part.source), ...mark(part) };
 }
 
@@ -153,6 +149,8 @@ class CallIds {
   readonly #used = new Set<string>();
   /** The identifier of the latest call by what the client calls it. */
   readonly #latest = new Map<string, string>();
+  /** The number of the latest call among those whose identifiers look alike to upstreams. */
+  readonly #numbers = new Map<string, number>();
 
   constructor(notes: Notes) {
     this.#notes = notes;
@@ -160,8 +158,11 @@ class CallIds {
 
   called(id: string): string {
     const plain = id.replace(/[^A-Za-z0-9_-]/g, '_');
-    let unique = plain;
-    for (let number = 2; this.#used.has(unique); number++) unique = `${plain}_${number}`;
+    let number = this.#numbers.get(plain) ?? 0;
+    let unique: string;
+    do unique = ++number === 1 ? plain : `${plain}_${number}`;
+    while (this.#used.has(unique));
+    this.#numbers.set(plain, number);
     if (unique !== id) this.#notes.note('tool_call_id');
     this.#used.add(unique);
     this.#latest.set(id, unique);

@@ -143,6 +143,6 @@ function writeSampling({ temperature, top_p, top_k }: Conversation, thinking: bo
 function writeTier({ service_tier }: Conversation, notes: Notes): Block {
   if (service_tier === undefined || service_tier === 'auto') return {};
   if (service_tier === 'default') return { service_tier: 'standard_only' };
-  notes.note('service_tier_messages');
+  notes.note('service_tier');
   return {};
 }

@@ -1,5 +1,6 @@
 import type { UpstreamTarget } from '../adapter.ts';
 import type { Conversation, ReasoningWish } from '../conversation.ts';
+import { effortOf } from '../efforts.ts';
 import type { Notes } from '../notes.ts';
 import type { RuleName } from '../rules.ts';
 import type { Block, Message } from './write-blocks.ts';
@@ -9,12 +10,6 @@ const BUDGET_MIN = 1024;
 
 /** Budgets of efforts, in tokens. */
 const BUDGETS = { minimal: 1024, low: 1024, medium: 8192, high: 16_384, xhigh: 24_576, max: 32_000 } as const;
-
-/** The effort for a budget: the largest one whose budget is no larger. */
-function effortOf(budget_tokens: number): 'low' | 'medium' | 'high' {
-  if (budget_tokens < BUDGETS.medium) return 'low';
-  return budget_tokens < BUDGETS.high ? 'medium' : 'high';
-}
 
 /** How the model shall think: fields for the request, and whether it will. */
 export interface Thinking {
@@ -41,12 +36,12 @@ export function writeThinking(
   return target.thinking === 'adaptive' ? adaptive(reasoning, notes) : budgeted(reasoning, max_tokens, notes);
 }
 
-/** Models that adapt refuse to be told not to think, some of them; the lowest effort is the nearest that all take. */
+/** Some models that adapt refuse to be told not to think; unless they are told to, most don't. */
 function silent(target: UpstreamTarget, notes: Notes): Thinking {
   if (target.thinking === 'none') return { on: false };
   if (target.thinking === 'budget') return { on: false, thinking: { type: 'disabled' } };
   notes.note('thinking_effort');
-  return { on: false, effort: 'low' };
+  return { on: false };
 }
 
 function obstacleTo(
@@ -55,10 +50,12 @@ function obstacleTo(
   messages: readonly Message[],
   max_tokens: number,
 ): RuleName | undefined {
-  if (target.thinking === 'none') return 'thinking_unsupported';
+  if (target.thinking === 'none') return 'no_thinking';
   if (tool_choice?.kind === 'any' || tool_choice?.kind === 'tool') return 'thinking_with_forced_tool';
+  if (target.thinking === 'adaptive') return undefined;
+  // Models with a budget must have begun with a thought of their own; those that adapt need not.
   if (answersForeignCalls(messages)) return 'thinking_in_tool_loop';
-  if (target.thinking === 'budget' && max_tokens <= BUDGET_MIN) return 'thinking_without_room';
+  if (max_tokens <= BUDGET_MIN) return 'thinking_without_room';
   return undefined;
 }
 
@@ -76,10 +73,9 @@ function display({ show }: ReasoningWish): Block {
 
 function adaptive(wish: ReasoningWish, notes: Notes): Thinking {
   const thinking = { type: 'adaptive', ...display(wish) };
-  const { effort, budget_tokens } = wish;
-  if (effort === 'minimal' || (effort === undefined && budget_tokens !== undefined)) notes.note('thinking_effort');
-  const said = effort ?? (budget_tokens === undefined ? undefined : effortOf(budget_tokens));
-  return { on: true, thinking, ...(said !== undefined && { effort: said === 'minimal' ? 'low' : said }) };
+  const effort = effortOf(wish, notes);
+  if (effort === 'minimal') notes.note('thinking_effort');
+  return { on: true, thinking, ...(effort !== undefined && { effort: effort === 'minimal' ? 'low' : effort }) };
 }
 
 function budgeted(wish: ReasoningWish, max_tokens: number, notes: Notes): Thinking {

@@ -1,21 +1,17 @@
-/**
- * The Responses API, as client side and as upstream side.
- * @module
- */
 import type { ProtocolAdapter } from '../adapter.ts';
 import { readDocument } from './read-document.ts';
 import { readRequest } from './read-request.ts';
-import { createReader } from './read-stream.ts';
+import { ResponsesReader } from './read-stream.ts';
 import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
-import { createWriter } from './write-stream.ts';
+import { ResponsesWriter } from './write-stream.ts';
 
-/** Reads and writes the Responses API. */
+/** The Responses API. */
 export const responsesAdapter: ProtocolAdapter = {
   readRequest,
   writeRequest,
-  createReader,
+  createReader: (notes) => new ResponsesReader(notes),
   readDocument,
-  createWriter,
+  createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
   writeDocument,
 };

@@ -1,6 +1,8 @@
 import type { Json } from '../adapter.ts';
-import type { CacheTtl, DocumentPart, ImagePart, RefusalPart, Source, TextPart } from '../conversation.ts';
+import type { DocumentPart, ImagePart, RefusalPart, TextPart } from '../conversation.ts';
+import { readFileData, readUrl } from '../files.ts';
 import type { Notes } from '../notes.ts';
+import { readBreakpoint } from '../prompt-cache.ts';
 import { invalid, isAbsent, listAt, nameAt, objectAt, optional, textAt } from '../read-json.ts';
 
 /** What messages and results of tools consist of. */
@@ -22,7 +24,7 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
     case 'output_text':
     case 'text':
       if (Array.isArray(part.annotations) && part.annotations.length > 0) notes.note('annotations');
-      return { kind: 'text', text: textAt(part.text, `${param}.text`), ...readCache(part, param, notes) };
+      return { kind: 'text', text: textAt(part.text, `${param}.text`), ...readBreakpoint(part, param, notes) };
     case 'refusal':
       return { kind: 'refusal', text: textAt(part.refusal, `${param}.refusal`) };
     case 'input_image':
@@ -34,13 +36,6 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
   }
 }
 
-function readCache(part: Json, param: string, notes: Notes): { cache?: CacheTtl } {
-  const mark = optional(part, 'prompt_cache_breakpoint', objectAt, `${param}.`);
-  if (mark === undefined) return {};
-  if (!isAbsent(mark.ttl)) notes.note('cache_options');
-  return { cache: mark.ttl === '12h' ? '1h' : '5m' };
-}
-
 function readImage(part: Json, param: string, notes: Notes): ImagePart {
   if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
   const detail = optional(part, 'detail', textAt, `${param}.`);
@@ -48,7 +43,7 @@ function readImage(part: Json, param: string, notes: Notes): ImagePart {
     kind: 'image',
     source: readUrl(nameAt(part.image_url, `${param}.image_url`), `${param}.image_url`),
     ...(detail !== undefined && detail !== 'auto' && { detail }),
-    ...readCache(part, param, notes),
+    ...readBreakpoint(part, param, notes),
   };
 }
 
@@ -63,24 +58,6 @@ function readFile(part: Json, param: string, notes: Notes): DocumentPart {
     kind: 'document',
     source: url === undefined ? readFileData(data!, `${param}.file_data`) : readUrl(url, `${param}.file_url`),
     ...(name !== undefined && { name }),
-    ...readCache(part, param, notes),
+    ...readBreakpoint(part, param, notes),
   };
-}
-
-/** Some clients send the bytes as base64 without saying what they are; then they are a PDF, as the API's first files were. */
-function readFileData(data: string, param: string): DocumentPart['source'] {
-  if (!data.startsWith('data:')) return { kind: 'base64', media_type: 'application/pdf', data };
-  const source = readUrl(data, param);
-  if (source.kind !== 'base64' || !source.media_type.startsWith('text/')) return source;
-  return { kind: 'text', text: Buffer.from(source.data, 'base64').toString('utf8') };
-}
-
-function readUrl(url: string, param: string): Source {
-  if (!url.startsWith('data:')) {
-    if (!/^https?:\/\//i.test(url)) throw invalid(param, 'must be an http, https or data URL');
-    return { kind: 'url', url };
-  }
-  const head = /^data:([^;,]+)(?:;[^;,]*)*;base64,/i.exec(url);
-  if (head === null) throw invalid(param, 'must say its media type and be base64: data:image/png;base64,...');
-  return { kind: 'base64', media_type: head[1]!.toLowerCase(), data: url.slice(head[0].length) };
 }

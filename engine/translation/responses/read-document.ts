@@ -1,11 +1,11 @@
 import type { Json } from '../adapter.ts';
 import type { ModelEvent } from '../events.ts';
 import type { Notes } from '../notes.ts';
-import { Reader } from './read-stream.ts';
+import { ResponsesReader } from './read-stream.ts';
 
 /** Reads an upstream's whole answer. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const events: ModelEvent[] = [];
-  new Reader(notes).readDocument(document, (event) => events.push(event));
+  new ResponsesReader(notes).readDocument(document, (event) => events.push(event));
   return events;
 }

@@ -87,22 +87,25 @@ class InputReader implements ReadInput {
     const parts = readContent(item.content, `${param}.content`, this.#notes);
     if (parts.length === 0) return;
     if (role === 'instructions' && this.turns.length === 0 && parts.every((part) => part.kind === 'text')) {
-      this.instructions.push(...parts);
-    } else if (role === 'assistant') this.#say(...parts);
-    else this.turns.push({ role, parts });
+      for (const part of parts) this.instructions.push(part);
+    } else if (role === 'assistant') {
+      for (const part of parts) this.#say(part);
+    } else {
+      this.turns.push({ role, parts });
+    }
   }
 
   /** All that the model says in a row is one turn. */
-  #say(...parts: Part[]): void {
+  #say(part: Part): void {
     const last = this.turns.at(-1);
-    if (last?.role === 'assistant') last.parts.push(...parts);
-    else this.turns.push({ role: 'assistant', parts });
+    if (last?.role === 'assistant') last.parts.push(part);
+    else this.turns.push({ role: 'assistant', parts: [part] });
   }
 
   /** Results in a row are one turn; what the user says after them is the next. */
   #answer(result: ToolResultPart): void {
     const last = this.turns.at(-1);
-    if (last?.role === 'user' && last.parts.every(({ kind }) => kind === 'tool_result')) last.parts.push(result);
+    if (last?.role === 'user' && last.parts.at(-1)?.kind === 'tool_result') last.parts.push(result);
     else this.turns.push({ role: 'user', parts: [result] });
   }
 

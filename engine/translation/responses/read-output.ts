@@ -1,11 +1,8 @@
 import type { Json } from '../adapter.ts';
-import type { ModelEvent, PartStart, StopReason } from '../events.ts';
+import type { Emit, PartStart, StopReason } from '../events.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../free-text.ts';
 import type { Notes } from '../notes.ts';
 import { isObject } from '../read-json.ts';
-
-/** Takes the events of an answer. */
-export type Emit = (event: ModelEvent) => void;
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -75,6 +72,8 @@ export interface OutputItem {
   beginPart(part: Json, inner: number, emit: Emit): void;
   /** A piece of the part with this index inside the item. */
   delta(kind: DeltaKind, inner: number, text: string, emit: Emit): void;
+  /** The whole text of the part with this index inside the item. */
+  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void;
   /** The part with this index inside the item has ended. */
   endPart(inner: number, emit: Emit): void;
   done(item: Json, emit: Emit): void;
@@ -95,12 +94,12 @@ export function openItem(item: Json, parts: Parts, emit: Emit): OutputItem {
     case 'custom_tool_call':
       return new CallItem(item, parts, emit);
     default:
-      parts.notes.note('provider_tool_answer');
+      parts.notes.note('answer_provider_tool');
       return SKIPPED;
   }
 }
 
-const SKIPPED: OutputItem = { beginPart() {}, delta() {}, endPart() {}, done() {}, close() {} };
+const SKIPPED: OutputItem = { beginPart() {}, delta() {}, whole() {}, endPart() {}, done() {}, close() {} };
 
 class MessageItem implements OutputItem {
   readonly #parts: Parts;
@@ -118,6 +117,11 @@ class MessageItem implements OutputItem {
     this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit).add(text, emit);
   }
 
+  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
+    const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit);
+    part.add(part.missing(text), emit);
+  }
+
   endPart(inner: number, emit: Emit): void {
     this.#content.get(inner)?.end(emit);
   }
@@ -126,7 +130,7 @@ class MessageItem implements OutputItem {
     for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
       if (!isObject(content)) continue;
       if (Array.isArray(content.annotations) && content.annotations.length > 0)
-        this.#parts.notes.note('citations_answer');
+        this.#parts.notes.note('answer_citations');
       const is_refusal = content.type === 'refusal';
       const whole = textOf(is_refusal ? content.refusal : content.text);
       const part = whole === '' ? this.#content.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text', emit);
@@ -166,6 +170,10 @@ class ReasoningItem implements OutputItem {
     const part = this.#opened(emit);
     part.add(inner > this.#inner && !part.empty ? `\n\n${text}` : text, emit);
     this.#inner = inner;
+  }
+
+  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
+    if (this.#part === undefined || inner > this.#inner) this.delta(kind, inner, text, emit);
   }
 
   beginPart(): void {}
@@ -224,6 +232,10 @@ class CallItem implements OutputItem {
 
   delta(_kind: DeltaKind, _inner: number, text: string, emit: Emit): void {
     this.#add(text, emit);
+  }
+
+  whole(_kind: DeltaKind, _inner: number, text: string, emit: Emit): void {
+    this.#add(this.#part.missing(text), emit);
   }
 
   beginPart(): void {}

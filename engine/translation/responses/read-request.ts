@@ -1,6 +1,9 @@
 import type { Json } from '../adapter.ts';
 import type { Conversation, OutputFormat, ReasoningWish } from '../conversation.ts';
+import { EFFORTS } from '../efforts.ts';
+import { readMetadata, readUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
+import { readPromptCache } from '../prompt-cache.ts';
 import {
   countAt,
   flagAt,
@@ -43,7 +46,7 @@ const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
   ['image', 'provider_options'],
   ['max_tool_calls', 'provider_tool_calls'],
   ['moderation', 'provider_options'],
-  ['prompt_cache_options', 'cache_options'],
+  ['prompt_cache_options', 'prompt_cache_options'],
   ['top_logprobs', 'token_probabilities', 0],
   ['truncation', 'truncation', 'disabled'],
 ];
@@ -61,6 +64,8 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   addToolsOfInput(body.input, book);
   const { instructions, turns } = readInput(body.input, book, notes);
   const first = optional(body, 'instructions', textAt);
+  if (turns.length === 0 && instructions.length === 0 && !first)
+    throw invalid('input', 'must say something: it is a text, or an array of items');
   return {
     model: nameAt(body.model, 'model'),
     instructions: first === undefined || first === '' ? instructions : [{ kind: 'text', text: first }, ...instructions],
@@ -93,23 +98,21 @@ function readSettings(body: Json, notes: Notes) {
     metadata: readMetadata(body),
     service_tier: optional(body, 'service_tier', textAt),
     store: optional(body, 'store', flagAt),
-    cache: readCache(body),
+    cache: readPromptCache(body),
   });
 }
 
-const EFFORTS: readonly string[] = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
-
 function readReasoningWish(wish: Json | undefined, notes: Notes): ReasoningWish | undefined {
   if (wish === undefined) return undefined;
-  const effort = optional(wish, 'effort', textAt, 'reasoning.');
+  const said = optional(wish, 'effort', textAt, 'reasoning.');
+  const effort = EFFORTS.find((name) => name === said);
   const summary =
     optional(wish, 'summary', textAt, 'reasoning.') ?? optional(wish, 'generate_summary', textAt, 'reasoning.');
   const has_style = summary === 'concise' || summary === 'detailed';
   if (has_style || !isAbsent(wish.context) || !isAbsent(wish.mode)) notes.note('reasoning_options');
-  if (effort !== undefined && !EFFORTS.includes(effort)) notes.note('unknown_effort');
-  const known = effort !== undefined && EFFORTS.includes(effort) ? (effort as ReasoningWish['effort']) : undefined;
+  if (said !== undefined && effort === undefined) notes.note('unknown_effort');
   const show = summary === undefined ? undefined : summary !== 'none';
-  return known === undefined && show === undefined ? undefined : (present({ effort: known, show }) as ReasoningWish);
+  return effort === undefined && show === undefined ? undefined : present({ effort, show });
 }
 
 function readFormat(format: Json | undefined): OutputFormat | undefined {
@@ -125,26 +128,4 @@ function readFormat(format: Json | undefined): OutputFormat | undefined {
       strict: optional(format, 'strict', flagAt, 'text.format.'),
     }),
   } as OutputFormat;
-}
-
-function readUser(body: Json, notes: Notes): string | undefined {
-  const user = optional(body, 'user', textAt);
-  const identifier = optional(body, 'safety_identifier', textAt);
-  if (user !== undefined && identifier !== undefined && user !== identifier) notes.note('second_user');
-  return user ?? identifier;
-}
-
-function readMetadata(body: Json): Record<string, string> | undefined {
-  const metadata = optional(body, 'metadata', objectAt);
-  if (metadata === undefined) return undefined;
-  const entries = Object.entries(metadata);
-  if (entries.length === 0) return undefined;
-  return Object.fromEntries(entries.map(([key, value]) => [key, textAt(value, 'metadata')]));
-}
-
-function readCache(body: Json): Conversation['cache'] {
-  const key = optional(body, 'prompt_cache_key', textAt);
-  const retention = optional(body, 'prompt_cache_retention', textAt);
-  if (key === undefined && retention === undefined) return undefined;
-  return { ...(key !== undefined && { key }), ttl: retention === '24h' ? '1h' : '5m' };
 }

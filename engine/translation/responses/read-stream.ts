@@ -1,34 +1,59 @@
 import type { ResponseEvent } from '../../api.ts';
-import { StageError } from '../../errors.ts';
 import type { Json, StreamReader } from '../adapter.ts';
+import { notComplete, notTheApi, parseEvent } from '../answer-faults.ts';
 import { readProblem } from '../errors.ts';
-import type { StopReason } from '../events.ts';
+import type { Emit, StopReason } from '../events.ts';
 import type { Notes } from '../notes.ts';
 import { isObject } from '../read-json.ts';
-import { type DeltaKind, type Emit, type OutputItem, openItem, Parts } from './read-output.ts';
-import { readUsage } from './read-usage.ts';
+import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
+import { readUsage } from './usage.ts';
 
-/** Events that bring a piece: what it belongs to, and where the index inside the item stands. */
-const DELTAS = new Map<string, readonly [DeltaKind, string, string?]>([
-  ['response.output_text.delta', ['text', 'content_index', 'message']],
-  ['response.refusal.delta', ['refusal', 'content_index', 'message']],
-  ['response.reasoning_summary_text.delta', ['summary', 'summary_index', 'reasoning']],
-  ['response.reasoning_text.delta', ['thought', 'content_index', 'reasoning']],
-  ['response.function_call_arguments.delta', ['arguments', 'content_index']],
-  ['response.custom_tool_call_input.delta', ['input', 'content_index']],
-]);
-
-/** Reads an upstream's stream. */
-export function createReader(notes: Notes): StreamReader {
-  return new Reader(notes);
+/** What an event says of a text inside an item. */
+interface TextEvent {
+  readonly kind: DeltaKind;
+  /** The field with the text. */
+  readonly field: string;
+  /** The field with the index inside the item. */
+  readonly index: 'content_index' | 'summary_index';
+  /** The item that has begun where no event said so; a call without its name cannot be made up for. */
+  readonly item?: 'message' | 'reasoning';
 }
 
+const MESSAGE = { index: 'content_index', item: 'message' } as const;
+const SUMMARY = { index: 'summary_index', item: 'reasoning' } as const;
+const THOUGHT = { index: 'content_index', item: 'reasoning' } as const;
+const CALL = { index: 'content_index' } as const;
+
+/** Events that bring a piece of a text. */
+const DELTAS: ReadonlyMap<string, TextEvent> = new Map([
+  ['response.output_text.delta', { kind: 'text', field: 'delta', ...MESSAGE }],
+  ['response.refusal.delta', { kind: 'refusal', field: 'delta', ...MESSAGE }],
+  ['response.reasoning_summary_text.delta', { kind: 'summary', field: 'delta', ...SUMMARY }],
+  ['response.reasoning_text.delta', { kind: 'thought', field: 'delta', ...THOUGHT }],
+  ['response.function_call_arguments.delta', { kind: 'arguments', field: 'delta', ...CALL }],
+  ['response.custom_tool_call_input.delta', { kind: 'input', field: 'delta', ...CALL }],
+]);
+
+/** Events that repeat a text whole; some servers send nothing of it before. */
+const WHOLES: ReadonlyMap<string, TextEvent> = new Map([
+  ['response.output_text.done', { kind: 'text', field: 'text', ...MESSAGE }],
+  ['response.refusal.done', { kind: 'refusal', field: 'refusal', ...MESSAGE }],
+  ['response.reasoning_summary_text.done', { kind: 'summary', field: 'text', ...SUMMARY }],
+  ['response.reasoning_text.done', { kind: 'thought', field: 'text', ...THOUGHT }],
+  ['response.function_call_arguments.done', { kind: 'arguments', field: 'arguments', ...CALL }],
+  ['response.custom_tool_call_input.done', { kind: 'input', field: 'input', ...CALL }],
+]);
+
 /** Reads one answer, as it streams or whole. */
-export class Reader implements StreamReader {
+export class ResponsesReader implements StreamReader {
   readonly #parts: Parts;
   readonly #items = new Map<unknown, OutputItem | 'done'>();
   /** Items came that cannot be told from those that the last event repeats. */
   #nameless = false;
+  /** The type of the open item that has no key. */
+  #nameless_type: unknown;
+  /** Indexes of items by their identifiers, as some servers tell the one here and the other there. */
+  readonly #indexes = new Map<unknown, unknown>();
   #started = false;
   #over = false;
 
@@ -38,10 +63,13 @@ export class Reader implements StreamReader {
 
   read({ data }: ResponseEvent, emit: Emit) {
     if (this.#over || data === '[DONE]') return;
-    const event = parse(data);
-    const type = event.type as string;
+    const event = parseEvent(data);
+    const { type } = event;
+    if (typeof type !== 'string') throw notTheApi('an event has no type');
     const delta = DELTAS.get(type);
     if (delta !== undefined) return this.#readDelta(event, delta, emit);
+    const whole = WHOLES.get(type);
+    if (whole !== undefined) return this.#readWhole(event, whole, emit);
     switch (type) {
       case 'response.created':
       case 'response.in_progress':
@@ -68,8 +96,7 @@ export class Reader implements StreamReader {
   }
 
   end(): void {
-    if (this.#over) return;
-    throw new StageError('upstream_failed', 'The upstream ended its stream before the answer was complete.');
+    if (!this.#over) throw notComplete();
   }
 
   /** Reads a whole answer as if it had streamed. Raises upstream_invalid. */
@@ -93,39 +120,68 @@ export class Reader implements StreamReader {
     });
   }
 
-  #readDelta(event: Json, [kind, index, type]: readonly [DeltaKind, string, string?], emit: Emit): void {
+  #readDelta(event: Json, told: TextEvent, emit: Emit): void {
     const { delta } = event;
     if (typeof delta !== 'string') throw notTheApi('a delta is not a string');
-    // Some servers leave out that an item begins; a call without its name cannot be made up for.
-    const item =
-      this.#itemOf(event) ?? (type && !this.#items.has(keyOf(event)) ? this.#open(event, { type }, emit) : undefined);
-    item?.delta(kind, innerOf(event, index), delta, emit);
+    this.#itemFor(event, told, emit)?.delta(told.kind, innerOf(event, told.index), delta, emit);
+  }
+
+  #readWhole(event: Json, told: TextEvent, emit: Emit): void {
+    const text = event[told.field];
+    if (typeof text !== 'string' || text === '') return;
+    this.#itemFor(event, told, emit)?.whole(told.kind, innerOf(event, told.index), text, emit);
+  }
+
+  /** The item of a text; some servers leave out that it begins. */
+  #itemFor(event: Json, { item: type }: TextEvent, emit: Emit): OutputItem | undefined {
+    const open = this.#itemOf(event);
+    if (open !== undefined || type === undefined || this.#items.has(this.#keyOf(event))) return open;
+    return this.#open(event, { type }, emit);
   }
 
   #itemOf(event: Json): OutputItem | undefined {
-    const item = this.#items.get(keyOf(event));
+    return this.#openAt(this.#keyOf(event));
+  }
+
+  #openAt(key: unknown): OutputItem | undefined {
+    const item = this.#items.get(key);
     return item === 'done' ? undefined : item;
+  }
+
+  /** What an item is known by: its index, or its identifier where it is not counted. */
+  #keyOf(event: Json, item?: Json): unknown {
+    const id = event.item_id ?? item?.id ?? null;
+    return event.output_index ?? this.#indexes.get(id) ?? id;
   }
 
   #open(event: Json, item: Json, emit: Emit): OutputItem {
     this.#start(undefined, emit);
-    const key = keyOf(event, item);
+    const key = this.#keyOf(event, item);
     // Servers that neither count items nor name them send one after the other.
-    this.#itemOf({ output_index: key })?.close(emit);
+    this.#openAt(key)?.close(emit);
     const opened = openItem(item, this.#parts, emit);
     this.#items.set(key, opened);
+    if (typeof item.id === 'string') this.#indexes.set(item.id, key);
+    if (key === null) this.#nameless_type = item.type;
     return opened;
   }
 
   #readDone(event: Json, item: Json, emit: Emit): void {
-    const key = keyOf(event, item);
+    const key = this.#keyOf(event, item);
     if (this.#items.get(key) === 'done') return;
-    const opened = this.#itemOf({ output_index: key }) ?? this.#open(event, item, emit);
+    const opened = this.#openAt(key) ?? this.#takeNameless(item) ?? this.#open(event, item, emit);
     opened.done(item, emit);
     if (key === null) {
       this.#items.delete(key);
       this.#nameless = true;
     } else this.#items.set(key, 'done');
+  }
+
+  /** The item that came in pieces which did not say whose they are, where this can be it. */
+  #takeNameless({ type }: Json): OutputItem | undefined {
+    const item = this.#nameless_type === type ? this.#openAt(null) : undefined;
+    if (item !== undefined) this.#items.delete(null);
+    return item;
   }
 
   #finish(response: Json, completed: boolean, emit: Emit): void {
@@ -141,9 +197,9 @@ export class Reader implements StreamReader {
     emit({ type: 'end', reason, ...(usage && { usage }) });
   }
 
-  /** Servers that do not count items are told apart by identifiers. */
+  /** Some servers count the items they repeat anew, and others give them new identifiers. */
   #isDone(output_index: number, { id }: Json): boolean {
-    return this.#items.get(output_index) === 'done' || (id !== undefined && this.#items.get(id) === 'done');
+    return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
   }
 
   #fail(body: Json, emit: Emit): void {
@@ -152,30 +208,10 @@ export class Reader implements StreamReader {
   }
 }
 
-function parse(data: string): Json {
-  let event: unknown;
-  try {
-    event = JSON.parse(data);
-  } catch {
-    throw notTheApi('an event is not JSON');
-  }
-  if (!isObject(event) || typeof event.type !== 'string') throw notTheApi('an event has no type');
-  return event;
-}
-
 function objectIn(event: Json, key: string): Json {
   const value = event[key];
   if (!isObject(value)) throw notTheApi(`an event has no ${key}`);
   return value;
-}
-
-function notTheApi(what: string): StageError {
-  return new StageError('upstream_invalid', `The upstream answered with something that is not the API: ${what}.`);
-}
-
-/** What an item is known by: its index, or its identifier at servers that do not count. */
-function keyOf(event: Json, item?: Json): unknown {
-  return event.output_index ?? event.item_id ?? item?.id ?? null;
 }
 
 function innerOf(event: Json, key: string): number {

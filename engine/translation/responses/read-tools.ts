@@ -1,6 +1,6 @@
 import type { Json } from '../adapter.ts';
 import type { Tool, ToolChoice } from '../conversation.ts';
-import { FREE_TEXT_PARAMETERS } from '../free-text.ts';
+import { FREE_TEXT_PARAMETERS, withGrammar } from '../free-text.ts';
 import type { Notes } from '../notes.ts';
 import { invalid, isAbsent, isObject, listAt, nameAt, objectAt, optional, textAt } from '../read-json.ts';
 
@@ -145,21 +145,13 @@ function readTool(tool: Json, param: string, notes: Notes): Tool {
 
 function readCustomTool(tool: Json, name: string, description: string | undefined, param: string, notes: Notes): Tool {
   const format = optional(tool, 'format', objectAt, `${param}.`);
-  const said = format?.type === 'grammar' ? withGrammar(description, format, param, notes) : description;
+  const said = format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
   return {
     name,
     ...(said !== undefined && { description: said }),
     parameters: FREE_TEXT_PARAMETERS,
     free_text: true,
   };
-}
-
-function withGrammar(description: string | undefined, format: Json, param: string, notes: Notes): string {
-  notes.note('tool_grammar');
-  const syntax = optional(format, 'syntax', textAt, `${param}.format.`) ?? 'lark';
-  const definition = textAt(format.definition, `${param}.format.definition`);
-  const before = description === undefined || description === '' ? '' : `${description}\n\n`;
-  return `${before}The input must follow this grammar (${syntax}):\n${definition}`;
 }
 
 /** A choice of tools, with the tools it leaves. */

@@ -1,21 +1,14 @@
-import type { TranslationRule } from '../rules.ts';
+import { rulesBetween, rulesOf, type TranslationRule } from '../rule.ts';
 
-/** A rule for what only a Responses client can ask. */
-function asked<const H extends TranslationRule['handling']>(handling: H, field: string, meaning: string) {
-  return { field, part: 'request', from: ['responses'], to: ['messages', 'chat'], handling, meaning } as const;
-}
-
-/** A rule for what a Responses upstream cannot be asked. */
-function unasked<const H extends TranslationRule['handling']>(handling: H, field: string, meaning: string) {
-  return { field, part: 'request', from: ['messages', 'chat'], to: ['responses'], handling, meaning } as const;
-}
+const { asked, unasked, answered } = rulesOf('responses');
+const fromMessages = rulesBetween('response', ['messages'], ['responses']);
 
 /** What is lost or changed on the way from or to this protocol. */
 export const RESPONSES_RULES = {
   kept_conversation: asked(
     'refused',
     'previous_response_id, conversation, item_reference',
-    'the upstream keeps no conversations. Send the whole conversation in `input`.',
+    'the upstream keeps no conversations. Send the whole conversation in `input`; SDKs do so when told `store: false`.',
   ),
   prompt_template: asked(
     'refused',
@@ -65,11 +58,6 @@ export const RESPONSES_RULES = {
     'content of reasoning that has a summary too',
     'The summary is what the upstream gets back.',
   ),
-  unknown_effort: asked(
-    'changed',
-    'reasoning.effort with another word',
-    'The model thinks as much as it does by default.',
-  ),
   include: asked('dropped', 'include of results of provider tools', 'There are no such results.'),
   provider_tool_calls: asked('dropped', 'max_tool_calls', 'It bounds tools that the provider runs; there are none.'),
   truncation: asked(
@@ -78,18 +66,17 @@ export const RESPONSES_RULES = {
     'A conversation that is too long is refused by the upstream, not shortened.',
   ),
   client_metadata: asked('dropped', 'client_metadata', 'It is meant for the provider of the client.'),
-  cache_options: asked(
-    'dropped',
-    'prompt_cache_options, and lifetimes of prompt_cache_breakpoint',
-    'A prompt is kept for five minutes, or an hour where twelve were asked for.',
-  ),
   provider_options: asked(
     'dropped',
     'access_programs, context_management, image, moderation, configuration_update',
     'They are settings of one provider.',
   ),
   stop_sequences: unasked('dropped', 'stop sequences', 'The API has none; the model stops where it ends its answer.'),
-  small_output: unasked('changed', 'bounds of the answer below 16 tokens', 'The API takes 16 as the least.'),
+  small_output: unasked(
+    'changed',
+    'bounds of the answer below 16 tokens',
+    'It becomes 16, the least that the API takes.',
+  ),
   lone_reasoning: unasked(
     'dropped',
     'reasoning that no answer or call follows',
@@ -100,45 +87,15 @@ export const RESPONSES_RULES = {
     'images and documents said by the model',
     'The API has no words for them in the history.',
   ),
-  provider_tool_answer: {
-    field: 'items of tools that the provider ran (web_search_call and others)',
-    part: 'response',
-    from: ['responses'],
-    to: ['messages', 'chat'],
-    handling: 'dropped',
-    meaning: 'What the model says about their results stays.',
-  },
-  citations_answer: {
-    field: 'annotations of output text',
-    part: 'response',
-    from: ['responses'],
-    to: ['messages', 'chat'],
-    handling: 'dropped',
-    meaning: 'The text stays, without its sources.',
-  },
-  second_reasoning: {
-    field: 'reasoning text beside a summary of it',
-    part: 'response',
-    from: ['responses'],
-    to: ['messages', 'chat'],
-    handling: 'dropped',
-    meaning: 'Whichever comes first is passed on.',
-  },
-  refusal_stop: {
-    field: 'stop_reason refusal',
-    part: 'response',
-    from: ['messages'],
-    to: ['responses'],
-    handling: 'changed',
-    meaning:
-      'The answer is complete and its text is text; where there is none, a refusal says that the model declined.',
-  },
-  full_window: {
-    field: 'stop_reason model_context_window_exceeded',
-    part: 'response',
-    from: ['messages'],
-    to: ['responses'],
-    handling: 'changed',
-    meaning: 'The answer is incomplete for max_output_tokens.',
-  },
-} as const satisfies Record<string, TranslationRule>;
+  second_reasoning: answered('dropped', 'reasoning text beside a summary of it', 'Whichever comes first is passed on.'),
+  refusal_stop: fromMessages(
+    'changed',
+    'stop_reason refusal',
+    'The answer is complete and its text is text; where there is none, a refusal says that the model declined.',
+  ),
+  full_window: fromMessages(
+    'changed',
+    'stop_reason model_context_window_exceeded',
+    'The answer is incomplete for max_output_tokens.',
+  ),
+} satisfies Record<string, TranslationRule>;

@@ -1,7 +1,7 @@
 import type { AnswerContext } from '../adapter.ts';
 import type { ModelEvent } from '../events.ts';
 import type { Notes } from '../notes.ts';
-import { Writer } from './write-stream.ts';
+import { ResponsesWriter } from './write-stream.ts';
 
 /** Writes a whole answer for a client: what the last event of its stream would say. */
 export function writeDocument(
@@ -9,7 +9,7 @@ export function writeDocument(
   answer: AnswerContext,
   notes: Notes,
 ): Record<string, unknown> {
-  const writer = new Writer(answer, notes);
+  const writer = new ResponsesWriter(answer, notes);
   for (const event of events) writer.write(event);
   return JSON.parse(writer.document) as Record<string, unknown>;
 }

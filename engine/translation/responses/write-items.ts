@@ -4,19 +4,18 @@ import type {
   ImagePart,
   Part,
   ReasoningPart,
-  Source,
   TextPart,
   ToolCallPart,
   ToolResultPart,
   Turn,
 } from '../conversation.ts';
-import { freeTextOf } from '../free-text.ts';
+import { asError } from '../error-results.ts';
+import { DOCUMENT_NAME, documentText, urlOf } from '../files.ts';
+import { freeTextOf, freeTextTools } from '../free-text.ts';
 import type { Notes } from '../notes.ts';
 import { present } from '../read-json.ts';
 
 type Item = Record<string, unknown>;
-
-const ERROR_START = 'Error: ';
 
 /** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
 export function writeItems(conversation: Conversation, notes: Notes): Item[] {
@@ -37,7 +36,7 @@ class ItemWriter {
 
   constructor({ tools }: Conversation, notes: Notes) {
     this.#notes = notes;
-    this.#free_text = new Set(tools.filter(({ free_text }) => free_text === true).map(({ name }) => name));
+    this.#free_text = freeTextTools(tools);
   }
 
   /** Parts in a row that stand in messages are one message; calls, results and reasoning are items of their own. */
@@ -104,11 +103,10 @@ class ItemWriter {
 
   #document({ source, name }: DocumentPart): Item {
     if (source.kind === 'text') {
-      this.#notes.note('text_document');
-      return { type: 'input_text', text: `Document: ${name ?? 'untitled'}\n\n${source.text}` };
+      return { type: 'input_text', text: documentText(source.text, name, this.#notes) };
     }
     if (source.kind === 'url') return present({ type: 'input_file', filename: name, file_url: source.url });
-    return { type: 'input_file', filename: name ?? 'document.pdf', file_data: urlOf(source) };
+    return { type: 'input_file', filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) };
   }
 
   #call({ id, name, arguments: args, cache }: ToolCallPart): Item {
@@ -120,7 +118,7 @@ class ItemWriter {
 
   #result({ call_id, parts, is_error, cache }: ToolResultPart): Item {
     if (cache !== undefined) this.#notes.note('part_cache');
-    const said = is_error ? this.#asError(parts) : parts;
+    const said = is_error ? asError(parts, this.#notes) : parts;
     const content = said.flatMap((part) => this.#input(part));
     const only = content.length === 1 ? content[0]!.text : undefined;
     return {
@@ -128,17 +126,6 @@ class ItemWriter {
       call_id,
       output: content.length === 0 ? '' : (only ?? content),
     };
-  }
-
-  #asError(parts: ToolResultPart['parts']): ToolResultPart['parts'] {
-    const first = parts[0];
-    if (first?.kind === 'text' && first.text.startsWith(ERROR_START)) return parts;
-    this.#notes.note('result_error');
-    if (first?.kind === 'text') return [{ ...first, text: ERROR_START + first.text }, ...parts.slice(1)];
-    return [
-      { kind: 'text', text: ERROR_START + (parts.length === 0 ? 'the tool failed.' : 'see what follows.') },
-      ...parts,
-    ];
   }
 
   #reasoning({ text, proof }: ReasoningPart): Item[] {
@@ -164,8 +151,4 @@ class ItemWriter {
 function isSaidByModel(item: Item | undefined): boolean {
   const { type, role } = item ?? {};
   return role === 'assistant' || type === 'reasoning' || type === 'function_call' || type === 'custom_tool_call';
-}
-
-function urlOf(source: Source): string {
-  return source.kind === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`;
 }

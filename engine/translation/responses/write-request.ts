@@ -1,9 +1,11 @@
 import type { UpstreamTarget } from '../adapter.ts';
 import type { Conversation, OutputFormat, ReasoningWish, Tool } from '../conversation.ts';
+import { effortOf } from '../efforts.ts';
 import { shortUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
+import { writePromptCache } from '../prompt-cache.ts';
 import { present } from '../read-json.ts';
-import { meetsStrict } from '../strict-schema.ts';
+import { canBeStrict } from '../strict-schema.ts';
 import { writeItems } from './write-items.ts';
 
 /** The least bound of an answer that the API takes. */
@@ -45,8 +47,7 @@ function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, n
 function writeTool({ name, description, parameters, strict, free_text, cache }: Tool, notes: Notes) {
   if (cache !== undefined) notes.note('part_cache');
   if (free_text === true) return present({ type: 'custom', name, description });
-  const holds = strict === true && meetsStrict(parameters);
-  if (strict === true && !holds) notes.note('strict_schema');
+  const holds = strict === true && canBeStrict(parameters, notes);
   const has_type = Object.hasOwn(parameters, 'type');
   const schema = has_type ? parameters : { type: 'object', properties: {}, ...parameters };
   return present({ type: 'function', name, description, parameters: schema, strict: holds });
@@ -59,25 +60,18 @@ function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly To
   return { type: free_text ? 'custom' : 'function', name: choice.name };
 }
 
-/** Encrypted reasoning is asked for whenever there may be some, as models without reasoning refuse to be asked. */
+/** Encrypted reasoning is asked for only where the client wants reasoning, as models without it refuse to be asked. */
 function writeReasoning(wish: ReasoningWish | undefined, { thinking }: UpstreamTarget, notes: Notes) {
   if (thinking === 'none') {
     if (wish !== undefined && wish.effort !== 'none') notes.note('no_thinking');
     return {};
   }
-  const include = wish?.effort === 'none' ? undefined : ['reasoning.encrypted_content'];
-  if (wish === undefined) return { include };
+  if (wish === undefined) return {};
+  const include = wish.effort === 'none' ? undefined : ['reasoning.encrypted_content'];
   const summary = wish.show === true ? 'auto' : undefined;
-  const effort = wish.effort ?? effortOf(wish.budget_tokens, notes);
+  const effort = effortOf(wish, notes);
   if (effort === undefined && summary === undefined) return { include };
   return { reasoning: present({ effort, summary }), include };
-}
-
-function effortOf(budget_tokens: number | undefined, notes: Notes): ReasoningWish['effort'] {
-  if (budget_tokens === undefined) return undefined;
-  notes.note('thinking_budget');
-  if (budget_tokens < 4096) return 'low';
-  return budget_tokens < 16_384 ? 'medium' : 'high';
 }
 
 function writeSettings(conversation: Conversation, notes: Notes) {
@@ -95,8 +89,7 @@ function writeSettings(conversation: Conversation, notes: Notes) {
     metadata: conversation.metadata,
     user: user === undefined ? undefined : shortUser(user, notes),
     service_tier: has_tier ? service_tier : undefined,
-    prompt_cache_key: cache?.key,
-    prompt_cache_retention: cache?.ttl === '1h' ? '24h' : undefined,
+    ...writePromptCache(cache),
     // Without it the provider keeps the answer, which no client of another API asked for.
     store: conversation.store ?? false,
   };
@@ -105,7 +98,6 @@ function writeSettings(conversation: Conversation, notes: Notes) {
 function writeFormat(format: OutputFormat, notes: Notes): Record<string, unknown> {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name, description, schema, strict } = format;
-  const holds = strict === true && meetsStrict(schema);
-  if (strict === true && !holds) notes.note('strict_schema');
+  const holds = strict === true && canBeStrict(schema, notes);
   return present({ type: 'json_schema', name: name ?? 'answer', description, schema, strict: strict && holds });
 }

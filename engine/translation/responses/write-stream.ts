@@ -2,8 +2,8 @@ import type { AnswerContext, Json, StreamWriter } from '../adapter.ts';
 import { problemFields } from '../errors.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../events.ts';
 import type { Notes } from '../notes.ts';
+import { writeUsage } from './usage.ts';
 import { type Say, type WrittenItem, writtenItem } from './write-output.ts';
-import { writeUsage } from './write-usage.ts';
 
 /** Fields of the request that an answer repeats, as they are where the client did not say them. */
 const REPEATED: Json = {
@@ -19,13 +19,8 @@ const REPEATED: Json = {
   user: null,
 };
 
-/** Writes a stream for a client. */
-export function createWriter(answer: AnswerContext, notes: Notes): StreamWriter {
-  return new Writer(answer, notes);
-}
-
 /** Writes one answer. Every event is numbered, names where it belongs, and the last ones repeat what was said. */
-export class Writer implements StreamWriter {
+export class ResponsesWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;
   readonly #open = new Map<number, WrittenItem>();

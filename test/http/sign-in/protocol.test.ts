@@ -33,10 +33,19 @@ describe('the protocol text', () => {
       .trimEnd()
       .split('\n\n')
       .filter((block) => block.startsWith('| '));
-    assert.equal(tables.length, 5);
+    assert.equal(tables.length, 6);
     for (const lines of tables.map((table) => table.split('\n'))) {
       for (const line of lines) assert.equal(cells(line), cells(lines[0]!), line);
     }
+  });
+
+  it('says which base URL belongs to which API, of those that are served', () => {
+    assert.ok(text.includes('| Messages | `<root>` | `POST /v1/messages` |'));
+    assert.ok(!text.includes('| chat completions |'));
+    const match = { methods: ['POST'], paths: ['/v1/chat/completions'], surface: 'chat' } as const;
+    const both = protocolText({ config, version: '9.8.7', pipelines: [...pipelines, { summary: 'Chat.', match }] });
+    assert.ok(both.includes('| chat completions | `<root>/v1` | `POST /v1/chat/completions` |'));
+    assert.ok(!protocolText({ config, version: '9.8.7', pipelines: [] }).includes('## Model requests'));
   });
 
   it('says the limits in force', () => {

@@ -1,0 +1,21 @@
+/** Headers that belong to one connection and never travel further (RFC 9110 section 7.6.1). */
+export const CONNECTION_HEADERS: readonly string[] = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+
+/** Names that a Connection header adds to them, in lower case. */
+export function nominated(connection: string | string[] | undefined): readonly string[] {
+  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return [];
+  return String(connection)
+    .toLowerCase()
+    .split(',')
+    .map((name) => name.trim());
+}

@@ -1,0 +1,34 @@
+import type { ModelUsage } from '../events.ts';
+import { isObject, present } from '../read-json.ts';
+import { tokenCount, totalsOf, withoutCached } from '../usage.ts';
+
+/** Token counts of an answer, whose input includes cached tokens; `undefined` where it tells none. */
+export function readUsage(value: unknown): ModelUsage | undefined {
+  if (!isObject(value)) return undefined;
+  const input_details = isObject(value.input_tokens_details) ? value.input_tokens_details : {};
+  const output_details = isObject(value.output_tokens_details) ? value.output_tokens_details : {};
+  const cached = present({
+    cache_read: tokenCount(input_details.cached_tokens),
+    cache_write: tokenCount(input_details.cache_write_tokens),
+  });
+  const usage = present({
+    input: withoutCached(tokenCount(value.input_tokens), cached),
+    output: tokenCount(value.output_tokens),
+    ...cached,
+    reasoning: tokenCount(output_details.reasoning_tokens),
+  });
+  return Object.keys(usage).length === 0 ? undefined : usage;
+}
+
+/** Token counts as the API says them, input with all cached tokens; `null` where nothing was told. */
+export function writeUsage(usage: ModelUsage): Record<string, unknown> | null {
+  if (Object.keys(usage).length === 0) return null;
+  const { input, output, cache_read, cache_write, reasoning, total } = totalsOf(usage);
+  return {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: cache_read, cache_write_tokens: cache_write },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: reasoning },
+    total_tokens: total,
+  };
+}

@@ -1,0 +1,27 @@
+import type { Json } from './adapter.ts';
+import type { Notes } from './notes.ts';
+import { isObject } from './read-json.ts';
+
+/** The most messages, parts and tools of a request: each takes microseconds in which nobody else is served. */
+const PIECES_MAX = 100_000;
+
+/** Where the pieces of a request stand, in any of the APIs. */
+const LISTS = ['system', 'messages', 'input', 'tools'] as const;
+
+/**
+ * Refuses a request of more pieces than can be translated in a moment. Schemas and arguments are objects, not lists, and
+ * don't count. Raises not_translatable.
+ */
+export function refuseTooMany(body: Json, notes: Notes): void {
+  let pieces = 0;
+  for (const key of LISTS) {
+    const lists = [body[key]];
+    while (lists.length > 0) {
+      const list = lists.pop();
+      if (!Array.isArray(list)) continue;
+      pieces += list.length;
+      if (pieces > PIECES_MAX) notes.refuse('too_many_pieces', key);
+      for (const piece of list) if (isObject(piece)) for (const field in piece) lists.push(piece[field]);
+    }
+  }
+}

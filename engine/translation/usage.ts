@@ -1,0 +1,34 @@
+import type { ModelUsage } from './events.ts';
+
+/** A number of tokens that an upstream told; `undefined` for what cannot be one. */
+export function tokenCount(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+}
+
+/** Tokens that were not cached, of an input that includes cached ones. */
+export function withoutCached(
+  total: number | undefined,
+  { cache_read = 0, cache_write = 0 }: ModelUsage,
+): number | undefined {
+  return total === undefined ? undefined : Math.max(0, total - cache_read - cache_write);
+}
+
+/** The counts as APIs say them whose input includes cached tokens; those that nobody told are 0. */
+export function totalsOf(usage: ModelUsage): {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read: number;
+  readonly cache_write: number;
+  readonly reasoning: number;
+  readonly total: number;
+} {
+  const { output = 0, cache_read = 0, reasoning = 0 } = usage;
+  const cache_write = cacheWritten(usage);
+  const input = (usage.input ?? 0) + cache_read + cache_write;
+  return { input, output, cache_read, cache_write, reasoning, total: input + output };
+}
+
+/** All tokens written to the cache, also where only the split by lifetime was told. */
+export function cacheWritten({ cache_write, cache_write_5m = 0, cache_write_1h = 0 }: ModelUsage): number {
+  return cache_write ?? cache_write_5m + cache_write_1h;
+}
