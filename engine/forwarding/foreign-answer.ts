@@ -17,7 +17,7 @@ export function refuseForeignAnswer(
   const retry_after = response.headers['retry-after'];
   return new StageError('upstream_invalid', message, {
     details: { upstream: name, upstream_status: status },
-    ...(status >= 400 && { status }),
+    ...(status >= 400 && status <= 599 && { status }),
     headers: {
       ...(retry_after !== undefined && { 'retry-after': retry_after }),
       // A client error stays one however often it is repeated.
@@ -27,7 +27,9 @@ export function refuseForeignAnswer(
 }
 
 function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {
+  if (statusCode! < 200 || statusCode! > 599) return 'a status that HTTP does not have';
   if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
+  if (statusCode === 204 || statusCode === 205) return 'no content';
   if (first === undefined) return 'an empty body';
   const type = headers['content-type'] ?? '';
   if (/json|event-stream/.test(type)) return undefined;

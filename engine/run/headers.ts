@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import { CONNECTION_HEADERS, nominated } from '../forwarding/connection-headers.ts';
 
 /** The gateway's own request identifier, set on every response. */
@@ -15,4 +16,11 @@ export function endToEndHeaders(raw: readonly string[], connection: string | str
     if (!NOT_FORWARDED.has(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
   }
   return kept;
+}
+
+/** The phrase behind a status: what the upstream says where it is short and plain, else the standard one (RFC 9110 section 15). */
+export function reasonPhrase(status: number, given: string | undefined): string {
+  const standard = STATUS_CODES[status] ?? '';
+  // Node's parser lets control characters through, and its writer throws on them.
+  return given === undefined || given === standard || !/^[ -~]{0,100}$/.test(given) ? standard : given;
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Relay, ResponseEvent, Timer } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { RequestContext } from './context.ts';
-import { endToEndHeaders } from './headers.ts';
+import { endToEndHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
 import { openPassage, type Passage, type PassageEnds } from './passage.ts';
 import { UpstreamHead } from './upstream-head.ts';
@@ -84,23 +84,32 @@ class Transfer {
     });
   }
 
+  // What these are called from would end the process if they threw, and `finish` would never run.
   #onData(chunk: Buffer): void {
     if (this.#settled) return;
-    if (this.#passage === undefined && !this.#open(chunk)) return;
-    this.#idle.refresh();
-    this.#ctx.relayed_bytes += chunk.length;
-    // What a converter refuses was sent by the upstream all the same, and is on its bill.
-    const observe_first = this.#ctx.converts_response;
-    if (observe_first) this.#observe(chunk);
-    this.#passage!.write(chunk);
-    if (!observe_first) this.#observe(chunk);
+    try {
+      if (this.#passage === undefined && !this.#open(chunk)) return;
+      this.#idle.refresh();
+      this.#ctx.relayed_bytes += chunk.length;
+      // What a converter refuses was sent by the upstream all the same, and is on its bill.
+      const observe_first = this.#ctx.converts_response;
+      if (observe_first) this.#observe(chunk);
+      this.#passage!.write(chunk);
+      if (!observe_first) this.#observe(chunk);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #onEnd(): void {
     if (this.#settled) return;
-    if (this.#passage === undefined && !this.#open(undefined)) return;
-    this.#ended = true;
-    this.#passage!.end();
+    try {
+      if (this.#passage === undefined && !this.#open(undefined)) return;
+      this.#ended = true;
+      this.#passage!.end();
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #onUpstreamGone(): void {
@@ -151,11 +160,7 @@ class Transfer {
 
   #ends(): PassageEnds {
     return {
-      send: (bytes) => {
-        this.#sendHead();
-        this.#ping?.refresh();
-        if (!this.#res.write(bytes)) this.#waitForClient();
-      },
+      send: (bytes) => this.#send(bytes),
       done: (last) => this.#finish(last),
       fail: (error) => this.#fail(error, this.#ctx.converting_stage),
       hold: (listen) => this.#waitFor(listen),
@@ -164,15 +169,33 @@ class Transfer {
 
   #sendHead(): void {
     if (this.#res.headersSent) return;
-    this.#res.writeHead(this.#head!.status, this.#upstream.statusMessage, this.#head!.headers);
+    const { status, headers } = this.#head!;
+    this.#res.writeHead(status, reasonPhrase(status, this.#upstream.statusMessage), headers);
+  }
+
+  #send(bytes: Buffer | string): void {
+    if (this.#settled) return;
+    try {
+      this.#sendHead();
+      this.#ping?.refresh();
+      if (!this.#res.write(bytes)) this.#waitForClient();
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #finish(last: Buffer | string | undefined): void {
-    // Converted as a whole, a document has a length to tell.
-    if (last !== undefined && !this.#res.headersSent)
-      this.#head!.headers.push('content-length', String(Buffer.byteLength(last)));
-    this.#sendHead();
-    this.#res.end(last);
+    if (this.#settled) return;
+    try {
+      // Converted as a whole, a document has a length to tell.
+      if (last !== undefined && !this.#res.headersSent)
+        this.#head!.headers.push('content-length', String(Buffer.byteLength(last)));
+      this.#sendHead();
+      this.#res.end(last);
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
     this.#settle(() => this.#conclusion.resolve());
   }
 
@@ -219,9 +242,13 @@ class Transfer {
     this.#ping?.close();
     this.#ctx.cancel = undefined;
     this.#res.off('close', this.#onClientGone);
-    this.#passage?.close();
-    const finished = this.#observer?.end();
-    if (finished === undefined) conclude();
-    else finished.then(conclude, conclude);
+    let finished: Promise<void> | undefined;
+    try {
+      this.#passage?.close();
+      finished = this.#observer?.end();
+    } finally {
+      if (finished === undefined) conclude();
+      else finished.then(conclude, conclude);
+    }
   }
 }

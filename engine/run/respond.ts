@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Answer } from '../api.ts';
 import type { RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
@@ -17,13 +18,15 @@ export function sendAnswer(ctx: RequestContext, answer: Answer): void {
     ...(answer.status === 304 ? {} : { 'content-length': Buffer.byteLength(answer.body) }),
     [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
   };
+  // Said outright: a head that could not be written has left its phrase behind.
+  const phrase = STATUS_CODES[answer.status] ?? '';
   const unread = !req.complete && !(Number(req.headers['content-length'] ?? Infinity) <= DISCARD_BYTES_MAX);
   const has_body = req.headers['content-length'] !== undefined || req.headers['transfer-encoding'] !== undefined;
   if (!unread || !has_body) {
-    res.writeHead(answer.status, headers).end(answer.body);
+    res.writeHead(answer.status, phrase, headers).end(answer.body);
     return;
   }
-  res.writeHead(answer.status, { ...headers, connection: 'close' });
+  res.writeHead(answer.status, phrase, { ...headers, connection: 'close' });
   res.write(answer.body);
   // Closing with unread input makes the kernel reset the connection, and the client would lose the answer.
   const timer = setTimeout(close, LINGER_MS);

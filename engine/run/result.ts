@@ -48,6 +48,7 @@ function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
 function checkRelay(ctx: RequestContext, stage: CompiledStage, { response, idle_seconds, inspect }: Relay): Relay {
   requireCapability(stage, 'network', 'relaying a response');
   if (!(response instanceof IncomingMessage)) throw new Error('a relay has a `response`, as Node receives it');
+  checkStatus(response.statusCode, 200);
   if (!(idle_seconds > 0 && idle_seconds < 1e6)) throw new Error('a relay has `idle_seconds`, a number of seconds');
   if (inspect === undefined) return { kind: 'relay', response, idle_seconds };
   const inspectAsStage = (first: Buffer | undefined) => {

@@ -34,24 +34,33 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
     if (!res.writableFinished) ctx.aborted = true;
   });
   try {
-    await answer(plan, ctx).finally(onAnswered);
+    await answer(plan, ctx);
+    onAnswered();
     await finish(plan, ctx);
-  } catch (error) {
-    plan.services.log.error({ err: error, request_id: ctx.peek('request.id') }, 'the engine failed on a request');
-    res.destroy();
   } finally {
     leave();
   }
 }
 
+/** Never rejects: where even the error cannot be sent, the connection is cut. */
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
     await respond(plan, ctx, await findAnswer(plan, ctx));
   } catch (error) {
-    await answerError(plan, ctx, attribute(plan, ctx, error));
+    try {
+      await answerError(plan, ctx, attribute(plan, ctx, error));
+    } catch (failure) {
+      reportEngineFailure(plan, ctx, failure);
+      ctx.exchange.res.destroy();
+    }
   } finally {
     ctx.dropBody();
   }
+}
+
+function reportEngineFailure(plan: Plan, ctx: RequestContext, error: unknown): void {
+  const fields = { err: asError(error), request_id: ctx.peek('request.id') };
+  plan.services.log.error(fields, 'the engine failed on a request');
 }
 
 async function findAnswer(plan: Plan, ctx: RequestContext): Promise<Result> {
@@ -133,10 +142,14 @@ function reportFailure(
   moment: keyof StageHooks,
   error: unknown,
 ): void {
-  plan.services.log.error(
-    { err: asError(error), stage: stage.id, pipeline: ctx.pipeline.spec.name, request_id: ctx.peek('request.id') },
-    `a stage failed in its ${moment} hook`,
-  );
+  const where = { stage: stage.id, pipeline: ctx.pipeline.spec.name, request_id: ctx.peek('request.id') };
+  const message = `a stage failed in its ${moment} hook`;
+  try {
+    plan.services.log.error({ err: asError(error), ...where }, message);
+  } catch {
+    // An error whose properties throw when they are read must not take the hooks of others with it.
+    plan.services.log.error(where, message);
+  }
 }
 
 function reportTo(plan: Plan, ctx: RequestContext): FailureReport {
@@ -150,7 +163,7 @@ function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError 
   if (stage !== undefined) ctx.note('error.stage', stage.id);
   if (stage !== undefined) return refusalOf(plan, ctx, stage, error) ?? stageFailed(stage, error);
   if (error instanceof StageError) return error;
-  plan.services.log.error({ err: error, request_id: ctx.peek('request.id') }, 'the engine failed on a request');
+  reportEngineFailure(plan, ctx, error);
   return new StageError('internal_error', 'The gateway failed on this request; its log says why.');
 }
 
@@ -220,14 +233,13 @@ function endBrokenStream({ exchange: { res }, endEvents }: RequestContext, error
   else res.end(endEvents(error));
 }
 
+/** Never rejects: every hook that is owed runs once, whatever the others do. */
 async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
-  const { res } = ctx.exchange;
-  ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
-  ctx.note('outcome.aborted', ctx.aborted);
-  ctx.note('outcome.duration_ms', plan.services.clock.monotonic() - ctx.started_at);
-  const error = ctx.peek('error.code');
-  if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
-  if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
+  try {
+    noteOutcome(plan, ctx);
+  } catch (error) {
+    reportEngineFailure(plan, ctx, error);
+  }
   for (let i = ctx.entered.length - 1; i >= 0; i--) {
     const stage = ctx.entered[i]!;
     if (stage.hooks.finish !== undefined) await runLast(plan, ctx, stage, 'finish');
@@ -236,6 +248,16 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   for (const stage of last) if (stage.shadow) await runLast(plan, ctx, stage, 'finally');
   if (ctx.shadow !== undefined) ctx.note('outcome.shadow', [...ctx.shadow]);
   for (const stage of last) if (!stage.shadow) await runLast(plan, ctx, stage, 'finally');
+}
+
+function noteOutcome(plan: Plan, ctx: RequestContext): void {
+  const { res } = ctx.exchange;
+  ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
+  ctx.note('outcome.aborted', ctx.aborted);
+  ctx.note('outcome.duration_ms', plan.services.clock.monotonic() - ctx.started_at);
+  const error = ctx.peek('error.code');
+  if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
+  if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
 }
 
 /** Runs a `finish` or `finally` hook by itself: its failure is logged and changes nothing for the others. */

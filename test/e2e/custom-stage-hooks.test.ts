@@ -53,6 +53,9 @@ export default defineStage({
   create: () => ({
     finally(ctx) {
       if (ctx.headers['x-fault'] === 'last throws') throw new Error('thrown on purpose');
+      if (ctx.headers['x-fault'] === 'last throws an error nobody can read') {
+        throw Object.defineProperty(new Error('odd'), 'stack', { get() { throw new Error('thrown by a getter'); } });
+      }
       if (ctx.headers['x-fault'] === 'last hangs') return new Promise(() => {});
       if (ctx.headers['x-fault'] === 'last strays') {
         void Promise.reject(new Error('a stray promise'));
@@ -159,7 +162,7 @@ describe('a failure that comes after the answer', () => {
     });
   }
 
-  for (const what of ['throws', 'hangs']) {
+  for (const what of ['throws', 'throws an error nobody can read', 'hangs']) {
     test(`(finally ${what}) leaves the stages behind it alone`, async () => {
       const response = await fault(`last ${what}`);
       assert.equal(response.status, 200);

@@ -64,7 +64,7 @@ export function answerChunks(chunks: readonly (string | Buffer)[], headers: Repl
 }
 
 /** Writes these bytes to the connection as they are, then closes it. */
-export function answerRaw(bytes: string): Script {
+export function answerRaw(bytes: Buffer | string): Script {
   return ({ socket }) => {
     socket.end(bytes);
   };
