@@ -278,9 +278,18 @@ export interface TokenPrices {
   readonly cache_write_1h?: number;
 }
 
+/** What a way of being served costs: token prices for inputs of every length where `input` is there, all times `multiplier`. */
+export interface ServedPricingConfig extends Partial<TokenPrices> {
+  readonly multiplier?: number;
+}
+
 /** Everything a model can cost; tools that the upstream runs in USD per 1,000 uses. */
 export interface PricingConfig extends TokenPrices {
   readonly long_context?: TokenPrices & { readonly above_input_tokens: number };
+  /** By the names that `service_tier`, `speed` and `inference_geo` have on the wire. */
+  readonly service_tiers?: Readonly<Record<string, ServedPricingConfig>>;
+  readonly speeds?: Readonly<Record<string, ServedPricingConfig>>;
+  readonly inference_geos?: Readonly<Record<string, ServedPricingConfig>>;
   readonly server_tools?: Readonly<Record<string, number>>;
 }
 

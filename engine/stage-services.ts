@@ -108,20 +108,40 @@ export interface PricedRoute {
   readonly at: number;
 }
 
-/** The price in force for a model at an upstream. */
-export interface EffectivePrice {
-  /** Where it comes from: `models`, the place of an entry such as `prices.rows[2]`, or `prices.unknown_model`. */
-  readonly source: string;
+/** Prices of tokens. */
+export interface TokenRates {
   /** Pico-USD per token, by kind of token. */
   readonly pico: Readonly<Record<keyof TokenCounts, number>>;
   /** The tier of requests with more input tokens than `above_input_tokens`, cached ones counted. */
-  readonly long_context?: { readonly above_input_tokens: number; readonly pico: EffectivePrice['pico'] };
+  readonly long_context?: { readonly above_input_tokens: number; readonly pico: TokenRates['pico'] };
+}
+
+/** How an upstream serves a request, as far as that can have a price of its own; names as on the wire. */
+export interface Served {
+  readonly service_tier?: string;
+  readonly speed?: string;
+  readonly inference_geo?: string;
+}
+
+/** The price in force for a model at an upstream. */
+export interface EffectivePrice extends TokenRates {
+  /** Where it comes from: `models`, the place of an entry such as `prices.rows[2]`, or `prices.unknown_model`. */
+  readonly source: string;
+  /** Prices by how a request is served; absent where that makes no difference. */
+  readonly served?: {
+    /** The names that have a price, by field. */
+    readonly names: Readonly<Record<keyof Served, readonly string[]>>;
+    /** By `servedKey`, one for every combination of names. */
+    readonly rates: Readonly<Record<string, TokenRates>>;
+  };
   /** Pico-USD per use of a tool that the upstream runs, by name; a tool that is not here has no price. */
   readonly server_tools_pico: Readonly<Record<string, number>>;
 }
 
 /** What a request used. */
 export interface Usage extends TokenCounts {
+  /** How it was served; absent where nothing is said about it. */
+  readonly served?: Served;
   /** Uses of tools that the upstream ran, by name. */
   readonly server_tools?: Readonly<Record<string, number>>;
 }

@@ -2,8 +2,9 @@ import type { GatewayConfig } from '../config.ts';
 import { printable } from '../diagnostics/printable.ts';
 import { formatUsd } from '../services/money.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../services/prices.ts';
+import { SERVED_FIELDS } from '../services/served-prices.ts';
 import { StartError } from '../services/start-error.ts';
-import type { EffectivePrice } from '../stage-services.ts';
+import type { EffectivePrice, TokenRates } from '../stage-services.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { loadToRead } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
@@ -119,9 +120,24 @@ function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
   const end = dateOf(until) ?? '';
   if (price === undefined) return [[name, ...KINDS.map(() => '-'), end, 'nowhere']];
   const numbers = (pico: EffectivePrice['pico']) => KINDS.map((kind) => usdPerMillion(pico[kind]));
-  const { long_context, source } = price;
-  const tier = long_context && [`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', ''];
-  return [[name, ...numbers(price.pico), end, source.replace(/^prices\./, '')], ...(tier ? [tier] : [])];
+  const { source } = price;
+  const rows = ({ pico, long_context }: TokenRates, label: string, ends: readonly string[]): string[][] => [
+    [label, ...numbers(pico), ...ends],
+    ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', '']] : []),
+  ];
+  return [
+    ...rows(price, name, [end, source.replace(/^prices\./, '')]),
+    ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`, ['', ''])),
+  ];
+}
+
+/** The ways to be served that have prices of their own, every combination of them. */
+function waysOf({ served }: EffectivePrice): { readonly way: Record<string, string>; readonly rates: TokenRates }[] {
+  return Object.entries(served?.rates ?? {}).flatMap(([key, rates]) => {
+    const names = key.split('/');
+    const named = SERVED_FIELDS.flatMap((field, i) => (names[i] ? [[field, names[i]!]] : []));
+    return named.length === 0 ? [] : [{ way: Object.fromEntries(named) as Record<string, string>, rates }];
+  });
 }
 
 /** A price in pico-USD per token as USD per million tokens. */
@@ -138,6 +154,14 @@ function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
   return Object.fromEntries(KINDS.map((kind) => [`${kind}_usd`, usdPerMillion(pico[kind])]));
 }
 
+function ratesJson({ pico, long_context }: TokenRates): object {
+  const tier = long_context && {
+    above_input_tokens: long_context.above_input_tokens,
+    ...tokenPrices(long_context.pico),
+  };
+  return { ...tokenPrices(pico), ...(tier && { long_context: tier }) };
+}
+
 function priceJson({ model, upstreams, period: { price, from, until } }: Shown): object[] {
   return upstreams.map((upstream) => ({
     model,
@@ -145,13 +169,8 @@ function priceJson({ model, upstreams, period: { price, from, until } }: Shown):
     source: price?.source ?? null,
     from: dateOf(from) ?? null,
     until: dateOf(until) ?? null,
-    ...(price && tokenPrices(price.pico)),
-    ...(price?.long_context && {
-      long_context: {
-        above_input_tokens: price.long_context.above_input_tokens,
-        ...tokenPrices(price.long_context.pico),
-      },
-    }),
+    ...(price && ratesJson(price)),
+    ...(price?.served && { served: waysOf(price).map(({ way, rates }) => ({ ...way, ...ratesJson(rates) })) }),
     ...(price && {
       server_tools_usd: Object.fromEntries(
         Object.entries(price.server_tools_pico).map(([tool, pico]) => [tool, formatUsd(pico)]),

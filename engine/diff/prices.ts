@@ -4,9 +4,11 @@ import { type Change, compareNames, compareValues, shown } from './change.ts';
 const SIZES = ['context_window', 'max_output_tokens'] as const;
 const PRICES = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
+const FEES = ['long_context', 'service_tiers', 'speeds', 'inference_geos', 'server_tools'] as const;
+
 /** What a model costs beside its ordinary tokens. */
 function feesOf({ pricing }: ModelConfig): object {
-  return { long_context: pricing?.long_context ?? {}, server_tools: pricing?.server_tools ?? {} };
+  return Object.fromEntries(FEES.map((key) => [key, pricing?.[key] ?? {}]));
 }
 
 function tokenPrices({ pricing: before }: ModelConfig, { pricing: after }: ModelConfig): string[] {
@@ -34,12 +36,16 @@ function rowInWords({ models, upstream, from, until, pricing, multiplier }: Pric
   return `${where.join(' ')}: ${prices}${multiplier === 1 ? '' : `, times ${multiplier}`}`;
 }
 
-function pricingInWords({ long_context, server_tools, ...tokens }: PricingConfig): string {
+function pricingInWords(pricing: PricingConfig): string {
+  const { long_context, server_tools, service_tiers, speeds, inference_geos, ...tokens } = pricing;
   const listed = (prices: object) => Object.entries(prices).map(([name, price]) => `${name} ${price}`);
   const tools = Object.entries(server_tools ?? {}).map(([tool, fee]) => `${tool} ${fee} USD per 1,000 uses`);
   return [
     `${listed(tokens).join(', ')} USD per million tokens`,
     ...(long_context === undefined ? [] : [`long_context ${listed(long_context).join(', ')}`]),
+    ...Object.entries({ service_tiers, speeds, inference_geos }).flatMap(([key, ways]) =>
+      Object.entries(ways ?? {}).map(([name, prices]) => `${key}.${name} ${listed(prices).join(', ')}`),
+    ),
     ...tools,
   ].join('; ');
 }

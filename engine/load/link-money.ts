@@ -4,6 +4,7 @@ import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { matchesGlob } from '../rules/glob.ts';
 import { feeToPico, priceToPico, usdToNano } from '../services/money.ts';
 import { createPriceBook, midnightOf, type PriceBook } from '../services/prices.ts';
+import { SERVED_PRICES } from '../services/served-prices.ts';
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
@@ -53,9 +54,13 @@ function amountsOf(root: MapNode): Amount[] {
   return [...in_usd.map((node) => ({ node, convert: usdToNano })), ...pricings.flatMap(pricesOf)];
 }
 
+const SERVED_KEYS: ReadonlySet<string> = new Set(Object.values(SERVED_PRICES));
+
 function pricesOf(pricing: Node | undefined): Amount[] {
   return entriesOf(pricing).flatMap(({ key, value }) => {
     if (key === 'server_tools') return entriesOf(value).map((fee) => ({ node: fee.value, convert: feeToPico }));
+    if (SERVED_KEYS.has(key)) return entriesOf(value).flatMap((way) => pricesOf(way.value));
+    if (key === 'multiplier') return [];
     if (key !== 'long_context') return [{ node: value, convert: priceToPico }];
     const tier = entriesOf(value).filter((entry) => entry.key !== 'above_input_tokens');
     return tier.map((entry) => ({ node: entry.value, convert: priceToPico }));

@@ -4,7 +4,7 @@ import type { PipelineSpec } from '../load/spec.ts';
 import { type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import type { EffectivePrice } from '../stage-services.ts';
 import { overshootOf } from './admission.ts';
-import { costOf, createPriceBook, NO_TOKENS } from './prices.ts';
+import { costAt, createPriceBook, NO_TOKENS } from './prices.ts';
 
 /** The request that can cost the most, in tokens. */
 export interface DearestRequest {
@@ -110,17 +110,19 @@ const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] 
 /** The most a request can cost in tokens: a full window of the dearest kind of input, and the longest output. */
 function mostCost({ context_window, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
   const output = Math.max(context_window, max_output_tokens);
-  // With the prices below the tier of long inputs, and with those of the tier where it is reached.
-  const inputs = [Math.min(context_window, price.long_context?.above_input_tokens ?? context_window), context_window];
-  const costs = inputs.flatMap((input) =>
-    INPUT_KINDS.map((kind) => {
-      try {
-        return costOf(price, { ...NO_TOKENS, output, [kind]: input });
-      } catch (error) {
-        if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
-        throw error;
-      }
-    }),
-  );
+  const costs = Object.values(price.served?.rates ?? { ordinary: price }).flatMap((rates) => {
+    // With the prices below the tier of long inputs, and with those of the tier where it is reached.
+    const inputs = [Math.min(context_window, rates.long_context?.above_input_tokens ?? context_window), context_window];
+    return inputs.flatMap((input) =>
+      INPUT_KINDS.map((kind) => {
+        try {
+          return costAt(price, rates, { ...NO_TOKENS, output, [kind]: input });
+        } catch (error) {
+          if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
+          throw error;
+        }
+      }),
+    );
+  });
   return Math.max(...costs);
 }

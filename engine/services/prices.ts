@@ -1,7 +1,8 @@
 import type { GatewayConfig, PriceRowConfig, PricingConfig, TokenPrices } from '../config.ts';
 import { compileGlob } from '../rules/glob.ts';
-import type { EffectivePrice, PricedRoute, TokenCounts, Usage } from '../stage-services.ts';
+import type { EffectivePrice, PricedRoute, TokenCounts, TokenRates, Usage } from '../stage-services.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from './money.ts';
+import { billedRates, combinations } from './served-prices.ts';
 
 /** The price of a model at an upstream for a time; `until` is the first moment (milliseconds) of the next one. */
 export interface PricePeriod {
@@ -69,12 +70,20 @@ export function createPriceBook(config: GatewayConfig): PriceBook {
   };
 }
 
-/** Nano-USD of what was used at a price, rounded up once. Uses of tools without a price cost nothing; see `unpricedTools`. */
+/**
+ * Nano-USD of what was used at a price, rounded up once; served in a way that has no price, at the dearest there is. Uses of
+ * tools without a price cost nothing; see `unpricedTools`.
+ */
 export function costOf(price: EffectivePrice, usage: Usage): number {
-  const { long_context } = price;
+  if (price.served === undefined || usage.served === undefined) return costAt(price, price, usage);
+  return Math.max(...billedRates(price, usage.served).map((rates) => costAt(price, rates, usage)));
+}
+
+/** Nano-USD of what was used at some of a price's rates, rounded up once. */
+export function costAt(price: EffectivePrice, { pico: short, long_context }: TokenRates, usage: Usage): number {
   const { server_tools } = usage;
   const input = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h;
-  const pico = long_context !== undefined && input > long_context.above_input_tokens ? long_context.pico : price.pico;
+  const pico = long_context !== undefined && input > long_context.above_input_tokens ? long_context.pico : short;
   const counts = inPriceOrder(usage);
   const prices = inPriceOrder(pico);
   for (const tool in server_tools) {
@@ -161,21 +170,25 @@ function compiler({ models, upstreams, prices }: GatewayConfig) {
 type Amounts = Omit<EffectivePrice, 'source'>;
 
 function amountsOf(pricing: PricingConfig, multipliers: readonly number[], model: string): Amounts {
-  const { long_context, server_tools = {} } = pricing;
+  const { server_tools = {} } = pricing;
   const fees: Record<string, number> = Object.create(null);
   for (const [tool, usd] of Object.entries(server_tools)) {
     fees[tool] = told(tool, model, () => multiplyPrice(feeToPico(usd), multipliers));
   }
-  return {
-    pico: picoOf(pricing, multipliers, model),
-    ...(long_context !== undefined && {
+  const ratesOf = (
+    prices: Pick<PricingConfig, 'long_context'> & TokenPrices,
+    factors: readonly number[],
+  ): TokenRates => ({
+    pico: picoOf(prices, factors, model),
+    ...(prices.long_context !== undefined && {
       long_context: {
-        above_input_tokens: long_context.above_input_tokens,
-        pico: picoOf(long_context, multipliers, model),
+        above_input_tokens: prices.long_context.above_input_tokens,
+        pico: picoOf(prices.long_context, factors, model),
       },
     }),
-    server_tools_pico: fees,
-  };
+  });
+  const served = combinations(pricing, (own, factors) => ratesOf(own ?? pricing, [...factors, ...multipliers]));
+  return { ...ratesOf(pricing, multipliers), ...(served && { served }), server_tools_pico: fees };
 }
 
 function picoOf(prices: TokenPrices, multipliers: readonly number[], model: string): Pico {

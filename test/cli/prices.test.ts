@@ -161,6 +161,43 @@ test('prices show says what each model costs at each upstream, and where that is
   ]);
 });
 
+test('prices show says what service tiers, speeds and regions cost, alone and together', async () => {
+  const pricing = {
+    input: 5,
+    output: 25,
+    service_tiers: { flex: { input: 1, output: 5 } },
+    speeds: { fast: { multiplier: 2 } },
+  };
+  const sections = { models: [{ ...PRICED, pricing }], token_groups: [{ name: 'all', models: ['*'] }] };
+  const { exit_code, stdout, stderr } = await prices(sections, 'show');
+  assert.equal(exit_code, 0, stderr);
+  assert.deepEqual(stdout.trimEnd().split('\n'), [
+    'MODEL, UPSTREAM  INPUT  OUTPUT  CACHE R  W 5M  W 1H  SOURCE',
+    'coder-1',
+    '  main               5      25      0.5  6.25    10  models',
+    '    fast            10      50        1  12.5    20',
+    '    flex             1       5      0.1  1.25     2',
+    '    flex, fast       2      10      0.2   2.5     4',
+  ]);
+  const [{ served }] = JSON.parse((await prices(sections, 'show', '--json')).stdout);
+  assert.deepEqual(
+    served.map(({ service_tier, speed, output_usd }: Record<string, string>) => [service_tier, speed, output_usd]),
+    [
+      [undefined, 'fast', '50'],
+      ['flex', undefined, '5'],
+      ['flex', 'fast', '10'],
+    ],
+  );
+});
+
+test('a price of a tier that lacks half of itself, or cannot be kept, is a finding', async () => {
+  const pricing = { input: 5, output: 25, service_tiers: { flex: { input: 1 }, odd: { input: 0.0000001, output: 1 } } };
+  const { exit_code, stderr, stdout } = await prices({ models: [{ ...PRICED, pricing }] }, 'show');
+  assert.equal(exit_code, 78);
+  assert.match(stderr + stdout, /`output` is missing/);
+  assert.match(stderr + stdout, /the amount cannot be kept exactly/);
+});
+
 test('prices show looks at another day, model or upstream, and tells programs exact decimals', async () => {
   const { stdout } = await prices(
     SHOWN,
