@@ -75,6 +75,9 @@ export function createConnections(address: PostgresAddress): PostgresConnections
       class MovingClient extends pg.Client {
         constructor() {
           super({ ...settings(), ...(statement_ms === 0 ? {} : { query_timeout: statement_ms }) });
+          // The pool listens while a connection is idle, nobody while it is with knex or between two statements: an error
+          // that nobody hears would end the process. Whoever uses the connection learns of it from the statement.
+          this.on('error', () => {});
         }
       }
       const pool = new pg.Pool({

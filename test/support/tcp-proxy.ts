@@ -10,6 +10,10 @@ export interface TcpProxy {
   start(): Promise<void>;
   /** Keeps connections open and takes new ones, but no byte passes any more. */
   freeze(): void;
+  /** Cuts all connections, once, as soon as the server has sent so many more pieces; new ones are let through. */
+  cutAfter(pieces: number): void;
+  /** How many connections were made. */
+  readonly connections: number;
 }
 
 /** Listens on a loopback port and passes everything on to another one. */
@@ -18,6 +22,8 @@ export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
   let server: Server;
   let port = 0;
   let frozen = false;
+  let pieces_until_cut = Number.POSITIVE_INFINITY;
+  let connections = 0;
 
   const track = (socket: Socket) => {
     sockets.add(socket);
@@ -25,9 +31,15 @@ export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
     socket.once('close', () => sockets.delete(socket));
     return socket;
   };
+  const countPiece = () => {
+    if (--pieces_until_cut > 0) return;
+    pieces_until_cut = Number.POSITIVE_INFINITY;
+    for (const socket of sockets) socket.destroy();
+  };
   const start = async () => {
     frozen = false;
     server = createServer((client) => {
+      connections++;
       track(client);
       if (frozen) return;
       const upstream = track(connect(target_port, '127.0.0.1'));
@@ -40,6 +52,7 @@ export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
         });
         from.once('close', () => to.destroy());
       }
+      upstream.on('data', countPiece);
     }).listen(port, '127.0.0.1');
     await once(server, 'listening');
     port = (server.address() as AddressInfo).port;
@@ -58,6 +71,12 @@ export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
     },
     freeze() {
       frozen = true;
+    },
+    cutAfter(pieces) {
+      pieces_until_cut = pieces;
+    },
+    get connections() {
+      return connections;
     },
   };
 }
