@@ -16,6 +16,7 @@ import {
   profileEditorSchema,
   type Sources,
 } from './generate/editor.ts';
+import { headersPage } from './generate/headers.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { printedDiagnostics } from './generate/printed.ts';
@@ -57,6 +58,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['reference/operators.md', operatorsPage()],
     ['reference/errors.md', errorsPage(stages)],
     ['reference/translation.md', translationPage()],
+    ['reference/headers.md', headersPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
   ]);
 }

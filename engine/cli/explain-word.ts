@@ -1,6 +1,8 @@
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec } from '../errors.ts';
 import { FACTS, type FactKind, type FactPath } from '../facts.ts';
+import { CONNECTION_HEADERS } from '../forwarding/connection-headers.ts';
+import type { OriginHeaders } from '../forwarding/origin-headers.ts';
 import { OPERATORS, type Operator, type OperatorSpec } from '../rules/operators.ts';
 import { labelled } from './explain-stage.ts';
 
@@ -76,5 +78,26 @@ export function describeError(code: ErrorCode, raised_by: readonly string[], lin
     ...labelled('chat', `type ${compat.type}${compat.code === null ? '' : `, code ${compat.code}`}`, line_width),
     ...retried,
     ...labelled('raised by', [...(is_of_stages ? [] : ['the engine']), ...raised_by].join(', '), line_width),
+  ];
+}
+
+/** Whether a text can be the name of a header. */
+export function isHeaderName(text: string): boolean {
+  return /^[\w!#$%&'*+.^`|~-]+$/.test(text);
+}
+
+/** What becomes of a header of an upstream's answer, for a person. */
+export function describeHeader(name: string, kept_back: OriginHeaders | undefined, line_width: number): string[] {
+  const says =
+    kept_back === undefined
+      ? CONNECTION_HEADERS.includes(name.toLowerCase())
+        ? 'It belongs to the connection with the upstream and ends there.'
+        : 'It passes from the upstream to the client.'
+      : `It is kept from clients on every pipeline: it ${kept_back.effect}.`;
+  return [
+    `header ${name} of an upstream's answer`,
+    '',
+    ...wrapText(says, line_width),
+    ...(kept_back === undefined ? [] : ['', ...labelled('as are', kept_back.names.join(', '), line_width)]),
   ];
 }

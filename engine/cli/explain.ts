@@ -3,6 +3,7 @@ import { DIAGNOSTICS, type DiagnosticCode } from '../diagnostics/codes.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import { FACTS, type FactPath } from '../facts.ts';
+import { ORIGIN_HEADERS, originHeader } from '../forwarding/origin-headers.ts';
 import { OPERATORS, type Operator } from '../rules/operators.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
@@ -10,7 +11,7 @@ import { describeCode, explainCode } from './explain-code.ts';
 import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
 import type { Caller } from './explain-request.ts';
 import { describeStage } from './explain-stage.ts';
-import { describeError, describeFact, describeOperator } from './explain-word.ts';
+import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './explain-word.ts';
 import type { CommandContext } from './program.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from './stages.ts';
 
@@ -24,6 +25,8 @@ export interface ExplainOptions extends StagesFrom, Caller {
 /** A kind of words that the reference knows. */
 interface Kind {
   readonly names: readonly string[];
+  /** Whether it can explain a name that it does not list. */
+  takes?(name: string): boolean;
   explain(name: string, stages: readonly KnownStage[]): Explanation;
 }
 
@@ -65,6 +68,17 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
         return { lines: (width) => describeOperator(operator, width), data: { operator: name, meaning, example } };
       },
     },
+    header: {
+      names: ORIGIN_HEADERS.flatMap(({ names }) => names),
+      takes: isHeaderName,
+      explain(name) {
+        const found = originHeader(name.toLowerCase());
+        return {
+          lines: (width) => describeHeader(name, found, width),
+          data: { header: name, kept_back: found !== undefined, effect: found?.effect ?? null },
+        };
+      },
+    },
     error: {
       names: Object.keys(ERRORS),
       explain(name) {
@@ -104,7 +118,9 @@ function explainWord(words: readonly string[], stages: readonly KnownStage[]): E
   if (second !== undefined) {
     const kind = Object.hasOwn(known, first) ? known[first]! : unknown('kind of word', first, Object.keys(known));
     const name = first === 'code' ? second.toUpperCase() : second;
-    return kind.names.includes(name) ? kind.explain(name, stages) : unknown(first, second, kind.names);
+    return kind.names.includes(name) || kind.takes?.(name)
+      ? kind.explain(name, stages)
+      : unknown(first, second, kind.names);
   }
   const code = codeOf(first);
   if (code !== undefined && !known.code!.names.includes(code)) unknown('code', code, known.code!.names);

@@ -11,11 +11,15 @@ export const CONNECTION_HEADERS: readonly string[] = [
   'upgrade',
 ];
 
-/** Names that a Connection header adds to them, in lower case. */
+/**
+ * Names that a Connection header adds to them, in lower case; none of those that describe the body, which are for whoever
+ * reads it (RFC 9110 section 7.6.1).
+ */
 export function nominated(connection: string | string[] | undefined): readonly string[] {
   if (connection === undefined || connection === 'keep-alive' || connection === 'close') return [];
   return String(connection)
     .toLowerCase()
     .split(',')
-    .map((name) => name.trim());
+    .map((name) => name.trim())
+    .filter((name) => !name.startsWith('content-'));
 }

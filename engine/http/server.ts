@@ -13,6 +13,7 @@ import { RequestContext, type RequestEnvironment } from '../run/context.ts';
 import { runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
+import { framingProblem } from './framing.ts';
 import { pathOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
 import { refuseWebSocket, wantsWebSocket } from './web-socket.ts';
@@ -72,6 +73,8 @@ export function createServer(options: {
   let environment = environmentOf(plan);
   let noteClient = createClientNotes(plan.config.server);
   const running = new Bag<RequestContext>();
+  /** Connections that are being closed for how a request on them was framed. */
+  const refused = new WeakSet<Socket>();
   /** Requests that no pipeline takes. */
   let answering = 0;
   let draining = false;
@@ -79,9 +82,12 @@ export function createServer(options: {
 
   function handle(req: http.IncomingMessage, res: http.ServerResponse): void {
     if (draining) res.shouldKeepAlive = false;
+    // Where one request was framed oddly, what looks like the next may be part of it.
+    if (refused.has(req.socket)) return;
     const path = pathOf(req.url!);
-    if (req.headers.host === undefined && req.httpVersion === '1.1') {
-      const problem = 'The request has no Host header; every request must have one.';
+    const problem = framingProblem(req);
+    if (problem !== undefined) {
+      refused.add(req.socket);
       sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
       return;
     }
@@ -126,7 +132,8 @@ export function createServer(options: {
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const current = running.items().find(({ exchange }) => exchange.req.socket === socket)?.exchange;
     const { limits } = plan.config.server;
-    if (current === undefined) answerClientError(error, socket, limits);
+    if (refused.has(socket)) socket.destroySoon();
+    else if (current === undefined) answerClientError(error, socket, limits);
     // What is broken came behind a good request, which gets its answer first.
     else if (current.req.complete) current.res.on('finish', () => socket.destroySoon());
     else if (current.res.headersSent) socket.destroy();

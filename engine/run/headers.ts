@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import { CONNECTION_HEADERS, nominated } from '../forwarding/connection-headers.ts';
+import { actsOnOrigin } from '../forwarding/origin-headers.ts';
 
 /** The gateway's own request identifier, set on every response. */
 export const REQUEST_ID_HEADER = 'x-gateway-request-id';
@@ -7,13 +8,16 @@ export const REQUEST_ID_HEADER = 'x-gateway-request-id';
 /** Headers that never travel further, and our own. */
 const NOT_FORWARDED: ReadonlySet<string> = new Set([...CONNECTION_HEADERS, REQUEST_ID_HEADER]);
 
-/** The end-to-end headers of a message, in order and spelled as received, as a flat list of names and values. */
-export function endToEndHeaders(raw: readonly string[], connection: string | string[] | undefined): string[] {
+/**
+ * The headers of an upstream's answer that a client gets, in order and spelled as received, as a flat list of names and
+ * values: all but those of the connection and those that act on the gateway's host.
+ */
+export function passedHeaders(raw: readonly string[], connection: string | string[] | undefined): string[] {
   const dropped = nominated(connection);
   const kept: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i]!.toLowerCase();
-    if (!NOT_FORWARDED.has(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
+    if (!NOT_FORWARDED.has(name) && !actsOnOrigin(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
   }
   return kept;
 }

@@ -7,8 +7,15 @@ export function isPathPattern(path: string): boolean {
 }
 
 /**
+ * A segment `.` or `..`, however it and the slashes around it are written: a server behind the gateway may resolve it, and
+ * would serve a path other than the one this gateway has decided over.
+ */
+const SLASH = '(?:[/\\\\]|%(?:25)*(?:2f|5c))';
+const DOTS = new RegExp(`${SLASH}(?:\\.|%(?:25)*2e){1,2}(?:;[^/]*)?(?:$|${SLASH})`, 'i');
+
+/**
  * Makes the function that finds which of these paths of pipelines serves a request's path: the same one, else the longest
- * pattern above it. What `*` stands for is at least one character and may hold slashes.
+ * pattern above it. What `*` stands for is at least one character, may hold slashes, and leads to no place above it.
  */
 export function pathFinder(paths: Iterable<string>): (path: string) => string | undefined {
   const known = new Set(paths);
@@ -16,6 +23,7 @@ export function pathFinder(paths: Iterable<string>): (path: string) => string | 
   return (path) => {
     if (known.has(path)) return path;
     // Most gateways have one pattern, and most requests an exact path.
-    return patterns.find((pattern) => path.length >= pattern.length && path.startsWith(pattern.slice(0, -1)));
+    const found = patterns.find((pattern) => path.length >= pattern.length && path.startsWith(pattern.slice(0, -1)));
+    return found === undefined || DOTS.test(path) ? undefined : found;
   };
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Relay, ResponseEvent, Timer } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { RequestContext } from './context.ts';
-import { endToEndHeaders, reasonPhrase } from './headers.ts';
+import { passedHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
 import { openPassage, type Passage, type PassageEnds } from './passage.ts';
 import { UpstreamHead } from './upstream-head.ts';
@@ -145,7 +145,7 @@ class Transfer {
     try {
       const refusal = this.#relay.inspect?.(first);
       if (refusal !== undefined) throw refusal;
-      const head = new UpstreamHead(statusCode!, endToEndHeaders(rawHeaders, headers.connection));
+      const head = new UpstreamHead(statusCode!, passedHeaders(rawHeaders, headers.connection));
       this.#head = head;
       this.#hooks.onHead(head);
       this.#passage = openPassage(this.#ctx, this.#upstream, head, this.#ends());

@@ -29,6 +29,7 @@ export function indexPage(): string {
           link('Translation', 'translation.md'),
           'what is lost or changed between clients and upstreams of different APIs',
         ],
+        [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
       ],
     ),

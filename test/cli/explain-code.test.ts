@@ -136,3 +136,10 @@ test('the program prints an explanation as data, and refuses an unknown word wit
   assert.deepEqual([unknown.exit_code, unknown.stdout], [64, '']);
   assert.match(unknown.stderr, /^appscli: there is no code C9999; .*\n$/);
 });
+
+test("a header of an upstream's answer is explained, whether it passes or is kept back", async () => {
+  assert.match(await explained(['header', 'Set-Cookie']), /kept from clients[\s\S]*set-cookie2/);
+  assert.match(await explained(['header', 'access-control-of-the-future']), /kept from clients/);
+  assert.match(await explained(['header', 'connection']), /ends there/);
+  assert.match(await explained(['header', 'request-id']), /It passes/);
+});

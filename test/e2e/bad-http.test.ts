@@ -82,6 +82,13 @@ describe('a target', () => {
 
 describe('malformed HTTP', () => {
   const start = () => `POST /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}`;
+  const CHUNKS = '2\r\n{}\r\n0\r\n\r\n';
+  /** A request with these headers; a host of its own where they name none. */
+  const POST = (headers: readonly string[], body = '') => {
+    const host = headers.some((header) => header.startsWith('host')) ? '' : HOST;
+    const lines = headers.map((header) => `${header}\r\n`).join('');
+    return `POST /v1/messages HTTP/1.1\r\n${host}${authorisation()}${lines}\r\n${body}`;
+  };
   const MALFORMED: Record<string, () => string> = {
     'of no protocol': () => 'hello there\r\n\r\n',
     'of TLS on a plain port': () => '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03',
@@ -100,6 +107,23 @@ describe('malformed HTTP', () => {
     'with an unknown transfer coding': () => `${start()}transfer-encoding: cow\r\n\r\n{}`,
     'with chunked not last': () => `${start()}transfer-encoding: chunked, gzip\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
     'with a hidden transfer coding': () => `${start()}transfer-encoding:\x0bchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+    'with two hosts': () => `${start()}Host: other.example\r\ncontent-length: 2\r\n\r\n{}`,
+    'with the same host twice': () => `${start()}hOST: gateway.example\r\ncontent-length: 2\r\n\r\n{}`,
+    'with two hosts in one header': () => POST(['host: a.example, b.example']),
+    'with a user in its host': () => POST(['host: a@b.example']),
+    'with a path in its host': () => POST(['host: a.example/v1']),
+    'with a space in its host': () => POST(['host: a b']),
+    'of HTTP/1.0 in chunks': () =>
+      `POST /v1/messages HTTP/1.0\r\n${HOST}${authorisation()}transfer-encoding: chunked\r\n\r\n${CHUNKS}`,
+    'compressed in transfer': () => POST(['transfer-encoding: gzip, chunked'], CHUNKS),
+    'chunked twice': () => POST(['transfer-encoding: chunked', 'transfer-encoding: chunked'], CHUNKS),
+    'with a transfer coding of its own': () => POST(['transfer-encoding: identity, chunked'], CHUNKS),
+    'with a parameter of chunked': () => POST(['transfer-encoding: chunked;a=b'], CHUNKS),
+    'with the same length twice': () => POST(['content-length: 2', 'content-length: 2'], '{}'),
+    'with a list of lengths': () => POST(['content-length: 2, 2'], '{}'),
+    'with a signed length': () => POST(['content-length: +2'], '{}'),
+    'with a good request hidden behind an odd one': () =>
+      POST(['transfer-encoding: gzip, chunked'], `0\r\n\r\n${framed(start(), messagesBody())}`),
   };
   for (const [what, request] of Object.entries(MALFORMED)) {
     test(`${what} is refused once, and the connection closed`, async () => {

@@ -49,8 +49,8 @@ describe('a response head', () => {
     const sent = [
       ['Content-Type', 'application/json; charset=utf-8'],
       ['Request-Id', 'req_011'],
-      ['Set-Cookie', 'a=1; Path=/'],
-      ['Set-Cookie', 'b=2; HttpOnly'],
+      ['Link', '</a>; rel=next'],
+      ['Link', '</b>; rel=prev'],
       ['vendor-ratelimit-requests-limit', '4000'],
       ['anthropic-ratelimit-tokens-remaining', '399000'],
       ['anthropic-organization-id', 'org-1'],
@@ -114,6 +114,25 @@ describe('a JSON response', () => {
     assert.ok(response.text === large, 'the bytes differ');
     await assertMetered(response);
   });
+});
+
+describe('headers that act on the host they come from', () => {
+  const ACTING = [
+    ...['Set-Cookie', 'session=stolen; Path=/', 'set-cookie', 'b=2', 'Strict-Transport-Security', 'max-age=9'],
+    ...['Clear-Site-Data', '"*"', 'ALT-SVC', 'h3=":443"', 'Access-Control-Allow-Origin', '*'],
+    ...['www-authenticate', 'Basic realm="gateway"', 'content-security-policy-report-only', 'x', 'nel', '{}'],
+  ];
+  for (const stream of [false, true]) {
+    test(`stay behind, and the others pass, ${stream ? 'with a stream' : 'with JSON'}`, async () => {
+      upstream.script = stream
+        ? answerChunks(messageEvents(), [...EVENT_STREAM, ...ACTING, 'x-kept', '1'])
+        : answerBytes(401, [...JSON_TYPE, ...ACTING, 'x-kept', '1'], '{"error":"no"}');
+      const response = await ask(gateway.url, gateway.token, { stream });
+      const names = response.raw_headers.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+      for (let i = 0; i < ACTING.length; i += 2) assert.ok(!names.includes(ACTING[i]!.toLowerCase()), ACTING[i]);
+      assert.equal(response.headers['x-kept'], '1');
+    });
+  }
 });
 
 describe('an event stream', () => {

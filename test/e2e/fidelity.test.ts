@@ -175,6 +175,7 @@ describe('the request line and headers', () => {
     const response = await send(gateway.url, { headers, body });
     assert.equal(response.status, 200, response.text);
     assert.equal(upstream.only().headers['x-api-key'], UPSTREAM_KEY);
+    assert.equal(upstream.only().headers['content-type'], 'application/json');
     assert.equal(upstream.only().sha256, sha256(body));
   });
 

@@ -25,6 +25,18 @@ describe('the paths of pipelines', () => {
     }
   });
 
+  test('a pattern leads to no place above it, however the way there is written', () => {
+    const up = ['..', '.', '%2e%2e', '.%2E', '..;x=y', '%252e%252e', '..;'];
+    for (const step of up) {
+      for (const path of [`a/${step}/b`, `a%2f${step}%2fb`, `a\\${step}\\b`, `a%252F${step}/b`, step, `a/${step}`]) {
+        assert.equal(find(`/v1/models/${path}`), undefined, path);
+      }
+    }
+    for (const path of ['a..b', '...', '.a', 'a.', 'a;..', 'v1.2/x', '%2e%2e%2e', 'a/..b']) {
+      assert.equal(find(`/v1/models/${path}`), '/v1/models/*', path);
+    }
+  });
+
   test('whatever is asked, what is found is one of the paths and fits', () => {
     const paths = ['/a', '/a/*', '/a/b/*', '/b'];
     const findAny = pathFinder(paths);

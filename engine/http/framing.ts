@@ -1,0 +1,35 @@
+import type { IncomingMessage } from 'node:http';
+
+/** A host as the Host header names it, with or without a port; empty where a client has none to name. */
+const HOST = /^(?:\[[0-9a-f:.%]+\]|[\w.~%-]*)(?::\d{0,5})?$/i;
+
+/**
+ * What is wrong with how a request names its host or marks the end of its body, where a proxy in front of the gateway
+ * might read it in another way; `undefined` when nothing is. Node's parser refuses the rest (RFC 9112 sections 3.2 and 6).
+ */
+export function framingProblem({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+  const { host } = headers;
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined) {
+    if (httpVersion === '1.0') return 'The request is HTTP/1.0, which has no Transfer-Encoding.';
+    // Repeated headers arrive here joined by commas.
+    if (coding.toLowerCase() !== 'chunked') return 'The only Transfer-Encoding taken is "chunked", and that once.';
+  }
+  if (host === undefined) {
+    return httpVersion === '1.1' ? 'The request has no Host header; every request must have one.' : undefined;
+  }
+  if (hasTwoHosts(rawHeaders)) return 'The request has more than one Host header.';
+  return HOST.test(host) ? undefined : 'The Host header names no host.';
+}
+
+/** Of several Host headers Node's `headers` shows the first, and a proxy may have gone by the last. */
+function hasTwoHosts(raw: readonly string[]): boolean {
+  let seen = false;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i]!;
+    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
+    if (seen) return true;
+    seen = true;
+  }
+  return false;
+}
