@@ -125,7 +125,7 @@ export interface OidcConfig {
   readonly groups_claim: string;
   readonly keep_groups?: readonly string[];
   readonly email_claim: string;
-  readonly email_verification?: 'required' | 'if_stated';
+  readonly email_verification: 'required' | 'if_stated';
   readonly allowed_email_domains?: readonly string[];
   readonly team_claim?: string;
   readonly project_claim?: string;

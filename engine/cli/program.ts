@@ -14,6 +14,7 @@ import { addLimits } from './commands/limits.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogout } from './commands/logout.ts';
 import { examples } from './commands/options.ts';
+import { addPeople } from './commands/people.ts';
 import { addPolicy } from './commands/policy.ts';
 import { addPrices } from './commands/prices.ts';
 import { addSessions } from './commands/sessions.ts';
@@ -43,6 +44,7 @@ const COMMANDS = [
   addStages,
   addTokens,
   addSessions,
+  addPeople,
   addPolicy,
   addUsage,
   addLimits,

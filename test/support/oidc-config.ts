@@ -10,6 +10,7 @@ export function oidcConfig(issuer_url: string, changes: Partial<OidcConfig> = {}
     authorization_parameters: {},
     groups_claim: 'groups',
     email_claim: 'email',
+    email_verification: 'required',
     clock_skew_seconds: 30,
     timeout_seconds: 10,
     ...changes,

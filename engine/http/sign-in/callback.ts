@@ -1,3 +1,5 @@
+import type { Person } from '../../services/identity/admission.ts';
+import type { ClaimProblem } from '../../services/identity/bindings.ts';
 import type { PendingGrant } from '../../services/identity/device-grants.ts';
 import { type Identified, ProviderError } from '../../services/identity/provider.ts';
 import { isUnavailable } from '../../services/store-errors.ts';
@@ -125,10 +127,38 @@ async function decide(
     return { status: 403, page: deniedPage({ reason: message, reference }) };
   }
   const { person } = admission;
+  const problem = await identity.claimProblem(person);
+  if (problem !== undefined) return refuseAddress(sign_in, reference, grant, person, problem);
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
   const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
   if (!approved) return { status: 400, page: expiredPage() };
   log.info({ email: person.email, client, client_address: grant.client_address, request_id }, 'a sign-in was approved');
   const signed_in = { email: person.email, client };
   return { status: 200, page: successPage(signed_in), finished: { state, expires_at, signed_in } };
+}
+
+const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
+  other_account: (email) =>
+    `You are signed in as ${email}, and at this gateway that address belongs to another account of the identity provider.`,
+  other_provider: (email) =>
+    `You are signed in as ${email}, and at this gateway that address belongs to an account of the identity provider that was used before.`,
+  administrator_made: (email) =>
+    `You are signed in as ${email}, and administrators made access tokens for that address, which signing in does not take over.`,
+};
+
+/** An address goes to whom it is bound to, whoever claims it: nothing of theirs ends, and an administrator decides. */
+async function refuseAddress(
+  { identity, log }: SignIn,
+  reference: Visit['reference'],
+  { id, client }: PendingGrant,
+  { email, subject, issuer }: Person,
+  problem: ClaimProblem,
+): Promise<Answer> {
+  log.warn(
+    { email, subject, issuer, client, problem, request_id: reference.request_id },
+    'a sign-in was refused: the address is bound to another account, or to access tokens; "appscli people rebind" changes that',
+  );
+  await identity.device_grants.deny(id);
+  const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
+  return { status: 403, page: deniedPage({ reason: CLAIM_REASON[problem](email), advice, reference }) };
 }

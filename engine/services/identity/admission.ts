@@ -107,19 +107,27 @@ function noEmail({ email_claim }: OidcConfig): Refusal {
   };
 }
 
-/** Refuses an address that the provider has not made sure of. Only an address it has is good for a rule about domains. */
+/** Refuses an address that the provider has not made sure of: people are known by it. */
 function verification(claims: Claims, email: string, oidc: OidcConfig): Refusal | undefined {
-  const required = (oidc.email_verification ?? (oidc.allowed_email_domains ? 'required' : 'if_stated')) === 'required';
-  const stated = Object.hasOwn(claims, 'email_verified') ? (claims.email_verified ?? undefined) : undefined;
-  if (stated === undefined ? !required : stated === true || stated === 'true') return undefined;
-  const key = oidc.email_verification === undefined ? 'allowed_email_domains' : 'email_verification';
-  const missing = `is missing, and auth.oidc.${key} requires it; let the identity provider send it, or set email_verification to if_stated where only administrators set addresses there`;
+  const stated = statementAbout(email, claims);
+  if (stated === undefined ? oidc.email_verification === 'if_stated' : stated === true || stated === 'true') {
+    return undefined;
+  }
+  const missing =
+    'is missing from the ID token and the userinfo endpoint, or not about that address; let the identity provider send it, or, where only administrators set addresses there, set auth.oidc.email_verification to if_stated';
   const words = stated === undefined ? missing : 'is not true';
   return {
     refused: 'email_unverified',
     message: `The identity provider has not verified your e-mail address ${email}. Verify it there, or ask your administrator, then sign in again.`,
     detail: `the claim email_verified of ${email} ${words}`,
   };
+}
+
+/** What the provider says of an address; `undefined` for nothing. A yes is about the claim `email` alone (OpenID Connect Core section 5.1). */
+function statementAbout(email: string, claims: Claims): unknown {
+  const stated = Object.hasOwn(claims, 'email_verified') ? (claims.email_verified ?? undefined) : undefined;
+  const is_about_it = typeof claims.email === 'string' && claims.email.toLowerCase() === email;
+  return is_about_it || (stated !== true && stated !== 'true') ? stated : undefined;
 }
 
 /** A team or project: that of the claim, else the first that lists a group of the person. */

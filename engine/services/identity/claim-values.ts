@@ -14,6 +14,7 @@ const MAX_GROUPS_BYTES = 16_384;
 /** Control characters, halves of surrogate pairs (PostgreSQL takes neither) and characters that turn the direction of text. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 const UNPRINTABLE_ALL = new RegExp(UNPRINTABLE, 'gu');
+const UNSEEN = /\p{Default_Ignorable_Code_Point}/u;
 /** What an address may hold without quotes (RFC 5321 section 4.1.2), with characters beyond ASCII that can be seen before the @. */
 const EMAIL = /^[^\p{C}\p{Z}"(),:;<>@[\\\]]+@[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/u;
 
@@ -53,17 +54,21 @@ export function readEmail(claims: Claims, claim: string): string | undefined {
   const value = readText(claims, claim, 'auth.oidc.email_claim');
   if (value === undefined) return undefined;
   const email = value.toLowerCase();
-  if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value) || !isComposed(email)) {
-    const spelling = '; its domain must be in ASCII (xn--...), what is before it in lower case and composed (NFC)';
+  if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value) || !isPlain(email)) {
+    const spelling =
+      '; its domain must be in ASCII (xn--...), what is before it in lower case and in the plain form of each character (NFKC)';
     const hint = /^[ -~]*$/.test(value) ? '' : spelling;
     throw new Unusable(`the claim ${claim} (auth.oidc.email_claim) is not an e-mail address${hint}`);
   }
   return email;
 }
 
-/** Whether a text is in the one spelling, of several that look the same, that all programs agree on (Unicode form NFC). */
-function isComposed(text: string): boolean {
-  return text.normalize('NFC') === text;
+/**
+ * Whether a text is in the one spelling, of several that look the same, that all programs agree on (Unicode form NFKC), and
+ * holds nothing that is not seen.
+ */
+function isPlain(text: string): boolean {
+  return text.normalize('NFKC') === text && !UNSEEN.test(text);
 }
 
 /** Whether lower case makes a letter of ASCII out of another, such as the Kelvin sign: the address of somebody else. */

@@ -3,6 +3,7 @@ import type { AuthConfig, GatewayConfig, OidcConfig } from '../../config.ts';
 import type { Database } from '../database.ts';
 import { type Admission, admit, isVouchedFor, mayStay, type Person } from './admission.ts';
 import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';
+import { type ClaimProblem, claimProblem } from './bindings.ts';
 import { createDeviceGrants, type DeviceGrants } from './device-grants.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './issuer.ts';
 import type { Claims, IdentityProvider } from './provider.ts';
@@ -21,6 +22,8 @@ export interface Identity {
   readonly attempts: AttemptLimits;
   /** Whether somebody the identity provider knows may use the gateway. */
   admit(claims: Claims): Admission;
+  /** Whether an account may have the address it tells; `undefined` when it may. Raises store_unavailable. */
+  claimProblem(person: Person): Promise<ClaimProblem | undefined>;
   /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
   catchUp(): Promise<void>;
   /** Whether a session comes from the identity provider of this configuration. */
@@ -71,6 +74,7 @@ export function createIdentity(
     device_grants: createDeviceGrants({ database, clock, refresh_days }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),
+    claimProblem: (person) => claimProblem(database, person),
     catchUp,
     isVouchedFor: (person) => isVouchedFor(person, sign_in.oidc),
   };

@@ -258,8 +258,8 @@ const VERIFIED = 'email_verified';
 
 /** Claims that decide about the person. */
 function wantedClaims(oidc: OidcConfig): readonly string[] {
-  const { email_claim, groups_claim, team_claim, project_claim, email_verification, allowed_email_domains } = oidc;
-  const verified = email_verification === 'required' || allowed_email_domains !== undefined ? VERIFIED : undefined;
+  const { email_claim, groups_claim, team_claim, project_claim, email_verification } = oidc;
+  const verified = email_verification === 'required' ? VERIFIED : undefined;
   return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
 }
 

@@ -5,6 +5,7 @@ import { identity } from './0003_identity.ts';
 import { limitSettings } from './0004_limit_settings.ts';
 import { limits } from './0005_limits.ts';
 import { ledgerUpkeep } from './0006_ledger_upkeep.ts';
+import { boundPeople } from './0007_bound_people.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -14,4 +15,5 @@ export const migrations: readonly SchemaMigration[] = [
   limitSettings,
   limits,
   ledgerUpkeep,
+  boundPeople,
 ];

@@ -10,6 +10,7 @@ import { StageError } from '../../../engine/errors.ts';
 import { signInDoors } from '../../../engine/http/sign-in/index.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import type { Admission } from '../../../engine/services/identity/admission.ts';
+import type { ClaimProblem } from '../../../engine/services/identity/bindings.ts';
 import type { Identity } from '../../../engine/services/identity/index.ts';
 import type {
   Claims,
@@ -88,6 +89,8 @@ export interface Backstage {
   /** What `beginRefresh` answers instead of its own mind. */
   refresh_outcome: RefreshBegun['outcome'] | undefined;
   readonly sessions: Map<string, { open: OpenSession; sealed_grant: string; ended?: string; busy: boolean }>;
+  /** Why nobody may have the address they tell. */
+  claim_problem: ClaimProblem | undefined;
   /** Attempts counted, by kind and address. */
   readonly counted: Map<string, number>;
   /** Names of database statements, in order. */
@@ -132,6 +135,7 @@ function createBackstage(): Backstage {
     callbacks: [],
     store_down: false,
     refresh_outcome: undefined,
+    claim_problem: undefined,
     sessions: new Map(),
     counted: new Map(),
     statements: [],
@@ -156,6 +160,7 @@ function createDoors(config: GatewayConfig, backstage: Backstage): Router {
     device_grants: memoryGrants(backstage, check),
     attempts: memoryAttempts(config, backstage, check),
     admit: (claims) => backstage.admit(claims),
+    claimProblem: async () => backstage.claim_problem,
     catchUp: async () => {},
     isVouchedFor: ({ issuer }) => issuer !== 'https://former.example.com',
   };

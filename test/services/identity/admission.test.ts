@@ -70,8 +70,10 @@ describe('an e-mail address', () => {
   });
 
   test('is found by name or pointer', () => {
-    assert.equal(admitted(decide({ upn: 'U@x.org' }, { email_claim: 'upn' })).email, 'u@x.org');
-    assert.equal(admitted(decide({ emails: ['L@x.org'] }, { email_claim: '/emails/0' })).email, 'l@x.org');
+    const email_verification = 'if_stated';
+    assert.equal(admitted(decide({ upn: 'U@x.org' }, { email_claim: 'upn', email_verification })).email, 'u@x.org');
+    const emails = ['L@x.org'];
+    assert.equal(admitted(decide({ emails }, { email_claim: '/emails/0', email_verification })).email, 'l@x.org');
     refused(decide({ emails: ['a@x.org'] }, { email_claim: 'emails' }), 'claims_unusable', /not a list.*\/emails\/0/);
   });
 
@@ -107,6 +109,14 @@ describe('an e-mail address', () => {
       'anna@\uff45xample.com',
       'jo\u0308rg@example.com',
       'a\ud800@example.com',
+      '\uff41nna@example.com',
+      'an\u034fna@example.com',
+      'anna\ufe0f@example.com',
+      '\u3164anna@example.com',
+      'an\u00adna@example.com',
+      '\u017fam@example.com',
+      '\ufb01@example.com',
+      'anna\u00a0@example.com',
       long,
     ];
     for (const email of bad) refused(decide({ email }), 'claims_unusable', /auth\.oidc\.email_claim/);
@@ -122,31 +132,34 @@ describe('an e-mail address', () => {
   });
 
   test('that the provider calls unverified is refused, always', () => {
-    for (const email_verification of ['required', 'if_stated', undefined] as const) {
+    for (const email_verification of ['required', 'if_stated'] as const) {
       for (const email_verified of [false, 'false', 'yes', 1, 0, {}, '']) {
-        const settings = email_verification === undefined ? {} : { email_verification };
-        const message = refused(decide({ email_verified }, settings), 'email_unverified', /not true/);
+        const message = refused(decide({ email_verified }, { email_verification }), 'email_unverified', /not true/);
         assert.match(message, /anna@example\.com/);
       }
     }
   });
 
-  test('about which the provider says nothing is refused where verification is required, as it is with domains', () => {
+  test('about which the provider says nothing is refused, unless gateway.yaml says that it never does', () => {
     for (const email_verified of [undefined, null]) {
-      admitted(decide({ email_verified }));
-      admitted(decide({ email_verified }, { allowed_email_domains: ['example.com'], email_verification: 'if_stated' }));
-      refused(
-        decide({ email_verified }, { email_verification: 'required' }),
-        'email_unverified',
-        /missing, and auth\.oidc\.email_verification/,
-      );
-      refused(
-        decide({ email_verified }, { allowed_email_domains: ['example.com'] }),
-        'email_unverified',
-        /missing, and auth\.oidc\.allowed_email_domains/,
-      );
+      for (const allowed_email_domains of [undefined, ['example.com']]) {
+        const settings = allowed_email_domains === undefined ? {} : { allowed_email_domains };
+        admitted(decide({ email_verified }, { ...settings, email_verification: 'if_stated' }));
+        refused(
+          decide({ email_verified }, settings),
+          'email_unverified',
+          /missing.*set auth\.oidc\.email_verification to if_stated/,
+        );
+      }
     }
-    admitted(decide({ email_verified: 'true' }, { email_verification: 'required' }));
+    admitted(decide({ email_verified: 'true' }));
+  });
+
+  test('is not verified by a word about another one', () => {
+    const claims = { preferred_username: 'boss@example.com' };
+    refused(decide(claims, { email_claim: 'preferred_username' }), 'email_unverified', /not about that address/);
+    const own = { preferred_username: 'ANNA@example.com' };
+    admitted(decide(own, { email_claim: 'preferred_username' }));
   });
 
   test('has to be at an allowed domain, exactly', () => {

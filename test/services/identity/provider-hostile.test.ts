@@ -206,7 +206,7 @@ describe('the userinfo endpoint', () => {
   });
 
   test('that only has to say whether the address is verified may be missing or say no, but not be silent', async (t) => {
-    const { scripted, identify, provider } = await setUp(t);
+    const { scripted, identify, provider } = await setUp(t, { email_verification: 'if_stated' });
     scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
     const grant = { subject: 'anna', refresh_token: 'refresh-token-1' };
     scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
@@ -223,7 +223,7 @@ describe('the userinfo endpoint', () => {
   });
 
   test('that refuses is no way around a verification that is required', async (t) => {
-    const { scripted, identify } = await setUp(t, { email_verification: 'required' });
+    const { scripted, identify } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims()));
     scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
     await refusal(identify(), 'invalid', /^userinfo endpoint/);

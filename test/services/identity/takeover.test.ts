@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/services/clock.ts';
+import type { Person } from '../../../engine/services/identity/admission.ts';
+import { type ClaimProblem, claimProblem, rebindPerson } from '../../../engine/services/identity/bindings.ts';
 import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/services/identity/revocations.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
@@ -69,111 +71,149 @@ async function listen(): Promise<void> {
     );
 }
 
-describe('an e-mail address that now belongs to somebody else', () => {
-  it('takes along nothing of its former owner, and says so in the record of changes', async () => {
-    await listen();
+/** What becomes of a sign-in; its session where it worked. */
+async function outcomeOf(grants: ReturnType<typeof open>['grants'], person: Person): Promise<string> {
+  return (await grants.poll(await approveSignIn(grants, person))).outcome;
+}
+
+const by = { kind: 'command', name: 'ops@host' } as const;
+
+describe('an e-mail address that another account claims', () => {
+  it('stays with whom it is bound to, and nothing of theirs ends', async () => {
     const { grants, sessions } = open();
+    const owner = somebody();
+    const session = await signIn(grants, owner);
+    const [given, own] = [await addToken(owner.email), await addToken(owner.email, true)];
+    const rivals: [Person, ClaimProblem][] = [
+      [{ ...owner, subject: 'somebody-else' }, 'other_account'],
+      [{ ...owner, subject: owner.subject.toUpperCase() }, 'other_account'],
+      [{ ...owner, issuer: 'https://other.example.com' }, 'other_provider'],
+    ];
+    for (const [rival, problem] of rivals) {
+      assert.equal(await claimProblem(store.database, rival), problem);
+      assert.equal(await outcomeOf(grants, rival), 'denied');
+    }
+    assert.equal(await claimProblem(store.database, { ...owner, issuer: `${owner.issuer}/` }), undefined);
+    assert.deepEqual(
+      (await sessions.list({ user: owner.email, ended: true })).map(({ id, revoked_at }) => [id, revoked_at]),
+      [[session.id, null]],
+    );
+    for (const { id } of [given, own]) assert.equal((await tokenRow(id)).revoked_at, null);
+    assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'ready');
+    assert.equal(await outcomeOf(grants, owner), 'signed_in');
+  });
+
+  it('is nobody’s by signing in once administrators made access tokens for it, whatever became of those', async () => {
+    const { grants } = open();
+    for (const revoked of [false, true]) {
+      const person = somebody();
+      const { id } = await addToken(person.email);
+      if (revoked)
+        await store.database.query('test_revoke', 'update access_tokens set revoked_at = now() where id = $1', [id]);
+      assert.equal(await claimProblem(store.database, person), 'administrator_made');
+      assert.equal(await outcomeOf(grants, person), 'denied');
+    }
+  });
+
+  it('keeps the tokens an administrator made for a person who had signed in before', async () => {
+    const { grants } = open();
+    const person = somebody();
+    await signIn(grants, person);
+    const { id } = await addToken(person.email);
+    assert.equal(await outcomeOf(grants, person), 'signed_in');
+    assert.equal((await tokenRow(id)).revoked_at, null);
+  });
+
+  it('goes to the first of several who want it at the same moment, and to nobody else', async () => {
+    const { clock, grants } = open();
+    const elsewhere = createDeviceGrants({ database: await store.another(), clock, refresh_days: 30 });
+    for (let round = 0; round < 10; round++) {
+      const contested = somebody();
+      const rivals = ['one', 'two', 'three'].map((subject) => ({ ...contested, subject }));
+      const codes = await Promise.all(rivals.map((rival) => approveSignIn(grants, rival)));
+      const polled = await Promise.all(codes.map((code, i) => (i % 2 ? grants : elsewhere).poll(code)));
+      assert.deepEqual(polled.map(({ outcome }) => outcome).sort(), ['denied', 'denied', 'signed_in']);
+    }
+  });
+
+  it('of a new name is not taken by its renamed owner where somebody else has it', async () => {
+    const { grants, sessions } = open();
+    const [anna, ben] = [somebody(), somebody()];
+    const session = await signIn(grants, anna);
+    const of_ben = await signIn(grants, ben);
+    await sessions.beginRefresh(session.refresh_token);
+    const renamed = { ...anna, email: ben.email };
+    assert.equal(await sessions.finishRefresh(session.id, { person: renamed, sealed_grant: '' }), undefined);
+    assert.deepEqual(
+      (await sessions.list({ user: ben.email })).map(({ id }) => id),
+      [of_ben.id],
+    );
+    assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'revoked');
+  });
+});
+
+describe('an e-mail address that an administrator binds anew', () => {
+  it('goes to the account that is named, and takes what its former owner had', async () => {
+    await listen();
+    const { clock, grants, sessions } = open();
     const former = somebody();
     const session = await signIn(grants, former);
     const token = await addToken(former.email);
-    const next = { ...former, subject: 'somebody-else' };
-    const code = await approveSignIn(grants, next);
-    assert.equal((await tokenRow(token.id)).revoked_at, null, 'nothing ends before the new owner has signed in');
-    const polled = await grants.poll(code);
-    assert.ok(polled.outcome === 'signed_in');
-
-    const seen = await sessions.list({ user: former.email, ended: true });
-    assert.deepEqual(
-      new Map(seen.map(({ id, revoked_because }) => [id, revoked_because])),
-      new Map([
-        [session.id, 'the e-mail address now belongs to somebody else'],
-        [polled.session.id, null],
-      ]),
+    const waiting = await approveSignIn(grants, former);
+    const account = { issuer: former.issuer, subject: 'the-next' };
+    const database = store.database;
+    const ended = await rebindPerson(
+      { database, clock },
+      { user: former.email.toUpperCase(), account, with_tokens: true, actor: by },
     );
+    assert.deepEqual(ended, { known: true, sessions: 1, tokens: 1 });
     assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'revoked');
     assert.deepEqual((await tokenRow(token.id)).revoked_at, new Date(START));
     await until('the end of both is announced', () => announced.includes(session.id) && announced.includes(token.hash));
-    const change = { at: new Date(START), actor_kind: 'gateway', actor: 'sign-in' };
-    const because = 'the e-mail address now belongs to somebody else';
-    for (const [subject, action] of [
-      [session.id, 'session.end'],
-      [token.id, 'token.revoke'],
-    ] as const) {
-      const [row, ...others] = await changesOf(subject);
-      const { before, after, ...rest } = row as {
-        before: { user: string };
-        after: { because: string; revoked_at: string };
-      };
-      assert.deepEqual(rest, { ...change, action });
-      assert.equal(before.user, former.email);
-      assert.equal(after.because, because);
-      assert.equal(new Date(after.revoked_at).toISOString(), '2026-03-10T12:00:00.000Z');
-      assert.equal(others.length, 0);
-    }
+    assert.equal((await grants.poll(waiting)).outcome, 'denied', 'a sign-in under way is over, too');
+    assert.equal(await outcomeOf(grants, former), 'denied');
+    assert.equal(await outcomeOf(grants, { ...former, subject: 'the-next' }), 'signed_in');
+    const [change] = await changesOf(former.email);
+    assert.deepEqual(change, {
+      at: new Date(START),
+      actor_kind: 'command',
+      actor: 'ops@host',
+      action: 'person.rebind',
+      before: { issuer: former.issuer, subject: former.subject },
+      after: { ...account, sessions: 1, tokens: 1 },
+    });
   });
 
-  it('is the same address at another identity provider, too', async () => {
-    const { grants, sessions } = open();
-    const person = somebody();
-    await signIn(grants, person);
-    const second = await signIn(grants, { ...person, issuer: 'https://other.example.com' });
-    assert.deepEqual(
-      (await sessions.list({ user: person.email })).map(({ id }) => id),
-      [second.id],
-    );
-  });
-
-  it('cannot be taken back by a refresh of its former owner', async () => {
-    const { grants, sessions } = open();
+  it('goes to the next account that signs in, and to that alone', async () => {
+    const { clock, grants } = open();
     const former = somebody();
-    const { id, refresh_token } = await signIn(grants, former);
-    await sessions.beginRefresh(refresh_token);
-    const next = await signIn(grants, { ...former, subject: 'next-owner' });
-    assert.equal(await sessions.finishRefresh(id, { person: former, sealed_grant: 'sealed' }), undefined);
-    assert.deepEqual(
-      (await sessions.list({ user: former.email })).map((each) => each.id),
-      [next.id],
-    );
+    await signIn(grants, former);
+    const token = await addToken(former.email, true);
+    const rebinding = { user: former.email, with_tokens: false, actor: by };
+    await rebindPerson({ database: store.database, clock }, rebinding);
+    const next = { ...former, issuer: 'https://new.example.com', subject: 'n-1' };
+    assert.equal(await outcomeOf(grants, next), 'signed_in');
+    assert.equal(await outcomeOf(grants, former), 'denied');
+    assert.equal((await tokenRow(token.id)).revoked_at, null, 'a new provider costs nobody their tokens');
   });
 
-  it('ends up with one owner when several want the address at the same moment', async () => {
-    const databases = [store.database, await store.another()];
-    const gateways = databases.map((database) => open(database));
-    const contested = somebody();
-    const rivals = ['one', 'two', 'three'].map((subject) => ({ ...contested, subject }));
-    for (let round = 0; round < 15; round++) {
-      const codes = await Promise.all(rivals.map((rival) => approveSignIn(gateways[0]!.grants, rival)));
-      const before = await gateways[0]!.sessions.list({ user: contested.email });
-      await Promise.all([
-        ...codes.map((code, i) => gateways[i % 2]!.grants.poll(code)),
-        ...before.map(({ id }, i) =>
-          gateways[i % 2]!.sessions.finishRefresh(id, { person: contested, sealed_grant: '' }),
-        ),
-        ...before.map(({ id }, i) => gateways[(i + 1) % 2]!.sessions.end(id, 'signed out')),
-      ]);
-      const left = await gateways[0]!.sessions.list({ user: contested.email });
-      const owners = await store.database.query<{ subject: string; person: { subject: string } }>(
-        'test_owner',
-        `select p.subject, s.person from principals p join sessions s on s.principal_id = p.id
-         where p.email = $1 and s.revoked_at is null`,
-        [contested.email],
-      );
-      assert.equal(left.length, 1, 'whoever came last is in, and nobody else');
-      for (const { subject, person } of owners) assert.equal(person.subject, subject);
-    }
+  it('may be that of administrator-made tokens, which then are the person’s', async () => {
+    const { clock, grants } = open();
+    const person = somebody();
+    const token = await addToken(person.email);
+    const rebinding = { user: person.email, with_tokens: false, actor: by };
+    await rebindPerson({ database: store.database, clock }, rebinding);
+    assert.equal(await outcomeOf(grants, person), 'signed_in');
+    assert.equal((await tokenRow(token.id)).revoked_at, null);
+    const unknown = await rebindPerson(
+      { database: store.database, clock },
+      { ...rebinding, user: 'nobody@example.com' },
+    );
+    assert.equal(unknown.known, false);
   });
 });
 
 describe('a person who signs in', () => {
-  it('keeps the access tokens that were made for the address before', async () => {
-    const { grants } = open();
-    const person = somebody();
-    const token = await addToken(person.email);
-    await signIn(grants, person);
-    await signIn(grants, person);
-    assert.equal((await tokenRow(token.id)).revoked_at, null);
-  });
-
   it('has the groups and the name of the latest sign-in or refresh', async () => {
     const { grants, sessions } = open();
     const person = somebody({ name: 'First', groups: ['a'] });

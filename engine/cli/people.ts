@@ -1,0 +1,139 @@
+import type { GatewayConfig } from '../config.ts';
+import { systemClock } from '../services/clock.ts';
+import type { Database } from '../services/database.ts';
+import { isVouchedFor } from '../services/identity/admission.ts';
+import { type KnownPerson, listPeople, rebindPerson } from '../services/identity/bindings.ts';
+import { StartError } from '../services/start-error.ts';
+import { counted } from './amounts.ts';
+import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
+import { operator } from './operator.ts';
+import type { CommandContext } from './program.ts';
+import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { withDatabase } from './with-database.ts';
+
+/** `appscli people list`: everybody the gateway knows, and the account they sign in with. */
+export async function list(
+  context: CommandContext,
+  given: { readonly config: string; readonly user?: string; readonly json?: true },
+): Promise<number> {
+  const { terminal } = context;
+  const { user } = given;
+  const people = await withDatabase(context, given.config, ({ database }) => listPeople(database, { user }));
+  if (given.json) terminal.data(`${JSON.stringify(people, null, 2)}\n`);
+  else if (people.length === 0) terminal.words('Nobody has signed in or had an access token yet.\n');
+  else terminal.data(`${describePeople(people, terminal.columns).join('\n')}\n`);
+  return EXIT_OK;
+}
+
+/** What `appscli people rebind` is told. */
+export interface RebindWish {
+  readonly config: string;
+  readonly subject?: string;
+  readonly formerIssuer?: string;
+  readonly tokens?: 'keep' | 'revoke';
+  readonly json?: true;
+}
+
+/** `appscli people rebind`: lets addresses go to another account. Exits 1 when an address is not known. */
+export async function rebind(context: CommandContext, emails: readonly string[], given: RebindWish): Promise<number> {
+  const { terminal } = context;
+  checkWish(emails, given);
+  const done = await withDatabase(context, given.config, async ({ config, database }) => {
+    const ended = [];
+    for (const person of await peopleMeant(database, emails, given)) {
+      ended.push(await rebindOne(database, person, config, given));
+    }
+    return ended;
+  });
+  if (given.json) terminal.data(`${JSON.stringify(done)}\n`);
+  else for (const each of done) terminal.words(`${sentence(each, given)}\n`);
+  return EXIT_OK;
+}
+
+function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindWish): void {
+  const wrong = (message: string) => new StartError(message, { exit_code: EXIT_USAGE });
+  if ((emails.length === 0) === (formerIssuer === undefined)) {
+    throw wrong('whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one');
+  }
+  if (subject !== undefined && emails.length !== 1) throw wrong('--subject names one account: give one address');
+}
+
+async function peopleMeant(
+  database: Pick<Database, 'query'>,
+  emails: readonly string[],
+  { formerIssuer }: RebindWish,
+): Promise<readonly KnownPerson[]> {
+  if (formerIssuer !== undefined) {
+    const people = await listPeople(database, { issuer: formerIssuer });
+    if (people.length > 0) return people;
+    throw new StartError(
+      `nobody is bound to an account of ${formerIssuer}; "appscli people list --json" shows issuers`,
+      {
+        exit_code: EXIT_FINDINGS,
+      },
+    );
+  }
+  const found = await Promise.all(emails.map((user) => listPeople(database, { user })));
+  const unknown = emails.filter((_, at) => found[at]!.length === 0);
+  if (unknown.length === 0) return found.flat();
+  const who = unknown.join(', ');
+  throw new StartError(
+    `${who}: never signed in here, nor had an access token; nothing was changed, check the address`,
+    {
+      exit_code: EXIT_FINDINGS,
+    },
+  );
+}
+
+interface Rebound {
+  readonly user: string;
+  readonly sessions: number;
+  readonly tokens: number;
+}
+
+async function rebindOne(
+  database: Pick<Database, 'query'>,
+  person: KnownPerson,
+  { auth }: GatewayConfig,
+  { subject, tokens }: RebindWish,
+): Promise<Rebound> {
+  const { email: user, issuer } = person;
+  if (subject !== undefined && auth?.oidc === undefined) {
+    throw new StartError('--subject names an account of the identity provider, and auth.oidc names none');
+  }
+  const account = subject === undefined ? undefined : { issuer: new URL(auth!.oidc!.issuer_url).href, subject };
+  const may_be_another_person =
+    issuer !== null && (auth?.oidc === undefined || isVouchedFor({ issuer }, auth.oidc)) && person.subject !== subject;
+  const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
+  const by = { database, clock: systemClock };
+  const { sessions, tokens: revoked } = await rebindPerson(by, { user, account, with_tokens, actor: operator() });
+  return { user, sessions, tokens: revoked };
+}
+
+function sentence({ user, sessions, tokens }: Rebound, { subject }: RebindWish): string {
+  const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
+  return `${user} goes to ${whose}. Ended: ${counted(sessions, 'session')}, ${counted(tokens, 'access token')}.`;
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: 'USER', kind: 'text' },
+  { title: 'ACCOUNT', kind: 'text' },
+  { title: 'SEEN', kind: 'word' },
+  { title: 'NOTE', kind: 'text' },
+];
+
+function describePeople(people: readonly KnownPerson[], line_width: number): string[] {
+  const cells = people.map((person) => [
+    person.email,
+    person.subject ?? '',
+    person.signed_in_at?.toISOString().slice(0, 10) ?? 'never',
+    noteOf(person),
+  ]);
+  const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
+  return formatTable(columns, rows, line_width);
+}
+
+function noteOf({ open_to_sign_in, subject, has_given_tokens }: KnownPerson): string {
+  if (open_to_sign_in) return 'goes to the next account that signs in';
+  return subject === null && has_given_tokens ? 'has tokens of an administrator; signing in is refused' : '';
+}

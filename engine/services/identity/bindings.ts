@@ -1,0 +1,88 @@
+import type { Actor, Changing } from '../admin-changes.ts';
+import type { Database } from '../database.ts';
+import { storable, storableJson } from '../storable.ts';
+import type { Person } from './admission.ts';
+
+/**
+ * Why an account of the identity provider is not the person whose address it tells: another account of this provider is,
+ * or one of another provider; or administrators made access tokens for the address before anybody signed in with it.
+ */
+export type ClaimProblem = 'other_account' | 'other_provider' | 'administrator_made';
+
+/** Whether an account may have the address it tells; `undefined` when it may. Raises store_unavailable. */
+export async function claimProblem(
+  database: Pick<Database, 'query'>,
+  person: Person,
+): Promise<ClaimProblem | undefined> {
+  const [row] = await database.query<{ problem: ClaimProblem | null }>(
+    'person_claim',
+    'select claim_problem($1) as problem',
+    [storableJson(person)],
+  );
+  return row!.problem ?? undefined;
+}
+
+/** Somebody the gateway knows, and the account of the identity provider the address is bound to. */
+export interface KnownPerson {
+  readonly email: string;
+  readonly issuer: string | null;
+  /** The provider's identifier of the account; `null` where none signed in yet. */
+  readonly subject: string | null;
+  /** When the identity provider last vouched for them. */
+  readonly signed_in_at: Date | null;
+  /** Whether the next account that signs in with the address becomes theirs. */
+  readonly open_to_sign_in: boolean;
+  /** Whether administrators made access tokens for the address. */
+  readonly has_given_tokens: boolean;
+}
+
+/** People by address. Raises store_unavailable. */
+export function listPeople(
+  database: Pick<Database, 'query'>,
+  only: { readonly user?: string | undefined; readonly issuer?: string | undefined } = {},
+): Promise<KnownPerson[]> {
+  return database.query<KnownPerson>(
+    'people_list',
+    `select p.email, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
+       exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens
+     from principals p
+     where ($1::text is null or p.email = $1) and ($2::text is null or rtrim(p.issuer, '/') = rtrim($2, '/'))
+     order by p.email`,
+    [only.user === undefined ? null : storable(only.user.toLowerCase()), only.issuer ?? null],
+  );
+}
+
+/** Which account an address goes to, and whether what was made for it stays. */
+export interface Rebinding {
+  /** E-mail address, any case. */
+  readonly user: string;
+  /** Absent: the next account that signs in with the address. */
+  readonly account?: { readonly issuer: string; readonly subject: string } | undefined;
+  /** Whether all access tokens end, as when the address is somebody else's now. */
+  readonly with_tokens: boolean;
+  readonly actor: Actor;
+}
+
+/**
+ * Lets an address go to another account; its sessions end within a second. Raises store_unavailable.
+ * @returns how much was ended, and whether the gateway knows the address at all.
+ */
+export async function rebindPerson(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  { user, account, with_tokens, actor }: Rebinding,
+): Promise<{ readonly known: boolean; readonly sessions: number; readonly tokens: number }> {
+  const [row] = await database.query<{ known: boolean; sessions: number; tokens: number }>(
+    'person_rebind',
+    'select known, sessions, tokens from rebind_person($1, $2, $3, $4, $5, $6, $7)',
+    [
+      storable(user.toLowerCase()),
+      account?.issuer ?? null,
+      account === undefined ? null : storable(account.subject),
+      with_tokens,
+      actor.kind,
+      actor.name,
+      new Date(clock.now()),
+    ],
+  );
+  return row!;
+}
