@@ -9,6 +9,7 @@ import type { FactPath, FactValue } from './facts.ts';
 import type { Services } from './stage-services.ts';
 
 export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
+export type { DecisiveValue } from './bodies/read-decisive.ts';
 export type {
   GatewayConfig,
   ModelConfig,
@@ -37,7 +38,9 @@ export { type UsageReader, usageReader } from './metering/usage-reader.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { compileLimits } from './rules/limit-claims.ts';
+export { createDecisiveCheck } from './services/decisive-values.ts';
 export { ledgerIdentity } from './services/ledger-identity.ts';
+export { modelNotFound } from './services/model-refusals.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
 export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './services/route-facts.ts';

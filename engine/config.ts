@@ -163,6 +163,10 @@ export interface UpstreamConfig {
   };
   /** Contract multiplier on all prices at this upstream. */
   readonly price_multiplier: number;
+  /** Fields of requests that callers may use here though they choose who serves or pays; places as in `tools[].model`. */
+  readonly allow_fields?: readonly string[];
+  /** Headers of requests that reach it though they choose who serves or pays; lower case. */
+  readonly allow_headers?: readonly string[];
 }
 
 /** One entry of `models`. */

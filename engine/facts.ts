@@ -54,6 +54,21 @@ export const FACTS = {
     kind: 'object',
     meaning: 'The most uses asked for of tools that the upstream runs, by name, where the request bounds them',
   },
+  'request.service_tier': {
+    kind: 'string',
+    meaning: 'Service tier the client asked for, as it wrote it',
+  },
+  'request.speed': { kind: 'string', meaning: 'Speed the client asked for, as it wrote it' },
+  'request.inference_geo': { kind: 'string', meaning: 'Where the client asked the model to run, as it wrote it' },
+  'request.decisive_fields': {
+    kind: 'object',
+    meaning: 'Fields beside `model` that decide over models, prices or accounts, by their place in the body',
+  },
+  'request.other_models': {
+    kind: 'strings',
+    meaning:
+      'Identifiers of the models that the request may use beside the one it asks for: of tools, fallbacks and the like',
+  },
   'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
   'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },

@@ -14,6 +14,10 @@ const WRITES = [
   'request.input_tokens_estimate',
   'request.input_tokens_max',
   'request.cache.ttl',
+  'request.service_tier',
+  'request.speed',
+  'request.inference_geo',
+  'request.decisive_fields',
 ] as const;
 
 export default defineStage<Record<never, never>, 'request.surface', never, (typeof WRITES)[number]>({
@@ -57,6 +61,11 @@ export default defineStage<Record<never, never>, 'request.surface', never, (type
       ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
       ctx.set('request.input_tokens_max', facts.input_tokens_max);
       ctx.set('request.cache.ttl', facts.cache_ttl);
+      const { service_tier, speed, inference_geo } = facts.served;
+      if (service_tier !== undefined) ctx.set('request.service_tier', service_tier);
+      if (speed !== undefined) ctx.set('request.speed', speed);
+      if (inference_geo !== undefined) ctx.set('request.inference_geo', inference_geo);
+      if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
       return undefined;
     },
   }),

@@ -1,28 +1,23 @@
 import {
+  createDecisiveCheck,
+  type DecisiveValue,
   defineStage,
-  type ErrorDetails,
   type FactView,
   MODEL_FACTS,
   type ModelCaller,
   type ModelConfig,
-  type ModelRefusal,
   matchesGlob,
   modelFacts,
+  modelNotFound,
   type PricedRoute,
   type RoutingRule,
   routingRules,
   type Services,
-  StageError,
   type TokenCounts,
   UPSTREAM_FACTS,
   type UpstreamConfig,
   upstreamFacts,
 } from '../engine/api.ts';
-
-/** Longest model identifier an error message repeats. */
-const QUOTED_LENGTH_MAX = 120;
-
-const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;
@@ -82,31 +77,6 @@ function likelyCost(
   return models.cost(model, tokens, route);
 }
 
-/** Why there is no such model for this caller, what can be done about it, and the names involved. */
-function explain(refusal: ModelRefusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
-  if (refusal === undefined) return { why: 'no model of this gateway has that identifier', remedy: '', details: {} };
-  if (refusal.by === 'policy') {
-    const { policy } = refusal;
-    const remedy = ' An administrator can add it to the policy.';
-    return { why: `the policy "${policy}" does not list it`, remedy, details: { policy } };
-  }
-  const { token_group } = refusal;
-  if (token_group === undefined) {
-    const remedy = ' An administrator can add one of your groups to the members of a token group.';
-    return { why: 'you are a member of no token group', remedy, details: {} };
-  }
-  const remedy = ' An administrator can widen the group or create a token in another one.';
-  return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
-}
-
-function modelNotFound(id: string, refusal: ModelRefusal | undefined): StageError {
-  const model = id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id;
-  const { why, remedy, details } = explain(refusal);
-  return new StageError('model_not_found', `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
-    details: { model, ...details },
-  });
-}
-
 export default defineStage({
   name: 'resolve-route',
   version: 1,
@@ -123,13 +93,15 @@ export default defineStage({
     'request.input_tokens_estimate',
     'request.max_tokens',
     'request.choices',
+    'request.decisive_fields',
   ],
-  writes: ['route.estimate_nano_usd', 'route.rule', ...MODEL_FACTS, ...UPSTREAM_FACTS],
-  raises: ['model_not_found'],
+  writes: ['route.estimate_nano_usd', 'route.rule', 'request.other_models', ...MODEL_FACTS, ...UPSTREAM_FACTS],
+  raises: ['model_not_found', 'invalid_request'],
   create(_options, services) {
     const { models } = services;
     const rules_by_model = compileRules(services);
     const default_upstream = models.upstream(services.config.routing.default_upstream);
+    const checkDecisive = createDecisiveCheck(services.config, models);
     return {
       request(ctx) {
         const id = ctx.get('request.model');
@@ -162,6 +134,13 @@ export default defineStage({
         const there = upstreamFacts(ctx.get('request.surface'), model, upstream);
         for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
+        const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveValue>> | undefined;
+        if (decisive !== undefined) {
+          const upstreamOf = (other: ModelConfig) =>
+            findRule(rules_by_model.get(other)!, services.facts(ctx)).rule?.upstream ?? default_upstream;
+          const others = checkDecisive(decisive, { caller, model, called, upstream, at: priced_as.at, upstreamOf });
+          if (others.length > 0) ctx.set('request.other_models', others);
+        }
         return undefined;
       },
     };

@@ -5,6 +5,7 @@ import { invalid, kindOf } from '../translation/read-json.ts';
 import { CHAT_DECISIVE, readChatBody } from './chat.ts';
 import type { BodyReading, Fields } from './fields.ts';
 import { MESSAGES_DECISIVE, readMessagesBody } from './messages.ts';
+import { type DecisiveValue, readDecisive } from './read-decisive.ts';
 import { RESPONSES_DECISIVE, readResponsesBody } from './responses.ts';
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
@@ -22,7 +23,14 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
    */
   readonly input_tokens_max: number;
   readonly cache_ttl: CacheLifetime;
+  /** How the client wants to be served, as it wrote it. */
+  readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
+  /** Fields beside `model` that decide over models, prices or accounts, by their place; `undefined` without any. */
+  readonly decisive: Readonly<Record<string, DecisiveValue>> | undefined;
 }
+
+/** Fields that say how a request is to be served. */
+const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
 interface BodyFormat {
   readonly decisive: readonly string[];
@@ -58,6 +66,7 @@ export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
   const twice = decisive[body.countKeys(decisive).findIndex((count) => count > 1)];
   if (twice !== undefined) throw invalid(twice, 'occurs more than once in the body; send it once');
   const { bytes } = body;
+  const found = readDecisive(fields);
   return {
     ...reading,
     model,
@@ -65,7 +74,30 @@ export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
     input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
     input_tokens_max: bytes.length + unseen_tokens,
     cache_ttl: longer(cache_ttl, markedLifetime(bytes)),
+    served: servedAs(fields, found),
+    decisive: found.length === 0 ? undefined : byPlace(found),
   };
+}
+
+function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveValue> {
+  const places: Record<string, DecisiveValue> = Object.create(null);
+  for (const value of decisive) places[value.param] = value;
+  return places;
+}
+
+/** What a fallback asks for counts as asked for by the request: the dearest is held, whichever model answers. */
+function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
+  const served: Partial<Record<(typeof SERVED)[number], string>> = {};
+  for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
+  for (const { param, rule, value } of decisive) {
+    const name = SERVED.find((known) => known === rule.name);
+    if (name === undefined || value === undefined) continue;
+    if (decisive.some((other) => other.rule === rule && other.value !== value)) {
+      throw invalid(param, `asks for another ${name} than the rest of the request; ask for one`);
+    }
+    served[name] = value;
+  }
+  return served;
 }
 
 function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {

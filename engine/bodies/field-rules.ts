@@ -1,0 +1,60 @@
+import { DECISIVE_FIELDS, type DecisiveField } from './decisive-fields.ts';
+
+/** What is to be done about a field. */
+export type FieldRule = Pick<DecisiveField, 'name' | 'decides' | 'rule' | 'harmless' | 'meaning'>;
+
+/** Names of fields that hold models though no table names them, such as `fallbackModel` and `judge-model-id`. */
+const MODEL_NAME = /(?:^|_)(?:models?(?:_?(?:id|name|slug)s?)?|fallbacks?)$/;
+
+/** Names of fields that choose an account though no table names them. */
+const ACCOUNT_NAME =
+  /(?:^|_)(?:organi[sz]ations?|org|workspaces?|projects?|tenants?|accounts?|billing|bill_to|subscription|cost_cent(?:er|re))(?:_(?:ids?|slug|name|key|code))?$|^billing_/;
+
+/** Names of fields that hold credentials though no table names them. */
+const CREDENTIAL_NAME = /(?:^|_)(?:api_?keys?|(?:virtual|provider|secret)_keys?|(?:auth|access)_tokens?|credentials?)$/;
+
+/** Longest name of a field that is looked at: no parser knows longer ones. */
+const NAME_LENGTH_MAX = 100;
+
+/** Most names whose rules are remembered. */
+const REMEMBERED_MAX = 2000;
+
+/** A key as parsers that fold letters read it: what stands for a plain letter is one, and all are lower case. */
+function foldCase(key: string): string {
+  return key.normalize('NFKC').trim().toUpperCase().toLowerCase();
+}
+
+/** A key in snake case, however its words are joined. */
+function snakeCase(key: string): string {
+  const words = key.normalize('NFKC').replace(/([a-z\d])([A-Z])/g, '$1_$2');
+  return foldCase(words).replace(/[^a-z\d]+/g, '_');
+}
+
+const OF_TABLE = new Map(DECISIVE_FIELDS.filter(({ rule }) => rule !== 'pass').map((field) => [field.name, field]));
+
+function ruleOf(name: string): (FieldRule & { readonly place: 'top' | 'any' }) | undefined {
+  const named = OF_TABLE.get(name);
+  if (named !== undefined) return named;
+  if (MODEL_NAME.test(name)) return { name, place: 'any', decides: 'model', rule: 'check', meaning: 'a model' };
+  const account = ACCOUNT_NAME.test(name);
+  if (!account && !CREDENTIAL_NAME.test(name)) return undefined;
+  const meaning = account ? 'which account pays' : 'with which credential the next provider is asked';
+  return { name, place: 'any', decides: 'account', rule: 'refuse', meaning };
+}
+
+const remembered = new Map<string, ReturnType<typeof ruleOf> | null>();
+
+/** What is to be done about a field of this key; `undefined` where it decides nothing. */
+export function fieldRule(key: string, is_top_level: boolean): FieldRule | undefined {
+  let rule = remembered.get(key);
+  if (rule === undefined) {
+    if (key.length > NAME_LENGTH_MAX) return undefined;
+    rule = ruleOf(foldCase(key)) ?? ruleOf(snakeCase(key)) ?? null;
+    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
+    remembered.set(key, rule);
+  }
+  return rule === null || (rule.place === 'top' && !is_top_level) ? undefined : rule;
+}
+
+/** The names of all fields that are known to decide something. */
+export const DECISIVE_NAMES: readonly string[] = DECISIVE_FIELDS.map(({ name }) => name);
