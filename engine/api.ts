@@ -27,6 +27,7 @@ export type { FactPath, FactValue } from './facts.ts';
 export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
 export { describeTranslated, forwardedHeaders, upstreamCredential } from './forwarding/upstream-headers.ts';
 export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
+export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
 export { refuseForLimits } from './limits/refusals.ts';
@@ -59,6 +60,7 @@ export type {
   LedgerIdentity,
   LimitClaim,
   LimitStanding,
+  LimitsInForce,
   LimitUnit,
   LimitWindow,
   Log,
@@ -196,8 +198,13 @@ export interface StageContext<
   get<P extends ReadsIfSet>(path: P): FactValue<P> | undefined;
   /** Writes a fact. Throws when it is undeclared or already written. */
   set<P extends Writes>(path: P, value: FactValue<P>): void;
-  /** Reads the body into memory. Raises body_too_large, request_timeout, overloaded. */
+  /** Reads the body into memory. Raises body_too_large, request_timeout, rate_limit_exceeded, overloaded, bad_http. */
   readBody(): Promise<RequestBody>;
+  /**
+   * Counts the request, until it is answered, among those that are under way in this process under a name.
+   * @returns false, and counts nothing, when there are `most` already
+   */
+  occupy(name: string, most: number): boolean;
   /** The body read earlier; `undefined` before that and after the upstream has answered. */
   readonly body: RequestBody | undefined;
   /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */

@@ -13,13 +13,24 @@ export interface GatewayConfig {
     /** Lower case. */
     readonly region_header?: string;
     readonly tls?: { readonly cert_file: string; readonly key_file: string };
-    readonly limits: { readonly body_bytes: number; readonly header_bytes: number; readonly buffered_bytes: number };
+    readonly limits: {
+      readonly body_bytes: number;
+      readonly header_bytes: number;
+      readonly buffered_bytes: number;
+      /** Absent: a quarter of `buffered_bytes`, and at least `body_bytes`. */
+      readonly buffered_bytes_per_principal?: number;
+      readonly requests_per_principal: number;
+      readonly connections: number;
+      readonly connections_per_principal: number;
+    };
     readonly timeouts: {
       readonly connect_seconds: number;
       readonly first_byte_seconds: number;
       readonly idle_seconds: number;
       readonly drain_seconds: number;
+      readonly request_head_seconds: number;
       readonly request_body_seconds: number;
+      readonly request_silence_seconds: number;
     };
   };
   readonly database: {

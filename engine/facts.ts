@@ -77,6 +77,10 @@ export const FACTS = {
     meaning: 'Longest prompt cache lifetime asked for',
     values: ['none', '5m', '1h'],
   },
+  'request.limit_rule': {
+    kind: 'string',
+    meaning: 'Spend rule on requests at once that refused the request before its body was read',
+  },
 
   'principal.id': { kind: 'string', meaning: 'Stable identifier of the caller' },
   'principal.email': { kind: 'string', meaning: 'E-mail address of the caller' },

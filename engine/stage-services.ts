@@ -5,7 +5,7 @@
  */
 import type { StageContext } from './api.ts';
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
-import type { Ledger, TokenCounts } from './money-services.ts';
+import type { CounterName, Ledger, TokenCounts } from './money-services.ts';
 
 export type * from './money-services.ts';
 
@@ -22,6 +22,7 @@ export interface Services {
   readonly models: ModelCatalog;
   readonly policies: ManagedPolicies;
   readonly ledger: Ledger;
+  readonly limits_in_force: LimitsInForce;
   readonly audit: AuditLog;
   readonly health: Health;
   /** Compiles a JSON-Logic condition over facts that passed the load checks. */
@@ -158,6 +159,15 @@ export type ModelRefusal =
   | { readonly by: 'token_group'; readonly token_group: string | undefined }
   /** The policy that set the list of models which lacks this one. */
   | { readonly by: 'policy'; readonly policy: string };
+
+/** What was set and granted at run time on limits of gateway.yaml. */
+export interface LimitsInForce {
+  /**
+   * The amount in force on a counter that gateway.yaml limits to `written`: what was set in its place, and what is granted on
+   * top. Raises store_unavailable.
+   */
+  amount(name: CounterName, written: number): Promise<number>;
+}
 
 /** Managed policies: settings for clients, by who asks. */
 export interface ManagedPolicies {

@@ -1,6 +1,24 @@
-import { defineStage, readBodyFacts, StageError } from '../engine/api.ts';
+import {
+  defineStage,
+  limitHeaders,
+  limitsAtOnce,
+  readBodyFacts,
+  refuseForLimits,
+  type Services,
+  type StageContext,
+  StageError,
+} from '../engine/api.ts';
+
+const CALLER = [
+  'principal.email',
+  'principal.groups',
+  'principal.team',
+  'principal.project',
+  'principal.token.id',
+] as const;
 
 const WRITES = [
+  'request.limit_rule',
   'request.body_bytes',
   'request.model',
   'request.alias',
@@ -20,13 +38,52 @@ const WRITES = [
   'request.decisive_fields',
 ] as const;
 
-export default defineStage<Record<never, never>, 'request.surface', never, (typeof WRITES)[number]>({
+type BodyContext = StageContext<'request.surface', (typeof CALLER)[number], (typeof WRITES)[number]>;
+
+/** What refuses a request for a limit on requests at once; nothing is held for it, so the amounts don't matter. */
+const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
+
+/**
+ * Makes what refuses a caller who has as many requests under way in this process as a limit on requests at once allows:
+ * before their bodies are read, where the ledger, which counts in all processes, could only refuse them afterwards.
+ * `undefined` when there is no such limit.
+ */
+function createDoor({ config, condition, facts, limits_in_force, clock }: Services) {
+  const limitsOf = limitsAtOnce(config, condition);
+  if (limitsOf === undefined) return undefined;
+  const { status = 429, advice } = config.spend_limits ?? {};
+  const style = { status, advice, headers: limitHeaders(config.server.profile.header_prefix) };
+
+  return async (ctx: BodyContext): Promise<void> => {
+    const user = ctx.get('principal.email');
+    if (user === undefined) return;
+    const keys = {
+      user,
+      team: ctx.get('principal.team'),
+      project: ctx.get('principal.project'),
+      token: ctx.get('principal.token.id'),
+    };
+    for (const limit of limitsOf(keys, ctx.get('principal.groups') ?? [], () => facts(ctx))) {
+      const place = `${limit.scope} ${limit.key}`;
+      if (ctx.occupy(place, limit.limit)) continue;
+      // A limit that can't be looked up is left to the ledger, which knows what to do without its database.
+      const amount = await limits_in_force.amount(limit, limit.limit).catch(() => Number.POSITIVE_INFINITY);
+      if (ctx.occupy(place, amount)) continue;
+      ctx.set('request.limit_rule', limit.rule);
+      const taken = { limit: amount, spent: 0, held: amount, in_flight: amount, most: amount, resets_at: null };
+      throw refuseForLimits([{ ...limit, ...taken }], NEEDS, style, clock.now());
+    }
+  };
+}
+
+export default defineStage<Record<never, never>, 'request.surface', (typeof CALLER)[number], (typeof WRITES)[number]>({
   name: 'read-body',
   version: 1,
   summary: 'Reads the request body into memory and notes what routing and spend rules may know about it.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: read-body' }],
   reads: ['request.surface'],
+  readsIfSet: CALLER,
   writes: WRITES,
   raises: [
     'invalid_request',
@@ -34,39 +91,48 @@ export default defineStage<Record<never, never>, 'request.surface', never, (type
     'invalid_encoding',
     'body_too_large',
     'request_timeout',
+    'rate_limit_exceeded',
     'overloaded',
     'bad_http',
   ],
   needs: ['raw-body'],
-  create: (_options, { models }) => ({
-    async request(ctx) {
-      const { 'content-encoding': coding = 'identity' } = ctx.headers;
-      if (String(coding).trim().toLowerCase() !== 'identity') {
-        throw new StageError('invalid_encoding', 'The request body is compressed; send it without a content-encoding.');
-      }
-      const body = await ctx.readBody();
-      const facts = readBodyFacts(ctx.get('request.surface'), body);
-      // A model nobody has is refused by the stage that routes.
-      const model = models.find(facts.model)?.id ?? facts.model;
-      ctx.set('request.body_bytes', body.bytes.length);
-      ctx.set('request.model', model);
-      if (model !== facts.model) ctx.set('request.alias', facts.model);
-      if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
-      ctx.set('request.stream', facts.stream);
-      ctx.set('request.choices', facts.choices);
-      ctx.set('request.tool_count', facts.tool_count);
-      ctx.set('request.server_tool_uses', facts.server_tool_uses);
-      ctx.set('request.message_count', facts.message_count);
-      ctx.set('request.image_count', facts.image_count);
-      ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
-      ctx.set('request.input_tokens_max', facts.input_tokens_max);
-      ctx.set('request.cache.ttl', facts.cache_ttl);
-      const { service_tier, speed, inference_geo } = facts.served;
-      if (service_tier !== undefined) ctx.set('request.service_tier', service_tier);
-      if (speed !== undefined) ctx.set('request.speed', speed);
-      if (inference_geo !== undefined) ctx.set('request.inference_geo', inference_geo);
-      if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
-      return undefined;
-    },
-  }),
+  create(_options, services) {
+    const { models } = services;
+    const admit = createDoor(services);
+    return {
+      async request(ctx) {
+        const { 'content-encoding': coding = 'identity' } = ctx.headers;
+        if (String(coding).trim().toLowerCase() !== 'identity') {
+          throw new StageError(
+            'invalid_encoding',
+            'The request body is compressed; send it without a content-encoding.',
+          );
+        }
+        if (admit !== undefined) await admit(ctx);
+        const body = await ctx.readBody();
+        const facts = readBodyFacts(ctx.get('request.surface'), body);
+        // A model nobody has is refused by the stage that routes.
+        const model = models.find(facts.model)?.id ?? facts.model;
+        ctx.set('request.body_bytes', body.bytes.length);
+        ctx.set('request.model', model);
+        if (model !== facts.model) ctx.set('request.alias', facts.model);
+        if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
+        ctx.set('request.stream', facts.stream);
+        ctx.set('request.choices', facts.choices);
+        ctx.set('request.tool_count', facts.tool_count);
+        ctx.set('request.server_tool_uses', facts.server_tool_uses);
+        ctx.set('request.message_count', facts.message_count);
+        ctx.set('request.image_count', facts.image_count);
+        ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
+        ctx.set('request.input_tokens_max', facts.input_tokens_max);
+        ctx.set('request.cache.ttl', facts.cache_ttl);
+        const { service_tier, speed, inference_geo } = facts.served;
+        if (service_tier !== undefined) ctx.set('request.service_tier', service_tier);
+        if (speed !== undefined) ctx.set('request.speed', speed);
+        if (inference_geo !== undefined) ctx.set('request.inference_geo', inference_geo);
+        if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
+        return undefined;
+      },
+    };
+  },
 });

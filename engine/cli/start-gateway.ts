@@ -19,6 +19,7 @@ import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
 import { openLedger } from '../services/ledger.ts';
+import { createLimitsInForce } from '../services/limits-in-force.ts';
 import { vouchedDays } from '../services/resting.ts';
 import { startRetention } from '../services/retention.ts';
 import { createSecrets } from '../services/secrets.ts';
@@ -175,6 +176,7 @@ async function openServices(
     log,
     audit: opened('audit log', openAuditLog({ database, clock, log })),
     ledger: opened('spool', openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, clock, log })),
+    limits_in_force: createLimitsInForce({ database, clock }),
     health: createHealth(database, () => reloader().state()),
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.

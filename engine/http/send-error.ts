@@ -5,6 +5,7 @@ import type { GatewayConfig } from '../config.ts';
 import { StageError } from '../errors.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
 import { errorBody, errorHeaders, surfaceOfPath } from './envelopes.ts';
+import { endSocket, isUnheard, sendWhole } from './send-whole.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 
@@ -22,12 +23,15 @@ function compose(surface: Parameters<typeof errorBody>[0], error: StageError) {
 /** Answers a request that reaches no pipeline, in the envelope of the API its path belongs to. */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
   const { headers, body } = compose(surfaceOfPath(path), error);
-  res.writeHead(error.status, headers).end(body);
+  sendWhole(res, error.status, headers, body);
 }
 
 /** Answers what Node's HTTP parser refused, which never becomes a request, and closes the connection. */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, limits: Limits): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+  if (isUnheard(socket)) return;
+  // A connection on which nothing was ever sent is no request to answer.
+  const unused = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
+  if (error.code === 'ECONNRESET' || unused || !socket.writable) {
     socket.destroy();
     return;
   }
@@ -38,7 +42,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
 export function writeErrorResponse(socket: Socket, problem: StageError): void {
   const { headers, body } = compose('messages', problem);
   const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  endSocket(socket, `HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
 }
 
 function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {

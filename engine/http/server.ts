@@ -8,14 +8,17 @@ import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { StageError } from '../errors.ts';
 import { Bag } from '../run/bag.ts';
-import { BodyBudget } from '../run/body.ts';
+import { BodyBudget } from '../run/body-budget.ts';
 import { RequestContext, type RequestEnvironment } from '../run/context.ts';
+import { Occupancy } from '../run/occupancy.ts';
 import { runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
+import { Connections } from './connections.ts';
 import { framingProblem } from './framing.ts';
 import { pathOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
+import { isUnheard } from './send-whole.ts';
 import { refuseWebSocket, wantsWebSocket } from './web-socket.ts';
 
 type ServerConfig = GatewayConfig['server'];
@@ -39,6 +42,9 @@ const SOCKET_GRACE_SECONDS = 30;
 /** How long an idle client connection is kept; longer than reverse proxies keep theirs, so that they never meet a closed one. */
 const KEEP_ALIVE_SECONDS = 75;
 
+/** How often it is looked for clients that take too long to send the head of a request, in milliseconds. */
+const CHECK_CONNECTIONS_MS = 1000;
+
 /** Splits `host:port`, with brackets around IPv6. */
 export function parseListen(listen: string): { host: string; port: number } {
   const at = listen.lastIndexOf(':');
@@ -61,6 +67,17 @@ function silence({ first_byte_seconds, idle_seconds }: ServerConfig['timeouts'])
   return (Math.max(first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
 }
 
+/** What one caller can take of the bytes that are held. */
+function shareOf({ buffered_bytes, buffered_bytes_per_principal, body_bytes }: ServerConfig['limits']): number {
+  return buffered_bytes_per_principal ?? Math.max(body_bytes, Math.floor(buffered_bytes / 4));
+}
+
+function tooManyConnections(): StageError {
+  return new StageError('overloaded', 'The gateway has as many connections as it may; connect again shortly.', {
+    headers: { 'retry-after': '1' },
+  });
+}
+
 /** Makes the server; nothing listens yet. Throws when its certificate can't be used. */
 export function createServer(options: {
   readonly plan: ServedPlan;
@@ -69,7 +86,10 @@ export function createServer(options: {
 }): GatewayServer {
   const { log, clock } = options;
   let { plan } = options;
-  const budget = new BodyBudget(plan.config.server.limits.buffered_bytes);
+  const { limits } = plan.config.server;
+  const budget = new BodyBudget(limits.buffered_bytes, shareOf(limits));
+  const under_way = new Occupancy();
+  const connections = new Connections();
   let environment = environmentOf(plan);
   let noteClient = createClientNotes(plan.config.server);
   const running = new Bag<RequestContext>();
@@ -81,6 +101,7 @@ export function createServer(options: {
   let onIdle: (() => void) | undefined;
 
   function handle(req: http.IncomingMessage, res: http.ServerResponse): void {
+    if (isUnheard(req.socket)) return;
     if (draining) res.shouldKeepAlive = false;
     // Where one request was framed oddly, what looks like the next may be part of it.
     if (refused.has(req.socket)) return;
@@ -124,11 +145,18 @@ export function createServer(options: {
     maxHeaderSize: plan.config.server.limits.header_bytes,
     noDelay: true,
     requireHostHeader: false,
+    connectionsCheckingInterval: CHECK_CONNECTIONS_MS,
   };
+  const handshakeTimeout = plan.config.server.timeouts.request_head_seconds * 1000;
   const { tls } = plan.config.server;
   const server = tls
-    ? https.createServer({ ...server_options, ...readCertificate(tls) }, handle)
+    ? https.createServer({ ...server_options, ...readCertificate(tls), handshakeTimeout }, handle)
     : http.createServer(server_options, handle);
+  server.on('connection', (socket: Socket) => {
+    if (connections.add(socket, plan.config.server.limits.connections)) return;
+    if (tls) socket.destroy();
+    else writeErrorResponse(socket, tooManyConnections());
+  });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const current = running.items().find(({ exchange }) => exchange.req.socket === socket)?.exchange;
     const { limits } = plan.config.server;
@@ -159,7 +187,7 @@ export function createServer(options: {
     handle(req, res);
   });
   server.keepAliveTimeout = KEEP_ALIVE_SECONDS * 1000;
-  server.setTimeout(silence(plan.config.server.timeouts));
+  setTimeouts(plan);
 
   return {
     listen() {
@@ -188,21 +216,38 @@ export function createServer(options: {
       await closed;
     },
     use(next) {
-      const { tls, limits, timeouts } = next.config.server;
+      const { tls, limits } = next.config.server;
       if (tls !== undefined && server instanceof https.Server) server.setSecureContext(readCertificate(tls));
       plan = next;
       environment = environmentOf(next);
       noteClient = createClientNotes(next.config.server);
       budget.limit_bytes = limits.buffered_bytes;
-      server.setTimeout(silence(timeouts));
+      budget.share_bytes = shareOf(limits);
+      setTimeouts(next);
     },
   };
+
+  function setTimeouts({ config }: ServedPlan): void {
+    const { timeouts } = config.server;
+    server.setTimeout(silence(timeouts));
+    server.headersTimeout = timeouts.request_head_seconds * 1000;
+    // For bodies that nobody reads; the others have a deadline of their own that is sooner.
+    server.requestTimeout = (timeouts.request_head_seconds + timeouts.request_body_seconds) * 1000;
+  }
 
   function environmentOf({ config }: ServedPlan): RequestEnvironment {
     const { limits, timeouts } = config.server;
     return {
       budget,
-      body_limits: { max_bytes: limits.body_bytes, idle_seconds: timeouts.request_body_seconds },
+      under_way,
+      requests_per_principal: limits.requests_per_principal,
+      connections,
+      connections_per_principal: limits.connections_per_principal,
+      body_limits: {
+        max_bytes: limits.body_bytes,
+        total_seconds: timeouts.request_body_seconds,
+        silence_seconds: timeouts.request_silence_seconds,
+      },
       clock,
     };
   }

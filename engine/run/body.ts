@@ -1,114 +1,24 @@
 import { isUtf8 } from 'node:buffer';
-import type { IncomingMessage } from 'node:http';
-import type { Clock, JsonValue, RequestBody } from '../api.ts';
+import type { JsonValue, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
+import type { HeldBytes } from './body-budget.ts';
 import { afterSpace, CLOSE_BRACE, findTopLevelKeys, OPEN_BRACE } from './json-keys.ts';
-
-/** How many request body bytes the process holds, shared by all requests, so that stuck clients can't fill memory. */
-export class BodyBudget {
-  /** Most bytes held at once; a reload can change it. */
-  limit_bytes: number;
-  #held = 0;
-
-  constructor(limit_bytes: number) {
-    this.limit_bytes = limit_bytes;
-  }
-
-  /** Raises overloaded. */
-  take(bytes: number): void {
-    if (this.#held + bytes > this.limit_bytes) {
-      throw new StageError(
-        'overloaded',
-        'The gateway holds as many request bytes as it may; send the request again shortly.',
-        {
-          headers: { 'retry-after': '1' },
-        },
-      );
-    }
-    this.#held += bytes;
-  }
-
-  give(bytes: number): void {
-    this.#held -= bytes;
-  }
-}
-
-export interface BodyLimits {
-  readonly max_bytes: number;
-  /** Longest silence of a sending client, in seconds. */
-  readonly idle_seconds: number;
-}
-
-function tooLarge(limit: number): StageError {
-  return new StageError(
-    'body_too_large',
-    `The request body is larger than ${limit} bytes, the most this gateway accepts.`,
-    {
-      details: { limit_bytes: limit },
-    },
-  );
-}
-
-function slow(seconds: number): StageError {
-  return new StageError('request_timeout', `No byte of the request body arrived for ${seconds} seconds.`, {
-    headers: { connection: 'close' },
-  });
-}
-
-/** Collects a request body. Raises body_too_large (before reading when the length is declared), request_timeout, overloaded. */
-export function receiveBody(
-  req: IncomingMessage,
-  limits: BodyLimits,
-  budget: BodyBudget,
-  clock: Clock,
-): Promise<Buffer> {
-  if (Number(req.headers['content-length'] ?? 0) > limits.max_bytes) return Promise.reject(tooLarge(limits.max_bytes));
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    const timer = clock.after(limits.idle_seconds * 1000, () => {
-      fail(slow(limits.idle_seconds));
-    });
-    const stop = () => {
-      timer.close();
-      req.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
-    };
-    const fail = (error: Error) => {
-      stop();
-      budget.give(size);
-      chunks.length = 0;
-      reject(error);
-    };
-    const onData = (chunk: Buffer) => {
-      if (size + chunk.length > limits.max_bytes) return fail(tooLarge(limits.max_bytes));
-      try {
-        budget.take(chunk.length);
-      } catch (error) {
-        return fail(error as Error);
-      }
-      size += chunk.length;
-      chunks.push(chunk);
-      timer.refresh();
-    };
-    const onEnd = () => {
-      stop();
-      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size));
-    };
-    const onGone = () => fail(new StageError('bad_http', 'The connection ended before the request body was complete.'));
-    req.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
-  });
-}
 
 /** A received body: the bytes that will travel, and on demand a parsed copy. */
 export class HeldBody implements RequestBody {
   bytes: Buffer;
   replaced = false;
   readonly #onRewrite: (key: string) => void;
+  readonly #room: HeldBytes | undefined;
 
-  /** @param onRewrite told before a rewrite happens; throws to refuse it */
-  constructor(bytes: Buffer, onRewrite: (key: string) => void) {
+  /**
+   * @param onRewrite told before a rewrite happens; throws to refuse it
+   * @param room holds the bytes already, and what rewrites make of them
+   */
+  constructor(bytes: Buffer, onRewrite: (key: string) => void, room?: HeldBytes) {
     this.bytes = bytes;
     this.#onRewrite = onRewrite;
+    this.#room = room;
   }
 
   json(): unknown {
@@ -155,12 +65,23 @@ export class HeldBody implements RequestBody {
   }
 
   #splice(start: number, end: number, text: string): void {
-    this.bytes = Buffer.concat([this.bytes.subarray(0, start), Buffer.from(text), this.bytes.subarray(end)]);
+    const put = Buffer.from(text);
+    this.#become(this.bytes.length - (end - start) + put.length, () =>
+      Buffer.concat([this.bytes.subarray(0, start), put, this.bytes.subarray(end)]),
+    );
+  }
+
+  /** While other bytes are made of these, both are held. */
+  #become(size: number, make: () => Buffer): void {
+    this.#room?.take(size);
+    const replaced = this.bytes.length;
+    this.bytes = make();
+    this.#room?.give(replaced);
   }
 
   replace(json: string): void {
     this.#onRewrite('*');
-    this.bytes = Buffer.from(json);
+    this.#become(Buffer.byteLength(json), () => Buffer.from(json));
     this.replaced = true;
   }
 }

@@ -10,15 +10,26 @@ import type {
 } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
+import type { Connections } from '../http/connections.ts';
 import type { Bagged } from './bag.ts';
-import { type BodyBudget, type BodyLimits, HeldBody, receiveBody } from './body.ts';
+import { HeldBody } from './body.ts';
+import { type BodyBudget, HeldBytes } from './body-budget.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import { FactStore, factIndex } from './fact-store.ts';
+import type { Occupancy } from './occupancy.ts';
 import type { CompiledPipeline } from './plan.ts';
+import { type BodyLimits, receiveBody } from './receive-body.ts';
 
 /** What one request needs from the server it arrived at. */
 export interface RequestEnvironment {
   readonly budget: BodyBudget;
+  /** Requests under way in this process, by whom and by what limits count. */
+  readonly under_way: Occupancy;
+  /** Most requests of one caller under way at once. */
+  readonly requests_per_principal: number;
+  readonly connections: Connections;
+  /** Most connections of one caller that stay open between requests. */
+  readonly connections_per_principal: number;
   readonly body_limits: BodyLimits;
   readonly clock: Clock;
 }
@@ -56,7 +67,8 @@ export class RequestContext implements StageContext, Bagged {
   #conversion: Conversion | undefined;
   #answered = false;
   readonly #environment: RequestEnvironment;
-  #held_bytes = 0;
+  #held: HeldBytes | undefined;
+  #places: string[] | undefined;
 
   constructor(
     pipeline: CompiledPipeline,
@@ -185,16 +197,40 @@ export class RequestContext implements StageContext, Bagged {
 
   async #receiveBody(): Promise<RequestBody> {
     if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
-    const { budget, body_limits, clock } = this.#environment;
+    const { budget, body_limits, clock, requests_per_principal } = this.#environment;
+    const caller = this.#caller();
+    if (!this.occupy(caller, requests_per_principal)) throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
-    const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, budget, clock);
+    const room = new HeldBytes(budget, caller);
+    const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, room, clock);
     if (this.#answered) {
-      budget.give(bytes.length);
+      room.release();
       throw new StageError('bad_http', 'The request was answered before its body was complete.');
     }
-    this.#held_bytes = bytes.length;
-    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key));
+    this.#held = room;
+    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), room);
     return this.body;
+  }
+
+  /** Whose share of the process a request uses: who is behind the credential, else the address. */
+  #caller(): string {
+    return this.#facts.get('principal.id') ?? `address ${this.#facts.get('request.client.address')}`;
+  }
+
+  occupy(name: string, most: number): boolean {
+    if (this.#answered || !this.#environment.under_way.enter(name, most)) return false;
+    this.#places ??= [];
+    this.#places.push(name);
+    return true;
+  }
+
+  /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */
+  claimConnection(): void {
+    const caller = this.#facts.get('principal.id');
+    if (caller === undefined) return;
+    const { req, res } = this.exchange;
+    const { connections, connections_per_principal } = this.#environment;
+    if (!connections.claim(req.socket, caller, connections_per_principal)) res.shouldKeepAlive = false;
   }
 
   /** Lets go of the body: nothing needs it once there is an answer. */
@@ -202,8 +238,14 @@ export class RequestContext implements StageContext, Bagged {
     this.#answered = true;
     this.#receiving = undefined;
     this.body = undefined;
-    this.#environment.budget.give(this.#held_bytes);
-    this.#held_bytes = 0;
+    this.#held?.release();
+  }
+
+  /** The request is no longer under way. */
+  leave(): void {
+    this.dropBody();
+    for (const name of this.#places ?? []) this.#environment.under_way.leave(name);
+    this.#places = undefined;
   }
 
   #recordRewrite(key: string): void {
@@ -215,4 +257,12 @@ export class RequestContext implements StageContext, Bagged {
     if (this.stage === undefined || this.stage.definition.needs.includes(capability)) return;
     throw new Error(`${what} needs the capability "${capability}"`);
   }
+}
+
+function tooMany(limit: number): StageError {
+  const message = `You have ${limit} requests under way at this gateway, the most that one caller may have; send this one again when one of them is answered.`;
+  return new StageError('rate_limit_exceeded', message, {
+    headers: { 'retry-after': '1' },
+    details: { limit, unit: 'requests', in_flight: limit },
+  });
 }

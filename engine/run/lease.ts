@@ -167,6 +167,11 @@ export class Lease implements StageContext {
     if (!this.#over) this.#ctx.noteShadow(String(name).slice(0, SHADOW_NAME_LENGTH_MAX));
   }
 
+  occupy(name: string, most: number): boolean {
+    this.#check();
+    return this.#ctx.occupy(`${this.#stage.id} ${name}`, most);
+  }
+
   convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
     this.#check('convert-response', 'convertResponse');
     this.#ctx.convertResponse(make);

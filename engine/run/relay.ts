@@ -169,6 +169,7 @@ class Transfer {
 
   #sendHead(): void {
     if (this.#res.headersSent) return;
+    this.#ctx.claimConnection();
     const { status, headers } = this.#head!;
     this.#res.writeHead(status, reasonPhrase(status, this.#upstream.statusMessage), headers);
   }

@@ -54,7 +54,7 @@ async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
       ctx.exchange.res.destroy();
     }
   } finally {
-    ctx.dropBody();
+    ctx.leave();
   }
 }
 

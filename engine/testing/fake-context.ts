@@ -55,6 +55,10 @@ export class FakeContext implements StageContext {
     return this.conversion !== undefined;
   }
 
+  occupy(): boolean {
+    return true;
+  }
+
   noteShadow(name: string): void {
     this.shadows.push(name);
   }

@@ -53,6 +53,7 @@ export function openMemoryServices(
     log,
     tokens,
     ledger,
+    limits_in_force: { amount: async (_name, written) => written },
     secret: createSecrets(loaded, made_up, () => {}),
     models: createModelCatalog(config, policies),
     policies,

@@ -55,13 +55,18 @@ describe('gateway.yaml', () => {
       body_bytes: 33_554_432,
       header_bytes: 262_144,
       buffered_bytes: 536_870_912,
+      requests_per_principal: 1024,
+      connections: 10_000,
+      connections_per_principal: 512,
     });
     assert.deepEqual(config.server.timeouts, {
       connect_seconds: 10,
       first_byte_seconds: 120,
       idle_seconds: 300,
       drain_seconds: 25,
-      request_body_seconds: 30,
+      request_head_seconds: 20,
+      request_body_seconds: 60,
+      request_silence_seconds: 30,
     });
     assert.deepEqual(config.server.profile, { header_prefix: 'vendor' });
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);

@@ -2,7 +2,9 @@ import type { IncomingMessage } from 'node:http';
 import type { BearerTokens, Clock, Log, ModelCatalog } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
-import { BodyBudget, HeldBody, receiveBody } from '../../run/body.ts';
+import { HeldBody } from '../../run/body.ts';
+import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
+import { receiveBody } from '../../run/receive-body.ts';
 import type { Changing } from '../../services/admin-changes.ts';
 import type { Sessions } from '../../services/identity/sessions.ts';
 import type { Caller } from './caller.ts';
@@ -31,7 +33,7 @@ export interface AdminCall {
   param(name: string): string;
   /** The query, which may hold these parameters. Raises invalid_request. */
   query(...known: string[]): Fields;
-  /** The JSON body, which may hold these fields; no body is an empty one. Raises invalid_request, invalid_json, body_too_large. */
+  /** The JSON body, which may hold these fields; no body is an empty one. Raises invalid_request, invalid_json, body_too_large, request_timeout. */
   body(...known: string[]): Promise<Fields>;
 }
 
@@ -55,13 +57,15 @@ export interface AdminDoor {
 const MAX_BODY_BYTES = 65_536;
 /** For all requests of one configuration at once. */
 const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
+const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 const ID = /^[\w-]{1,64}$/;
 const isToken = (id: string) => /^(?:gwr?_|eyJ)/.test(id);
 
 /** Makes the calls of requests. */
 export function createCalls({ config, database, clock }: AdminOptions) {
-  const budget = new BodyBudget(MAX_BUFFERED_BYTES);
-  const limits = { max_bytes: MAX_BODY_BYTES, idle_seconds: config.server.timeouts.request_body_seconds };
+  const budget = new BodyBudget(MAX_BUFFERED_BYTES, MAX_BUFFERED_BYTES_PER_CALLER);
+  const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = config.server.timeouts;
+  const limits = { max_bytes: MAX_BODY_BYTES, total_seconds, silence_seconds };
   return (
     req: IncomingMessage & { originalUrl: string; params: Record<string, unknown> },
     caller: Caller,
@@ -74,15 +78,15 @@ export function createCalls({ config, database, clock }: AdminOptions) {
       const { 'content-length': length, 'transfer-encoding': coding } = req.headers;
       if (coding === undefined && (length === undefined || length === '0')) return bodyFields({}, known);
       demandJson(req);
-      const bytes = await receiveBody(req, limits, budget, clock);
+      const room = new HeldBytes(budget, caller.principal.id);
       try {
-        const held = new HeldBody(bytes, () => {});
+        const held = new HeldBody(await receiveBody(req, limits, room, clock), () => {});
         const fields = bodyFields(held.json(), known);
         const repeated = known[held.countKeys(known).findIndex((count) => count > 1)];
         if (repeated !== undefined) throw invalid(`The field "${repeated}" is there more than once; send it once.`);
         return fields;
       } finally {
-        budget.give(bytes.length);
+        room.release();
       }
     },
   });

@@ -219,7 +219,9 @@ function limits({ server }: GatewayConfig): string {
   const rows = [
     ['body of a request', `${limits.body_bytes} bytes`],
     ['request line and headers', `${limits.header_bytes} bytes`],
-    ['pause while a body arrives', `${timeouts.request_body_seconds} seconds`],
+    ['time for a body to arrive', `${timeouts.request_body_seconds} seconds`],
+    ['pause while a body arrives', `${timeouts.request_silence_seconds} seconds`],
+    ['requests of one caller at once', `${limits.requests_per_principal}`],
     ['wait for the first byte of a model', `${timeouts.first_byte_seconds} seconds`],
     ['silence in a response', `${timeouts.idle_seconds} seconds`],
   ];
