@@ -39,7 +39,7 @@ export { type UsageReader, usageReader } from './metering/usage-reader.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { compileLimits } from './rules/limit-claims.ts';
-export { createDecisiveCheck } from './services/decisive-values.ts';
+export { createDecisiveCheck, refuseDecisiveQuery } from './services/decisive-values.ts';
 export { ledgerIdentity } from './services/ledger-identity.ts';
 export { modelNotFound } from './services/model-refusals.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';

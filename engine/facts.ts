@@ -69,6 +69,10 @@ export const FACTS = {
     meaning:
       'Identifiers of the models that the request may use beside the one it asks for: of tools, fallbacks and the like',
   },
+  'request.dropped_headers': {
+    kind: 'strings',
+    meaning: 'Headers of the client that were not forwarded because they choose who serves or pays',
+  },
   'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
   'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },

@@ -32,6 +32,8 @@ interface Target {
   readonly pathOf: (path: string) => string;
   readonly agent: http.Agent;
   readonly credential: Readonly<Record<string, string>>;
+  /** Headers that reach it though they choose who serves or pays. */
+  readonly allowed_headers: ReadonlySet<string>;
 }
 
 /** Where the proxy's events find what waits for them. A Map that lives as long as the stage would cost more (see Bag). */
@@ -65,6 +67,7 @@ function createTarget(upstream: UpstreamConfig, secret: (name: string) => string
     pathOf: upstreamPaths(upstream),
     agent: createAgent(url),
     credential: upstreamCredential(upstream, secret),
+    allowed_headers: new Set(upstream.allow_headers),
   };
 }
 
@@ -115,7 +118,7 @@ export default defineStage<
   Record<never, never>,
   Reads,
   ReadsIfSet,
-  'upstream.status' | 'upstream.attempts' | 'upstream.ttfb_ms' | 'upstream.request_id'
+  'request.dropped_headers' | 'upstream.status' | 'upstream.attempts' | 'upstream.ttfb_ms' | 'upstream.request_id'
 >({
   name: 'forward',
   version: 1,
@@ -124,7 +127,13 @@ export default defineStage<
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
   reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
   readsIfSet: ['route.protocol', 'request.alias', 'request.stream'],
-  writes: ['upstream.status', 'upstream.attempts', 'upstream.ttfb_ms', 'upstream.request_id'],
+  writes: [
+    'request.dropped_headers',
+    'upstream.status',
+    'upstream.attempts',
+    'upstream.ttfb_ms',
+    'upstream.request_id',
+  ],
   raises: ['not_supported', 'upstream_unreachable', 'upstream_failed', 'upstream_invalid', 'upstream_timeout'],
   needs: ['raw-body', 'rewrite-body', 'respond', 'network'],
   terminal: true,
@@ -158,7 +167,8 @@ export default defineStage<
       const model = ctx.get('route.upstream_model');
       if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
         body.rewrite('model', model);
-      const headers = forwardedHeaders(ctx.exchange.req.headers);
+      const { headers, dropped } = forwardedHeaders(ctx.exchange.req.headers, target.allowed_headers);
+      if (dropped !== undefined) ctx.set('request.dropped_headers', dropped);
       if (ctx.converts_response) headers['accept-encoding'] = 'identity';
       if (foreign) {
         const stream = ctx.get('request.stream') ?? false;

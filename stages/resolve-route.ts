@@ -11,6 +11,7 @@ import {
   modelNotFound,
   type PricedRoute,
   type RoutingRule,
+  refuseDecisiveQuery,
   routingRules,
   type Services,
   type TokenCounts,
@@ -134,6 +135,7 @@ export default defineStage({
         const there = upstreamFacts(ctx.get('request.surface'), model, upstream);
         for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
+        refuseDecisiveQuery(ctx.url, upstream);
         const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveValue>> | undefined;
         if (decisive !== undefined) {
           const upstreamOf = (other: ModelConfig) =>

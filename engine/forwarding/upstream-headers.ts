@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { UpstreamConfig } from '../config.ts';
 import type { Protocol } from '../translation/protocol.ts';
 import { CONNECTION_HEADERS, nominated } from './connection-headers.ts';
+import { isDecisiveHeader } from './decisive-headers.ts';
 
 /** Request headers that end here: those of the connection, the caller's credential, what is set anew. */
 const DROPPED: ReadonlySet<string> = new Set([
@@ -12,6 +13,8 @@ const DROPPED: ReadonlySet<string> = new Set([
   'host',
   'x-api-key',
 ]);
+
+const NO_HEADERS: ReadonlySet<string> = new Set();
 
 /** Headers by which a client vouches for bytes that the upstream does not get. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
@@ -31,14 +34,34 @@ export function upstreamCredential(
   return auth_token_env === undefined ? {} : { authorization: `Bearer ${secret(auth_token_env)}` };
 }
 
-/** What of a client's headers goes upstream: all but those of its connection and its credential. */
-export function forwardedHeaders(received: IncomingHttpHeaders): IncomingHttpHeaders {
+/** What of a client's headers goes upstream, and the names of those that do not because of what they decide. */
+export interface ForwardedHeaders {
+  readonly headers: IncomingHttpHeaders;
+  /** `undefined` without any. */
+  readonly dropped: readonly string[] | undefined;
+}
+
+/**
+ * What of a client's headers goes upstream: all but those of its connection, its credential, and those that choose who
+ * serves or pays unless they are `allowed`.
+ */
+export function forwardedHeaders(
+  received: IncomingHttpHeaders,
+  allowed: ReadonlySet<string> = NO_HEADERS,
+): ForwardedHeaders {
   const of_connection = nominated(received.connection);
   const headers: IncomingHttpHeaders = {};
+  let dropped: string[] | undefined;
   for (const name in received) {
-    if (!DROPPED.has(name) && !of_connection.includes(name)) headers[name] = received[name];
+    if (DROPPED.has(name) || of_connection.includes(name)) continue;
+    if (isDecisiveHeader(name) && !allowed.has(name)) {
+      dropped ??= [];
+      dropped.push(name);
+    } else {
+      headers[name] = received[name];
+    }
   }
-  return headers;
+  return { headers, dropped };
 }
 
 /** Puts what a translated request says of itself in the place of what its client said. */

@@ -1,4 +1,4 @@
-import { DECISIVE_NAMES } from '../bodies/field-rules.ts';
+import { DECISIVE_NAMES, fieldRule } from '../bodies/field-rules.ts';
 import type { DecisiveValue } from '../bodies/read-decisive.ts';
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../config.ts';
 import { type ErrorDetails, StageError } from '../errors.ts';
@@ -64,6 +64,21 @@ export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, m
     for (const value of priced) checkPriced(value, [request.model.id, ...others], request, models);
     return [...others];
   };
+}
+
+/**
+ * Raises invalid_request for a query parameter that decides something: bodies are where models, prices and accounts are
+ * checked, and some upstreams take them from the query as well.
+ */
+export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: UpstreamConfig): void {
+  const query = url.indexOf('?');
+  if (query < 0) return;
+  for (const key of new URLSearchParams(url.slice(query)).keys()) {
+    const rule = fieldRule(key, true);
+    if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
+    const why = `the query parameter decides ${rule.meaning}, and the upstream "${name}" is not to take that from a query`;
+    throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
+  }
 }
 
 /** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */

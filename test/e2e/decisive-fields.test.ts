@@ -4,6 +4,7 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import { bootGateway, type ConfigSections, type TestGateway } from '../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { bearer, type Response, send } from './client.ts';
+import { auditRecord } from './state.ts';
 
 const CHEAP = { input: 1, output: 5 };
 const DEAR = { input: 300, output: 1500 };
@@ -112,6 +113,11 @@ async function passes(api: Api, fields: object): Promise<void> {
   const body = JSON.stringify({ ...PROMPT[api], ...fields });
   assert.equal(upstream.requests.length, sent + 1);
   assert.equal(upstream.requests.at(-1)!.body.toString(), body);
+}
+
+async function recordOf(response: Response): Promise<Readonly<Record<string, unknown>>> {
+  const row = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
+  return row.record as Readonly<Record<string, unknown>>;
 }
 
 const tool = (definition: object) => ({ tools: [definition] });
@@ -293,5 +299,59 @@ describe('a field that chooses who serves or pays', () => {
     await passes('chat', { chat_template_kwargs: { thinking: true }, seed: 7, x: { y: [{ z: 'project' }] } });
     await passes('messages', { mcp_servers: [{ type: 'url', url: 'https://x.example', authorization_token: 't' }] });
     await passes('responses', tool({ type: 'mcp', server_label: 'm', project: 'p', headers: { 'x-account': 'a' } }));
+  });
+});
+
+describe('a header that chooses who serves or pays', () => {
+  const headers = ['OpenAI-Project', 'p', 'cookie', 'session=1', 'X-Portkey-Config', '{}', 'x-title', 'mine'];
+
+  test('is dropped, and the audit record names it', async () => {
+    const response = await post('chat', {}, headers);
+    assert.equal(response.status, 200, response.text);
+    const received = upstream.only().headers;
+    for (const name of ['openai-project', 'cookie', 'x-portkey-config']) assert.equal(received[name], undefined, name);
+    assert.equal(received['x-title'], 'mine');
+    const record = await recordOf(response);
+    assert.deepEqual(record.dropped_headers, ['openai-project', 'cookie', 'x-portkey-config']);
+  });
+
+  test('reaches an upstream that allows it', async () => {
+    await post('chat', { model: 'open-1' }, headers);
+    const received = upstream.only().headers;
+    assert.equal(received['openai-project'], 'p');
+    assert.equal(received.cookie, undefined);
+  });
+});
+
+describe('a query parameter', () => {
+  test('that chooses a model, a price or an account is refused', async () => {
+    for (const query of [
+      'model=dear-1',
+      'beta=true&workspace_id=w',
+      'a=1&%6dodel=dear-1',
+      'service_tier=priority',
+      'key=&api_key=k',
+    ]) {
+      const response = await post('messages', {}, [], `?${query}`);
+      assert.equal(response.status, 400, query);
+      assert.match(response.text, /query parameter/);
+      assert.equal(upstream.requests.length, 0);
+    }
+  });
+
+  test('that nobody knows passes, and so does one that the upstream allows', async () => {
+    assert.equal((await post('messages', {}, [], '?beta=true&x=%2F')).status, 200);
+    assert.equal((await post('chat', { model: 'open-1' }, [], '?workspace_id=w')).status, 200);
+    assert.equal(upstream.requests.at(-1)!.url, '/v1/chat/completions?workspace_id=w');
+  });
+});
+
+describe('the audit record of a request that may use other models', () => {
+  test('names them and how it is to be served', async () => {
+    const fields = { service_tier: 'auto', ...tool({ type: 'advisor_20260301', model: 'their-cheap-2' }) };
+    const response = await post('messages', fields);
+    const record = await recordOf(response);
+    assert.deepEqual(record.other_models, ['cheap-2']);
+    assert.equal(record.service_tier, 'auto');
   });
 });

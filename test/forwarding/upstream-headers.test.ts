@@ -40,13 +40,60 @@ describe('forwarded headers', () => {
       'content-length': '5',
       'content-type': 'text/json',
       'x-stainless-lang': 'js',
-      cookie: 'a=1',
     };
     assert.deepEqual(forwardedHeaders(received), {
-      'content-type': 'text/json',
-      'x-stainless-lang': 'js',
-      cookie: 'a=1',
+      headers: { 'content-type': 'text/json', 'x-stainless-lang': 'js' },
+      dropped: undefined,
     });
+  });
+
+  const CHOOSING = [
+    ...[
+      'cookie',
+      'openai-organization',
+      'openai-project',
+      'vendor-workspace-id',
+      'anthropic-user-profile-id',
+      'x-org-id',
+    ],
+    ...['x-openrouter-provider', 'x-portkey-config', 'helicone-fallbacks', 'cf-aig-authorization', 'x-litellm-tags'],
+    ...['api-key', 'x-goog-user-project', 'x-vertex-ai-llm-request-type', 'azureml-model-deployment', 'x-router-model'],
+    ...['OPENAI_PROJECT', 'X_API_KEY', 'x-gateway_tenant', 'x-service-tier', 'chatgpt-account-id'].map((name) =>
+      name.toLowerCase(),
+    ),
+  ];
+  test('leave those out that choose who serves or pays, and name them', () => {
+    const received = Object.fromEntries(CHOOSING.map((name) => [name, 'x']));
+    const { headers, dropped } = forwardedHeaders({ ...received, accept: '*/*' });
+    assert.deepEqual([headers, dropped], [{ accept: '*/*' }, CHOOSING]);
+    const allowed = forwardedHeaders(received, new Set(['openai-project']));
+    assert.deepEqual(allowed.headers, { 'openai-project': 'x' });
+  });
+
+  test('keep what clients send to say who they are', () => {
+    const received = Object.fromEntries(
+      [
+        ...[
+          'http-referer',
+          'x-title',
+          'x-openrouter-title',
+          'originator',
+          'session-id',
+          'thread-id',
+          'x-client-request-id',
+        ],
+        ...[
+          'x-codex-turn-metadata',
+          'x-grok-conv-id',
+          'x-app',
+          'x-stainless-os',
+          'x-claude-code-session-id',
+          'vendor-beta',
+        ],
+        ...['vendor-version', 'user-agent', 'traceparent', 'x-request-id', 'via', 'x-authenticateresponse', 'x-fast'],
+      ].map((name) => [name, 'x']),
+    );
+    assert.deepEqual(forwardedHeaders(received), { headers: received, dropped: undefined });
   });
 
   test('of a translated request say what it is in its new API', () => {

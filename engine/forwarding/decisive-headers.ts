@@ -1,0 +1,85 @@
+/**
+ * Request headers that choose who serves or pays. They are dropped on the way to an upstream, unless its `allow_headers`
+ * lists them: clients send some of them by habit, and without them a request is charged to the account of the upstream's
+ * credential, which is what the operator chose.
+ */
+export interface DecisiveHeaders {
+  /** A whole name, or how names begin when it ends with `*`; lower case. */
+  readonly name: string;
+  readonly decides: 'model' | 'price' | 'account' | 'route';
+  readonly meaning: string;
+  /** Who documents it, and where. */
+  readonly source: string;
+}
+
+const row = (name: string, decides: DecisiveHeaders['decides'], meaning: string, source: string): DecisiveHeaders => ({
+  name,
+  decides,
+  meaning,
+  source,
+});
+
+/** Every request header that is known to choose who serves or pays, the caller's own credential apart. */
+export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
+  row('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
+  row('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
+  row('api-key', 'account', 'a credential', 'Azure OpenAI reference'),
+  row('ocp-apim-subscription-key', 'account', 'a credential', 'Azure API Management'),
+  row('x-goog-api-key', 'account', 'a credential', 'Gemini API reference'),
+  row('x-goog-user-project', 'account', 'the project that pays', 'Google Cloud, quota project'),
+  row('x-amz-security-token', 'account', 'a credential', 'AWS signature version 4'),
+  row('x-auth-token', 'account', 'a credential', 'several self-hosted servers'),
+  row('openai-organization', 'account', 'the organization that pays', 'OpenAI API reference, authentication'),
+  row('openai-project', 'account', 'the project that pays', 'OpenAI API reference, authentication'),
+  row('chatgpt-account-id', 'account', 'the account that pays', 'coding CLI, signed in'),
+  row('anthropic-workspace-id', 'account', 'the workspace that pays', 'Messages API reference, create a message'),
+  row('anthropic-user-profile-id', 'account', 'for whom it is, and who may pay', 'Messages API reference'),
+  row('x-vertex-ai-llm-*', 'price', 'the capacity that serves the request', 'Vertex AI, consumption options'),
+  row('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
+  row('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
+  row('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
+  row('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
+  row('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
+  row('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
+  row('cf-aig-*', 'route', 'credential, cost and retries of a router', 'Cloudflare AI Gateway, headers'),
+  row('x-litellm-*', 'route', 'routing tags and customer of a router', 'LiteLLM proxy, request headers'),
+  row('x-pass-*', 'route', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
+  row('x-bf-*', 'route', 'credential and target of a router', 'Bifrost documentation'),
+  row('x-tfy-*', 'route', 'target of a router', 'TrueFoundry AI Gateway'),
+  row('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
+  row('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
+];
+
+/** Headers whose names begin like decisive ones, and which only say who asks. */
+const HARMLESS: ReadonlySet<string> = new Set(['x-openrouter-title', 'x-openrouter-categories']);
+
+/** Words at the end of other names that choose an account, a model or a price. */
+const DECISIVE_WORDS =
+  /(?:^|-)(?:(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|model|deployment|fallbacks?|byok)(?:-(?:id|name|key|override|slug))?|(?:virtual|provider|api|secret)-?keys?|(?:service|price)-tier|speed-mode|service-level)$/;
+
+const EXACT: ReadonlySet<string> = new Set(
+  DECISIVE_HEADERS.map(({ name }) => name).filter((name) => !name.endsWith('*')),
+);
+const PREFIXES: readonly string[] = DECISIVE_HEADERS.map(({ name }) => name)
+  .filter((name) => name.endsWith('*'))
+  .map((name) => name.slice(0, -1));
+
+/** Most names that are remembered: clients send the same few. */
+const REMEMBERED_MAX = 1000;
+
+const remembered = new Map<string, boolean>();
+
+/** Whether a request header, in lower case, chooses who serves or pays. */
+export function isDecisiveHeader(name: string): boolean {
+  let decisive = remembered.get(name);
+  if (decisive === undefined) {
+    // Many servers take an underscore for a hyphen.
+    const spelt = name.replaceAll('_', '-');
+    decisive =
+      !HARMLESS.has(spelt) &&
+      (EXACT.has(spelt) || PREFIXES.some((prefix) => spelt.startsWith(prefix)) || DECISIVE_WORDS.test(spelt));
+    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
+    remembered.set(name, decisive);
+  }
+  return decisive;
+}
