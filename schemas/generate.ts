@@ -7,6 +7,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
 import { stages } from '../stages/index.ts';
+import { decisivePage } from './generate/decisive.ts';
 import {
   fragmentEditorSchema,
   gatewayEditorSchema,
@@ -57,6 +58,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['reference/facts.md', factsPage(stages)],
     ['reference/operators.md', operatorsPage()],
     ['reference/errors.md', errorsPage(stages)],
+    ['reference/decisive-fields.md', decisivePage()],
     ['reference/translation.md', translationPage()],
     ['reference/headers.md', headersPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],

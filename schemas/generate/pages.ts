@@ -26,6 +26,10 @@ export function indexPage(): string {
         [link('Operators', 'operators.md'), 'what a rule can do with it'],
         [link('Errors', 'errors.md'), 'what the gateway answers when it refuses or fails'],
         [
+          link('Decisive fields', 'decisive-fields.md'),
+          'which fields and headers beside `model` choose models, prices or accounts, and what happens to them',
+        ],
+        [
           link('Translation', 'translation.md'),
           'what is lost or changed between clients and upstreams of different APIs',
         ],

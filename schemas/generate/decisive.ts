@@ -1,0 +1,53 @@
+import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/bodies/decisive-fields.ts';
+import { DECISIVE_HEADERS } from '../../engine/forwarding/decisive-headers.ts';
+import { code, codes, page, table } from './markdown.ts';
+
+const APIS: Readonly<Record<DecisiveField['apis'][number], string>> = {
+  messages: 'Messages',
+  chat: 'chat completions',
+  responses: 'Responses',
+};
+
+const apisOf = ({ apis }: DecisiveField) =>
+  apis.length === Object.keys(APIS).length ? 'all' : apis.map((api) => APIS[api]).join(', ');
+
+const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+
+function fieldsOf(rule: DecisiveField['rule']): string {
+  return table(
+    ['Field', 'Where', 'API', 'What it decides', 'Passes anyway', 'Documented in'],
+    DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
+      code(field.name),
+      field.place === 'top' ? 'top level' : 'anywhere',
+      apisOf(field),
+      sentence(field.meaning),
+      codes(field.harmless ?? []),
+      field.source,
+    ]),
+  );
+}
+
+/** The page about fields and headers beside `model` that decide over models, prices and accounts. */
+export function decisivePage(): string {
+  return page('Decisive fields', [
+    'What a request may use is decided by its `model`, and by these fields and headers beside it. Everything else passes as it was sent, known or not. "Anywhere" is any depth outside of content: conversations (but for the tools they define), instructions, schemas and arguments of tools, metadata. Camel case, kebab case and letters that parsers fold are the same field. The stage `read-body` finds them (fact `request.decisive_fields`), and `resolve-route` checks them when it knows the upstream.',
+    '## Fields that name models',
+    'Every name must be that of a model the caller may use, as the upstream calls it, and its requests must go to the same upstream; else the request is refused with `model_not_found` and the place. The models are in the fact `request.other_models`, and money is held for the dearest. Besides these, so does every field whose name ends in `model`, `models`, `model_id`, `model_name` or `fallbacks`, and every tool of a router (`type: router:tool`) that may ask a model it does not name. `allow_fields` of an upstream, with the place as in `moderation.model`, lets models pass that gateway.yaml does not know.',
+    fieldsOf('check'),
+    '## Fields that change the price',
+    'A value needs a price in the `pricing` of every model that the request may use: `service_tiers`, `speeds`, `inference_geos`. Without one the request is refused with `invalid_request`. Where the gateway cannot price a field, `allow_fields` of an upstream lets it pass, and then limits do not see what it costs.',
+    fieldsOf('price'),
+    '## Fields that choose who serves or pays',
+    'They are refused with `invalid_request`, unless `allow_fields` of the upstream lists them. So is every field whose name ends like an account (`workspace_id`, `organization`, `project`, `tenant_id`, `billing_account`) or a credential (`api_key`, `virtual_key`), outside of tools and servers of tools. In the query of a request all decisive fields are refused.',
+    fieldsOf('refuse'),
+    '## Fields that cost money within what is held',
+    'They pass. What they cost is held for and billed like the rest.',
+    fieldsOf('pass'),
+    '## Headers',
+    "They are dropped, unless `allow_headers` of the upstream lists them, and named in the fact `request.dropped_headers` and the audit record: clients send some of them by habit, and without them the account of the upstream's credential pays. A name that ends in `*` stands for all that begin so; `x-openrouter-title` and `x-openrouter-categories` pass. So are headers whose names end like an account, a model, a deployment, a service tier or a key. `http-referer` and `x-title` only say who asks, and pass.",
+    table(
+      ['Header', 'Decides over', 'What it chooses', 'Documented in'],
+      DECISIVE_HEADERS.map(({ name, decides, meaning, source }) => [code(name), decides, sentence(meaning), source]),
+    ),
+  ]);
+}
