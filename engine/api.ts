@@ -30,6 +30,7 @@ export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
+export { type MostTokens, mostTokens } from './limits/most-tokens.ts';
 export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
@@ -74,6 +75,7 @@ export type {
   Provenance,
   Reservation,
   ReservationRequest,
+  Served,
   Services,
   Settlement,
   Standing,

@@ -156,6 +156,12 @@ export interface PoliciesConfig {
   };
 }
 
+/** Fields of requests that bound the output: of Messages and chat completions, chat completions, Responses. */
+export const OUTPUT_BOUNDS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] as const;
+
+/** One of them. */
+export type OutputBound = (typeof OUTPUT_BOUNDS)[number];
+
 /** One entry of `upstreams`. */
 export interface UpstreamConfig {
   readonly name: string;
@@ -172,6 +178,10 @@ export interface UpstreamConfig {
     /** Chat completions: whether it can report usage at the end of a stream. */
     readonly stream_usage: boolean;
   };
+  /** Fields that bound the output and that it keeps to; under any other a request may take all the model can say. */
+  readonly honours: readonly OutputBound[];
+  /** How often a model is run at most for one answer in which it may use the upstream's tools as often as it likes. */
+  readonly tool_iterations?: number;
   /** Contract multiplier on all prices at this upstream. */
   readonly price_multiplier: number;
   /** Fields of requests that callers may use here though they choose who serves or pays; places as in `tools[].model`. */

@@ -73,6 +73,19 @@ export const FACTS = {
     kind: 'strings',
     meaning: 'Headers of the client that were not forwarded because they choose who serves or pays',
   },
+  'request.output_bounds': {
+    kind: 'object',
+    meaning: 'Output bounds the client asked for, in tokens, by the names of their fields',
+  },
+  'request.iterations': {
+    kind: 'number',
+    meaning:
+      'How often the model may be run for one answer: once more for each use of a tool that the upstream runs, and 0 where the request does not bound them',
+  },
+  'request.compacts': {
+    kind: 'boolean',
+    meaning: 'Whether the upstream may summarize the conversation by further runs of the model',
+  },
   'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
   'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },
@@ -138,6 +151,14 @@ export const FACTS = {
     meaning: 'Amount held for this request before it left, in nano-USD; 0 when it went out without a hold',
   },
   'spend.most_nano_usd': { kind: 'number', meaning: 'Most this request can cost, in nano-USD' },
+  'spend.most_input_tokens': {
+    kind: 'number',
+    meaning: 'Most input tokens the request can use, every run of the model counted',
+  },
+  'spend.most_output_tokens': {
+    kind: 'number',
+    meaning: 'Most output tokens the request can use, every run of the model counted',
+  },
   'spend.unheld': {
     kind: 'boolean',
     meaning: 'Whether the request went out without a hold, because the database was away and its limits allow it then',

@@ -6,14 +6,19 @@ import {
   ledgerIdentity,
   limitHeaders,
   type ModelConfig,
+  type MostTokens,
+  mostTokens,
   NO_TOKENS,
+  type Protocol,
   type Reservation,
   type ReservationRequest,
   refuseForLimits,
+  type Served,
   type Settlement,
   type StageContext,
   StageError,
   type TokenCounts,
+  type UpstreamConfig,
 } from '../engine/api.ts';
 
 interface CheckBudgetOptions {
@@ -38,6 +43,13 @@ const READS = [
 const READS_IF_SET = [
   'request.max_tokens',
   'request.choices',
+  'request.output_bounds',
+  'request.iterations',
+  'request.compacts',
+  'request.service_tier',
+  'request.speed',
+  'request.inference_geo',
+  'request.other_models',
   'route.protocol',
   'request.cache.ttl',
   'request.server_tool_uses',
@@ -48,7 +60,14 @@ const READS_IF_SET = [
   'usage.provenance',
 ] as const;
 
-const WRITES = ['spend.reserved_nano_usd', 'spend.most_nano_usd', 'spend.unheld', 'spend.rule'] as const;
+const WRITES = [
+  'spend.reserved_nano_usd',
+  'spend.most_nano_usd',
+  'spend.most_input_tokens',
+  'spend.most_output_tokens',
+  'spend.unheld',
+  'spend.rule',
+] as const;
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
@@ -61,6 +80,7 @@ interface Hold {
 
 /** What a request may come to. */
 interface Forecast {
+  /** Every run of the model counted. */
   readonly most: TokenCounts;
   readonly most_nano_usd: number;
   /** Tokens it counts as against limits by tokens. */
@@ -79,14 +99,44 @@ function cacheLifetime(ctx: BudgetContext): string {
   return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
 }
 
-/** The most tokens a request can use. A model reads and writes no more than its context window for an answer. */
-function mostTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): TokenCounts {
-  const output = ctx.get('request.max_tokens') ?? max_output_tokens;
+/** The most tokens a request can use of a model. */
+function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
+  const max_tokens = ctx.get('request.max_tokens');
+  const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
+  return mostTokens(model, upstream, {
+    surface: ctx.get('request.surface'),
+    protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
+    input_max: ctx.get('request.input_tokens_max'),
+    output_bounds: bounds as Readonly<Record<string, number>>,
+    max_tokens,
+    choices: choicesOf(ctx),
+    iterations: ctx.get('request.iterations') ?? 1,
+    compacts: ctx.get('request.compacts') ?? false,
+  });
+}
+
+/** How a request asks to be served. */
+function askedOf(ctx: BudgetContext): Served {
+  const [service_tier, speed, inference_geo] = [
+    ctx.get('request.service_tier'),
+    ctx.get('request.speed'),
+    ctx.get('request.inference_geo'),
+  ];
   return {
-    ...NO_TOKENS,
-    input: Math.min(ctx.get('request.input_tokens_max'), context_window),
-    output: Math.min(output, Math.max(context_window, max_output_tokens)) * choicesOf(ctx),
+    ...(service_tier !== undefined && { service_tier }),
+    ...(speed !== undefined && { speed }),
+    ...(inference_geo !== undefined && { inference_geo }),
   };
+}
+
+/** Only the Messages API says what a bound of 0 is: the prompt is written to the cache, and nothing answered. */
+function refuseZero(ctx: BudgetContext, { name, type }: UpstreamConfig): void {
+  if (ctx.get('request.max_tokens') !== 0 || (type === 'vendor' && ctx.get('request.surface') === 'messages')) return;
+  throw new StageError(
+    'invalid_request',
+    `max_tokens: must be 1 or more for the upstream ${name}, which may take 0 for no bound at all.`,
+    { details: { param: 'max_tokens' } },
+  );
 }
 
 function likelyTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): number {
@@ -136,7 +186,7 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   writes: WRITES,
-  raises: ['spend_limit_exceeded', 'rate_limit_exceeded', 'store_unavailable'],
+  raises: ['invalid_request', 'spend_limit_exceeded', 'rate_limit_exceeded', 'store_unavailable'],
   needs: ['database'],
   create({ charge }: CheckBudgetOptions, services) {
     const { config, models, ledger, clock, log } = services;
@@ -145,20 +195,51 @@ export default defineStage({
     const headers = limitHeaders(config.server.profile.header_prefix);
     const style = { status, advice, headers };
 
-    function forecast(ctx: BudgetContext, id: string, upstream: string): Forecast {
+    function forecast(ctx: BudgetContext, id: string, upstream_name: string): Forecast {
       if (charge === 'nothing') return FREE;
+      const model = modelNamed(id);
+      const upstream = models.upstream(upstream_name);
+      refuseZero(ctx, upstream);
+      const most = mostTokensOf(ctx, model, upstream);
+      const others = (ctx.get('request.other_models') ?? []).map(modelNamed);
+      const most_nano_usd = [model, ...others].reduce((sum, each) => sum + mostCost(ctx, each, upstream), 0);
+      const { input, output, runs, compactions, compaction_output } = most;
+      return {
+        most: {
+          ...NO_TOKENS,
+          input: input * (runs + compactions),
+          output: output * runs + compaction_output * compactions,
+        },
+        most_nano_usd: Math.min(most_nano_usd, Number.MAX_SAFE_INTEGER),
+        likely_tokens: likelyTokens(ctx, model),
+      };
+    }
+
+    function modelNamed(id: string): ModelConfig {
       const model = models.find(id);
       if (model === undefined) throw new Error(`the model "${id}" is not in gateway.yaml`);
-      const most = mostTokens(ctx, model);
-      const server_tools = ctx.get('request.server_tool_uses') as Record<string, number> | undefined;
+      return model;
+    }
+
+    /** The most that a request can cost for one of the models it may use. */
+    function mostCost(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig): number {
+      const tokens = mostTokensOf(ctx, model, upstream);
+      // How far a limit can be passed under typical reservations is computed for one run: see `overshootBound`.
+      const runs = reserve === 'typical' ? { runs: choicesOf(ctx), compactions: 0 } : {};
+      const is_requested = model.id === ctx.get('request.model');
+      // Another model keeps to bounds of its own.
+      const output = is_requested ? tokens.output : model.max_output_tokens;
+      const server_tools = is_requested && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
       const usage = {
-        input: most.input,
-        output: most.output,
+        ...tokens,
+        ...runs,
+        output,
         cache_ttl: cacheLifetime(ctx),
-        ...(server_tools !== undefined && { server_tools }),
+        asked: askedOf(ctx),
+        ...(server_tools && { server_tools }),
+        any_tool: ctx.get('request.iterations') === 0 && reserve !== 'typical' ? tokens.runs : 0,
       };
-      const most_nano_usd = highestCost(models, model, usage, { upstream, at: ctx.get('request.received_at') });
-      return { most, most_nano_usd, likely_tokens: likelyTokens(ctx, model) };
+      return highestCost(models, model, usage, { upstream: upstream.name, at: ctx.get('request.received_at') });
     }
 
     /** What is asked of the ledger; a typical reservation asks for what such requests usually cost. */
@@ -228,6 +309,10 @@ export default defineStage({
         }
         ctx.set('spend.reserved_nano_usd', unheld ? 0 : reservation.amount_nano_usd);
         ctx.set('spend.most_nano_usd', expected.most_nano_usd);
+        if (charge === 'full') {
+          ctx.set('spend.most_input_tokens', expected.most.input);
+          ctx.set('spend.most_output_tokens', expected.most.output);
+        }
         if (unheld) ctx.set('spend.unheld', true);
         return undefined;
       },

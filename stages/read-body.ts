@@ -27,6 +27,9 @@ const WRITES = [
   'request.choices',
   'request.tool_count',
   'request.server_tool_uses',
+  'request.output_bounds',
+  'request.iterations',
+  'request.compacts',
   'request.message_count',
   'request.image_count',
   'request.input_tokens_estimate',
@@ -121,6 +124,9 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         ctx.set('request.choices', facts.choices);
         ctx.set('request.tool_count', facts.tool_count);
         ctx.set('request.server_tool_uses', facts.server_tool_uses);
+        ctx.set('request.output_bounds', facts.output_bounds);
+        ctx.set('request.iterations', facts.iterations ?? 0);
+        ctx.set('request.compacts', facts.compacts);
         ctx.set('request.message_count', facts.message_count);
         ctx.set('request.image_count', facts.image_count);
         ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);

@@ -3,13 +3,13 @@ import {
   type Attached,
   addImage,
   type BodyReading,
-  countOf,
   type Fields,
   fieldsOf,
   isDataUrl,
   keyedCache,
   listOf,
   NO_USES,
+  outputBounds,
   REFERENCE_TOKENS,
   toolTokens,
 } from './fields.ts';
@@ -35,7 +35,9 @@ export function readChatBody(body: Fields): BodyReading {
   const attached: Attached = { tokens: 0, images: 0 };
   for (const message of messages) attach(fieldsOf(message), attached);
   return {
-    max_tokens: outputBound(body),
+    ...outputBounds(body, ['max_tokens', 'max_completion_tokens']),
+    iterations: run_by_provider ? undefined : 1,
+    compacts: false,
     choices: choicesOf(body.n),
     tool_count: tools.length + functions.length,
     message_count: messages.length,
@@ -44,13 +46,6 @@ export function readChatBody(body: Fields): BodyReading {
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };
-}
-
-/** Upstreams know one of the two names or both; where a client sends both, the larger has to be paid for. */
-function outputBound(body: Fields): number | undefined {
-  const old = countOf(body, 'max_tokens');
-  const now = countOf(body, 'max_completion_tokens');
-  return old === undefined || now === undefined ? (now ?? old) : Math.max(old, now);
 }
 
 function choicesOf(n: unknown): number {

@@ -1,4 +1,4 @@
-import { countAt, listAt, optional } from '../translation/read-json.ts';
+import { countAt, invalid, listAt, optional } from '../translation/read-json.ts';
 
 /** What a provider adds to a request with tools, in tokens; it is not in the body. */
 const TOOL_PREAMBLE_TOKENS = 1000;
@@ -22,6 +22,15 @@ export type Fields = Readonly<Record<string, unknown>>;
 export interface BodyReading {
   /** The most output tokens asked for; `undefined` where the request does not bound them. */
   readonly max_tokens: number | undefined;
+  /** The same by the names of the fields that say it, as upstreams need not know all of them. */
+  readonly output_bounds: Readonly<Record<string, number>>;
+  /**
+   * How often the model may be run for one answer: it reads its whole input again for every use of a provider's tool.
+   * `undefined` where it may use them as often as it likes.
+   */
+  readonly iterations: number | undefined;
+  /** Whether the provider may summarize the conversation by further runs of the model. */
+  readonly compacts: boolean;
   /** Answers to the same prompt. */
   readonly choices: number;
   readonly tool_count: number;
@@ -54,6 +63,28 @@ export function listOf(body: Fields, key: string): readonly unknown[] {
 /** A whole number of 0 or more by its key; `undefined` where there is none. Raises invalid_request. */
 export function countOf(body: Fields, key: string): number | undefined {
   return optional(body, key, countAt);
+}
+
+/** Bounds of the output by the names of the fields that say them. Raises invalid_request for one that is none. */
+export function outputBounds(
+  body: Fields,
+  keys: readonly string[],
+  least: 0 | 1 = 1,
+): Pick<BodyReading, 'max_tokens' | 'output_bounds'> {
+  const output_bounds: Record<string, number> = {};
+  for (const key of keys) {
+    const bound = countOf(body, key);
+    if (bound === undefined) continue;
+    if (bound < least) throw invalid(key, 'must be 1 or more: some providers take 0 for no bound at all');
+    output_bounds[key] = bound;
+  }
+  const bounds = Object.values(output_bounds);
+  return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
+}
+
+/** How often a model may be run for an answer in which it may use the provider's tools so often. */
+export function iterationsOf(uses: number | undefined): number | undefined {
+  return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
 }
 
 /** Counts an image; only one whose data is in the body is known to be of bounded size. */

@@ -1,12 +1,13 @@
-import { invalid, kindOf } from '../translation/read-json.ts';
 import {
   type Attached,
   addImage,
   type BodyReading,
   type Fields,
   fieldsOf,
+  iterationsOf,
   listOf,
   NO_USES,
+  outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
   toolTokens,
@@ -18,12 +19,15 @@ export const MESSAGES_DECISIVE = ['model', 'max_tokens', 'stream'] as const;
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 
+/** Tools that the client runs itself; all others are the provider's. */
+const CLIENT_TOOL = /^(?:custom|(?:bash|computer|text_editor|memory|browser_toolset)_\d{8})$/;
+
+/** Edits of the context that leave parts out and run no model. */
+const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
+
 /** Reads a body of the Messages API. Raises invalid_request. */
 export function readMessagesBody(body: Fields): BodyReading {
-  const { max_tokens, mcp_servers } = body;
-  if (max_tokens !== undefined && (!Number.isSafeInteger(max_tokens) || (max_tokens as number) < 0)) {
-    throw invalid('max_tokens', `must be a whole number, 0 or more, not ${kindOf(max_tokens)}`);
-  }
+  const { mcp_servers } = body;
   const tools = listOf(body, 'tools');
   const messages = listOf(body, 'messages');
   const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
@@ -32,7 +36,10 @@ export function readMessagesBody(body: Fields): BodyReading {
   // The prompt that is continued is with the provider.
   if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
   return {
-    max_tokens: max_tokens as number | undefined,
+    // The Messages API documents 0: the prompt is only written to the cache.
+    ...withThinking(outputBounds(body, ['max_tokens'], 0), body.thinking),
+    iterations: iterationsFor(tools, names_servers),
+    compacts: summarizes(body),
     choices: 1,
     tool_count: tools.length,
     message_count: messages.length,
@@ -41,6 +48,35 @@ export function readMessagesBody(body: Fields): BodyReading {
     unseen_tokens: attached.tokens + toolTokens(tools.length > 0, run_by_provider),
     cache_ttl: 'none',
   };
+}
+
+/** Thinking between tools may go on beyond the bound, up to a budget of its own. */
+function withThinking(bounds: ReturnType<typeof outputBounds>, thinking: unknown): ReturnType<typeof outputBounds> {
+  const { budget_tokens: budget } = fieldsOf(thinking);
+  const { max_tokens } = bounds;
+  if (max_tokens === undefined || !Number.isSafeInteger(budget) || (budget as number) <= max_tokens) return bounds;
+  return { max_tokens, output_bounds: { max_tokens: max_tokens + (budget as number) } };
+}
+
+/** How often the model may be run: tools of the client, and those that only look something up for it, end an answer. */
+function iterationsFor(tools: readonly unknown[], names_servers: boolean): number | undefined {
+  const of_provider = tools.map(fieldsOf).filter(({ type }) => !CLIENT_TOOL.test(String(type ?? 'custom')));
+  if (of_provider.length === 0 && !names_servers) return 1;
+  const uses = of_provider.map(({ max_uses }) => max_uses).filter(isBound);
+  if (names_servers || uses.length < of_provider.length) return undefined;
+  return iterationsOf(uses.reduce((total, use) => total + use, 0));
+}
+
+function isBound(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
+}
+
+/** Whether the provider may summarize the conversation by a run of the model that `max_tokens` does not bound. */
+function summarizes({ compaction, context_management }: Fields): boolean {
+  if (compaction != null) return true;
+  if (context_management == null) return false;
+  const { edits } = fieldsOf(context_management);
+  return !Array.isArray(edits) || edits.some((edit) => !ONLY_CLEARS.test(String(fieldsOf(edit).type)));
 }
 
 /** Not recursive: a body may nest very deep. */
@@ -78,9 +114,9 @@ function serverToolUses(tools: readonly unknown[]): Readonly<Record<string, numb
   for (const tool of tools) {
     const { type, max_uses } = fieldsOf(tool);
     const name = typeof type === 'string' ? VERSIONED_TOOL.exec(type)?.[1] : undefined;
-    if (name === undefined || !Number.isInteger(max_uses) || (max_uses as number) <= 0) continue;
+    if (name === undefined || !isBound(max_uses)) continue;
     most ??= Object.create(null) as Record<string, number>;
-    most[name] = Math.min(TOOL_USES_MAX, (most[name] ?? 0) + (max_uses as number));
+    most[name] = Math.min(TOOL_USES_MAX, (most[name] ?? 0) + max_uses);
   }
   return most ?? NO_USES;
 }

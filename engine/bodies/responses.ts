@@ -8,16 +8,18 @@ import {
   fieldsOf,
   IMAGE_TOKENS,
   isDataUrl,
+  iterationsOf,
   keyedCache,
   listOf,
   NO_USES,
+  outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
   toolTokens,
 } from './fields.ts';
 
 /** Keys that decide routing and money: two parsers must not be able to disagree on them. */
-export const RESPONSES_DECISIVE = ['model', 'max_output_tokens', 'stream', 'background'] as const;
+export const RESPONSES_DECISIVE = ['model', 'max_output_tokens', 'stream', 'background', 'max_tool_calls'] as const;
 
 /** Fields that stand for text which only the provider has. */
 const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
@@ -72,16 +74,19 @@ export function readResponsesBody(body: Fields): BodyReading {
   const items = typeof input === 'string' ? [input] : inputItems(input);
   const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
   const run_by_provider = tools.filter(({ type }) => !CLIENT_TOOLS.has(type));
+  const most_calls = countOf(body, 'max_tool_calls');
   const attached: Attached = { tokens: 0, images: 0 };
   for (const key of REFERENCES) if (body[key] != null) attached.tokens += REFERENCE_TOKENS;
   for (const item of items) attachItem(fieldsOf(item), attached);
   return {
-    max_tokens: countOf(body, 'max_output_tokens'),
+    ...outputBounds(body, ['max_output_tokens']),
+    iterations: run_by_provider.length > 0 ? iterationsOf(most_calls) : 1,
+    compacts: listOf(body, 'context_management').length > 0,
     choices: 1,
     tool_count: tools.length,
     message_count: items.length,
     image_count: attached.images,
-    server_tool_uses: usesOf(run_by_provider, body.max_tool_calls),
+    server_tool_uses: usesOf(run_by_provider, most_calls),
     unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
@@ -113,14 +118,14 @@ function toolsIn(value: unknown): readonly Fields[] {
 }
 
 /** The bound is on all tools of the provider together, so each of them may take the whole of it. */
-function usesOf(tools: readonly Fields[], most: unknown): Readonly<Record<string, number>> {
-  if (!Number.isInteger(most) || (most as number) <= 0) return NO_USES;
+function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Record<string, number>> {
+  if (most === undefined || most === 0) return NO_USES;
   let uses: Record<string, number> | undefined;
   for (const { type } of tools) {
     const name = typeof type === 'string' ? type.replace(VERSION, '') : '';
     if (!TOOL_NAME.test(name)) continue;
     uses ??= Object.create(null) as Record<string, number>;
-    uses[name] = Math.min(TOOL_USES_MAX, most as number);
+    uses[name] = Math.min(TOOL_USES_MAX, most);
   }
   return uses ?? NO_USES;
 }

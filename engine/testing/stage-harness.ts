@@ -38,6 +38,7 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     type: 'vendor',
     base_url: 'http://127.0.0.1:9',
     protocols: ['messages'],
+    honours: ['max_tokens', 'max_output_tokens'],
     price_multiplier: 1,
   } as const;
   const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };

@@ -39,6 +39,7 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
         base_url,
         protocols: ['messages'],
         supports: { prompt_cache_1h: true, count_tokens: true, stream_usage: true },
+        honours: ['max_tokens', 'max_output_tokens'],
         price_multiplier: 1,
         ...credential,
       },

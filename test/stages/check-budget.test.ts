@@ -7,6 +7,8 @@ import { enter, reserved, spendLimits, standing } from './budget-bench.ts';
 /** What the harness's models cost, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
 const COST = 1000 * PRICE.input + 500 * PRICE.output;
+/** The tokens it is for. */
+const MOST = { 'spend.most_input_tokens': 1000, 'spend.most_output_tokens': 500 };
 
 describe('what check-budget holds', () => {
   it('is the input bound and the output bound at full price', async () => {
@@ -17,15 +19,15 @@ describe('what check-budget holds', () => {
   it('is written down as a fact', async () => {
     const { stage, ctx } = enter();
     await stage.hooks.request!(ctx);
-    assert.deepEqual(ctx.written, { 'spend.reserved_nano_usd': COST, 'spend.most_nano_usd': COST });
+    assert.deepEqual(ctx.written, { ...MOST, 'spend.reserved_nano_usd': COST, 'spend.most_nano_usd': COST });
   });
 
   it('prices the input as the dearest cache write that was asked for', async () => {
     const amount = async (ttl: string) =>
-      (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 0 } })).amount_nano_usd;
-    assert.equal(await amount('none'), 1000 * PRICE.input);
-    assert.equal(await amount('5m'), 1000 * PRICE.cache_write_5m);
-    assert.equal(await amount('1h'), 1000 * PRICE.cache_write_1h);
+      (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 1 } })).amount_nano_usd;
+    assert.equal(await amount('none'), 1000 * PRICE.input + PRICE.output);
+    assert.equal(await amount('5m'), 1000 * PRICE.cache_write_5m + PRICE.output);
+    assert.equal(await amount('1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
   });
 
   it("takes the model's output limit when the request names none", async () => {
@@ -40,21 +42,26 @@ describe('what check-budget holds', () => {
 
   it('covers every answer that was asked for', async () => {
     const { amount_nano_usd, tokens } = await reserved({ facts: { 'request.choices': 3 } });
-    assert.equal(amount_nano_usd, 1000 * PRICE.input + 3 * 500 * PRICE.output);
+    assert.equal(amount_nano_usd, 3 * COST, 'some providers read the input for every answer');
     assert.equal(tokens, 800 + 3 * 500);
     const longest = await reserved({ facts: { 'request.choices': 2, 'request.max_tokens': 10 ** 9 } });
-    assert.equal(longest.amount_nano_usd, 1000 * PRICE.input + 2 * 200_000 * PRICE.output);
+    assert.equal(longest.amount_nano_usd, 2 * (1000 * PRICE.input + 200_000 * PRICE.output));
   });
 
   it('covers cache writes that nobody asked for, where the API of the upstream lets it make them', async () => {
     const amount = async (protocol: string, ttl = 'none') => {
-      const facts = { 'route.protocol': protocol, 'request.cache.ttl': ttl, 'request.max_tokens': 0 };
+      const facts = {
+        'request.surface': protocol,
+        'route.protocol': protocol,
+        'request.cache.ttl': ttl,
+        'request.max_tokens': 1,
+      };
       return (await reserved({ facts })).amount_nano_usd;
     };
-    assert.equal(await amount('messages'), 1000 * PRICE.input);
-    assert.equal(await amount('chat'), 1000 * PRICE.cache_write_5m);
-    assert.equal(await amount('responses'), 1000 * PRICE.cache_write_5m);
-    assert.equal(await amount('chat', '1h'), 1000 * PRICE.cache_write_1h);
+    assert.equal(await amount('messages'), 1000 * PRICE.input + PRICE.output);
+    assert.equal(await amount('chat'), 1000 * PRICE.cache_write_5m + PRICE.output);
+    assert.equal(await amount('responses'), 1000 * PRICE.cache_write_5m + PRICE.output);
+    assert.equal(await amount('chat', '1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
   });
 
   it('is held for the caller, its request and where it goes', async () => {
@@ -113,10 +120,10 @@ describe('the most a request can cost', () => {
 
   it('counts the dearest cache price of the tier, and that of reading when it is dearest', async () => {
     const long_context = { above_input_tokens: 900, input: 6, output: 15, cache_write_5m: 9 };
-    const facts = { 'request.cache.ttl': '5m', 'request.max_tokens': 0 };
-    assert.equal((await reserved({ models: priced({ long_context }), facts })).most_nano_usd, 1000 * 9000);
-    const odd = await reserved({ models: priced({ cache_read: 4 }), facts: { 'request.max_tokens': 0 } });
-    assert.equal(odd.most_nano_usd, 1000 * 4000);
+    const facts = { 'request.cache.ttl': '5m', 'request.max_tokens': 1 };
+    assert.equal((await reserved({ models: priced({ long_context }), facts })).most_nano_usd, 1000 * 9000 + 15_000);
+    const odd = await reserved({ models: priced({ cache_read: 4 }), facts: { 'request.max_tokens': 1 } });
+    assert.equal(odd.most_nano_usd, 1000 * 4000 + 15_000);
   });
 
   it('is not below what a shorter input would cost where long inputs are cheaper', async () => {
@@ -141,7 +148,7 @@ describe('a typical reservation', () => {
     const { amount_nano_usd, most_nano_usd, overshoot_percent } = stage.reservations[0]!;
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [1234, COST, 7]);
     assert.deepEqual(asked, [['alice@example.com', 'coder-1']]);
-    assert.deepEqual(ctx.written, { 'spend.reserved_nano_usd': 1234, 'spend.most_nano_usd': COST });
+    assert.deepEqual(ctx.written, { ...MOST, 'spend.reserved_nano_usd': 1234, 'spend.most_nano_usd': COST });
   });
 
   it('holds the most while nothing is known, and never more than that', async () => {
@@ -164,7 +171,7 @@ describe('a typical reservation', () => {
       facts: several,
       typicalCost: () => 1,
     });
-    const most = COST + 500 * PRICE.output;
+    const most = 2 * COST;
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [most, most, undefined]);
   });
 
@@ -191,6 +198,7 @@ describe('while the database is away', () => {
     const { stage, ctx } = enter({ reserve: () => ({ unheld: true }) });
     await stage.hooks.request!(ctx);
     assert.deepEqual(ctx.written, {
+      ...MOST,
       'spend.reserved_nano_usd': 0,
       'spend.most_nano_usd': COST,
       'spend.unheld': true,

@@ -68,7 +68,12 @@ describe('read-body on every surface', () => {
       ['responses', { ...common, max_output_tokens: 9, input: 'hello' }],
     ];
     for (const [surface, body] of bodies) {
-      const { 'request.server_tool_uses': uses, ...facts } = await factsOf(surface, body);
+      const {
+        'request.server_tool_uses': uses,
+        'request.output_bounds': bounds,
+        ...facts
+      } = await factsOf(surface, body);
+      assert.deepEqual(Object.values(bounds as object), [9]);
       const bytes = JSON.stringify(body).length;
       assert.deepEqual({ ...(uses as object) }, {});
       assert.deepEqual(facts, {
@@ -77,6 +82,8 @@ describe('read-body on every surface', () => {
         'request.max_tokens': 9,
         'request.stream': true,
         'request.choices': 1,
+        'request.iterations': 1,
+        'request.compacts': false,
         'request.tool_count': 2,
         'request.message_count': 1,
         'request.image_count': 0,
@@ -292,7 +299,9 @@ describe('read-body of Responses', () => {
     const search = 'web_search_preview_2025_03_11';
     assert.deepEqual(await uses(3, search, 'function', 'file_search'), { web_search: 3, file_search: 3 });
     assert.deepEqual(await uses(Number.MAX_SAFE_INTEGER, 'web_search'), { web_search: 10_000 });
-    for (const most of [undefined, null, 0, -1, 1.5, '3', {}]) assert.deepEqual(await uses(most, search), {});
+    for (const most of [undefined, null, 0]) assert.deepEqual(await uses(most, search), {});
+    for (const most of [-1, 1.5, '3', {}])
+      await refusal('responses', { model: 'm', max_tool_calls: most }, 'max_tool_calls');
     assert.deepEqual(await uses(3, '__proto__', 7, null, 'x'.repeat(1000)), {});
   });
 });

@@ -1,0 +1,65 @@
+import type { ModelConfig, OutputBound, UpstreamConfig } from '../config.ts';
+import { type Protocol, protocolOf } from '../translation/protocol.ts';
+
+/** What a request says about the size of its answer, and where it goes. */
+export interface AnswerBounds {
+  readonly surface: string;
+  /** API in which the upstream is asked. */
+  readonly protocol: Protocol;
+  readonly input_max: number;
+  /** Output bounds of the request by the names of their fields, and the largest of them. */
+  readonly output_bounds: Readonly<Record<string, number>>;
+  readonly max_tokens: number | undefined;
+  readonly choices: number;
+  /** How often the model may be run; 0: it may use the upstream's tools as often as it likes. */
+  readonly iterations: number;
+  readonly compacts: boolean;
+}
+
+/** The most tokens that an answer can take. */
+export interface MostTokens {
+  /** Of one run of the model. */
+  readonly input: number;
+  readonly output: number;
+  /** How often the model is run. */
+  readonly runs: number;
+  /** How often it is run on top to summarize the conversation, and how much it may say then. */
+  readonly compactions: number;
+  readonly compaction_output: number;
+}
+
+/**
+ * How often a model is run for one answer that bounds no tool: as the Messages API documents it, and for Responses, which
+ * document no bound, more than any answer is known to have taken.
+ */
+const ITERATIONS: Readonly<Record<Protocol, number>> = { messages: 10, chat: 10, responses: 100 };
+
+/** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
+export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds: AnswerBounds): MostTokens {
+  const { context_window, max_output_tokens } = model;
+  const { choices, protocol, compacts } = bounds;
+  const iterations = bounds.iterations || (upstream.tool_iterations ?? ITERATIONS[protocol]);
+  const output = outputBound(model, upstream, bounds) ?? max_output_tokens;
+  return {
+    input: Math.min(bounds.input_max, context_window),
+    output: Math.min(output, Math.max(context_window, max_output_tokens)),
+    // Some providers read the input once for every choice.
+    runs: iterations * choices,
+    compactions: compacts ? iterations * choices : 0,
+    compaction_output: compacts ? max_output_tokens : 0,
+  };
+}
+
+/** The bound that the upstream keeps to; of several the largest. 0 is none: there are servers that take it for that. */
+function outputBound(model: ModelConfig, { honours }: UpstreamConfig, bounds: AnswerBounds): number | undefined {
+  const { surface, protocol, output_bounds, max_tokens = 0 } = bounds;
+  const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: max_tokens };
+  const most = Math.max(0, ...honours.map((name) => sent[name] ?? 0));
+  return most === 0 ? undefined : most;
+}
+
+/** What the bound is called in a request that the gateway has translated. */
+function writtenBound({ supports }: ModelConfig, protocol: Protocol): OutputBound {
+  if (protocol === 'responses') return 'max_output_tokens';
+  return protocol === 'chat' && supports.thinking !== 'none' ? 'max_completion_tokens' : 'max_tokens';
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { ModelConfig, UpstreamConfig } from '../../engine/config.ts';
+import { type AnswerBounds, mostTokens } from '../../engine/limits/most-tokens.ts';
+import { stageConfig } from '../../engine/testing/stage-harness.ts';
+
+const ASKED: AnswerBounds = {
+  surface: 'chat',
+  protocol: 'chat',
+  input_max: 1000,
+  output_bounds: { max_tokens: 500 },
+  max_tokens: 500,
+  choices: 1,
+  iterations: 1,
+  compacts: false,
+};
+
+function most(asked: Partial<AnswerBounds>, at: Partial<UpstreamConfig> = {}, model: Partial<ModelConfig> = {}) {
+  const { models, upstreams } = stageConfig();
+  return mostTokens({ ...models[0]!, ...model }, { ...upstreams[0]!, ...at }, { ...ASKED, ...asked });
+}
+
+const LONGEST = 64_000;
+
+describe('the most tokens an answer can take', () => {
+  it('are bounded by what the upstream keeps to, and by nothing else in the request', () => {
+    const newer = { output_bounds: { max_completion_tokens: 1 }, max_tokens: 1 };
+    assert.equal(most({}).output, 500);
+    assert.equal(most(newer).output, LONGEST, 'by default nobody is taken to know the newer field');
+    assert.equal(most(newer, { honours: ['max_tokens', 'max_completion_tokens'] }).output, 1);
+    assert.equal(most({}, { honours: [] }).output, LONGEST);
+  });
+
+  it('are bounded by the larger of two bounds that the upstream keeps to, or by the one that it does', () => {
+    const both = { output_bounds: { max_tokens: 900, max_completion_tokens: 5 }, max_tokens: 900 };
+    assert.equal(most(both, { honours: ['max_completion_tokens'] }).output, 5);
+    assert.equal(most(both, { honours: ['max_completion_tokens', 'max_tokens'] }).output, 900);
+  });
+
+  it('are not bounded by 0, which some servers take for no bound', () => {
+    assert.equal(most({ output_bounds: { max_tokens: 0 }, max_tokens: 0 }).output, LONGEST);
+  });
+
+  it('are bounded by the field that a translated request is written with', () => {
+    const translated = { surface: 'messages', output_bounds: { max_tokens: 9 }, max_tokens: 9 };
+    const plain = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
+    assert.equal(most(translated).output, LONGEST, 'a model that thinks is bounded by max_completion_tokens');
+    assert.equal(most(translated, {}, plain).output, 9);
+    assert.equal(most({ ...translated, protocol: 'responses' }).output, 9);
+  });
+
+  it('count a run for every use of a tool that the upstream runs, and as many as usual without a bound', () => {
+    assert.equal(most({ iterations: 4 }).runs, 4);
+    assert.equal(most({ iterations: 0 }).runs, 10);
+    assert.equal(most({ iterations: 0, surface: 'responses', protocol: 'responses' }).runs, 100);
+    assert.equal(most({ iterations: 0 }, { tool_iterations: 3 }).runs, 3);
+    assert.equal(most({ iterations: 4, choices: 2 }).runs, 8);
+  });
+
+  it('count what it takes to summarize the conversation, which no bound of the request limits', () => {
+    const { compactions, compaction_output } = most({ iterations: 4, compacts: true });
+    assert.deepEqual([compactions, compaction_output], [4, LONGEST]);
+  });
+});
