@@ -111,6 +111,8 @@ export interface AuthConfig {
   readonly limits: {
     readonly device_authorizations: number;
     readonly code_submissions: number;
+    readonly requests: number;
+    readonly refused_credentials: number;
     readonly window_seconds: number;
   };
 }

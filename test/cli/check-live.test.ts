@@ -142,7 +142,13 @@ function authOf(oidc: OidcConfig): AuthConfig {
     admin_groups: ['platform'],
     teams: [],
     projects: [],
-    limits: { device_authorizations: 30, code_submissions: 10, window_seconds: 600 },
+    limits: {
+      device_authorizations: 30,
+      code_submissions: 10,
+      requests: 6000,
+      refused_credentials: 300,
+      window_seconds: 600,
+    },
   };
 }
 

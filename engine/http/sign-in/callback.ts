@@ -8,6 +8,7 @@ import { shownText } from './caller.ts';
 import { signInCookies } from './cookie.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readQuery } from './form.ts';
+import { tooManyRequests } from './oauth-error.ts';
 import { deniedPage, errorPage, expiredPage, successPage } from './pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
@@ -16,7 +17,7 @@ const LOGGED_CHARS = 200;
 
 /** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
 export function callback(sign_in: SignIn): Door {
-  const { identity, clock, issuer } = sign_in;
+  const { identity, clock, issuer, addressOf } = sign_in;
   const cookies = signInCookies(issuer);
   return {
     path: CALLBACK_PATH,
@@ -30,6 +31,10 @@ export function callback(sign_in: SignIn): Door {
       if (!state || !attempt) return nothingToFinish(visit);
       // The person loads the last page again.
       if ('signed_in' in attempt) return { status: 200, page: successPage(attempt.signed_in) };
+      const limit = identity.attempts.request(addressOf(visit.req));
+      if (limit !== undefined) {
+        throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
+      }
       const grant = await identity.device_grants.takeState(state);
       const answer: Ended =
         grant === undefined || grant.id !== attempt.grant_id

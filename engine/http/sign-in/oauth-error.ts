@@ -39,9 +39,13 @@ export function temporarilyUnavailable(message: string, cause?: unknown, retry_a
   return new OAuthError('temporarily_unavailable', message, { status: 503, headers, cause });
 }
 
-/** One request too many from one address. */
-export function tooManyRequests(message: string, retry_after_seconds: number): OAuthError {
-  return new OAuthError('slow_down', message, {
+/** One request too many. `slow_down` where a device is waiting, which then asks less often. */
+export function tooManyRequests(
+  message: string,
+  retry_after_seconds: number,
+  error: 'slow_down' | 'temporarily_unavailable' = 'slow_down',
+): OAuthError {
+  return new OAuthError(error, message, {
     status: 429,
     headers: { 'retry-after': String(retry_after_seconds) },
   });

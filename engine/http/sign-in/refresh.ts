@@ -1,9 +1,10 @@
 import { cutOff } from '../../services/cut-off.ts';
 import type { Person } from '../../services/identity/admission.ts';
+import { isRefreshToken } from '../../services/identity/opaque.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../../services/identity/provider.ts';
 import type { OpenSession, RefreshBegun } from '../../services/identity/sessions.ts';
 import type { SignIn, Visit } from './doors.ts';
-import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
+import { OAuthError, temporarilyUnavailable, tooManyRequests } from './oauth-error.ts';
 
 type Begun = Extract<RefreshBegun, { outcome: 'ready' }>['session'];
 
@@ -21,9 +22,19 @@ function signInAgain(message: string, cause?: unknown): OAuthError {
  * good. Raises store_unavailable, likewise.
  */
 export async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Promise<OpenSession> {
-  const { sessions } = sign_in.identity;
+  const { sessions, attempts, tokens } = sign_in.identity;
   const { request_id } = visit.reference;
-  const begun = await sessions.beginRefresh(refresh_token);
+  if (!isRefreshToken(refresh_token)) throw signInAgain('The refresh token is unknown; sign in again.');
+  const asked = await attempts.ask(
+    { text: refresh_token, address: sign_in.addressOf(visit.req), is_ours: tokens.marks.fit(refresh_token) },
+    () => sessions.beginRefresh(refresh_token),
+    ({ outcome }) => outcome === 'ready',
+  );
+  if ('retry_after_seconds' in asked) {
+    const problem = 'Too many requests came to nothing; the refresh token may be good, try it again later.';
+    throw tooManyRequests(problem, asked.retry_after_seconds, 'temporarily_unavailable');
+  }
+  const { answer: begun } = asked;
   switch (begun.outcome) {
     case 'ready':
       break;

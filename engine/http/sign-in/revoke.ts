@@ -1,14 +1,28 @@
+import { isRefreshToken } from '../../services/identity/opaque.ts';
 import type { Door, SignIn } from './doors.ts';
 import { readForm } from './form.ts';
-import { OAuthError } from './oauth-error.ts';
+import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { REVOCATION_PATH } from './paths.ts';
 
 /** Session tokens carry everything that is known of a person, so that they may be long. */
 const MAX_BYTES = 65_536;
 
 /** Ends the session of a session token or refresh token (RFC 7009); a token that means nothing is as good as revoked. */
-export function revoke({ identity, form, log }: SignIn): Door {
-  const { tokens, sessions } = identity;
+export function revoke({ identity, form, log, addressOf }: SignIn): Door {
+  const { tokens, sessions, attempts } = identity;
+  /** Ends the session of a token; no session token that another key signed gets as far as the database. */
+  const end = async (text: string, address: string) => {
+    const signed = text.includes('.') ? await tokens.sessionOf(text) : undefined;
+    if (signed === undefined && !isRefreshToken(text)) return undefined;
+    return attempts.ask(
+      { text, address, is_ours: signed !== undefined || tokens.marks.fit(text) },
+      async () => {
+        const session = signed ?? (await sessions.sessionOf(text));
+        return session !== undefined && (await sessions.end(session, 'signed out', 'person')) ? session : undefined;
+      },
+      (session) => session !== undefined,
+    );
+  };
   return {
     path: REVOCATION_PATH,
     speaks: 'json',
@@ -19,11 +33,12 @@ export function revoke({ identity, form, log }: SignIn): Door {
           'An access token is not signed out here: revoke it with "appscli tokens revoke" or ask your administrator.';
         throw new OAuthError('unsupported_token_type', problem);
       }
-      // Only a signed token has dots.
-      const session = token.includes('.') ? await tokens.sessionOf(token) : await sessions.sessionOf(token);
-      if (session !== undefined && (await sessions.end(session, 'signed out', 'person'))) {
-        log.info({ session }, 'somebody signed out');
+      const asked = await end(token, addressOf(req));
+      if (asked !== undefined && 'retry_after_seconds' in asked) {
+        const problem = 'Too many requests came to nothing; sign out again later.';
+        throw tooManyRequests(problem, asked.retry_after_seconds, 'temporarily_unavailable');
       }
+      if (asked?.answer !== undefined) log.info({ session: asked.answer }, 'somebody signed out');
       return { status: 200, json: {} };
     },
   };

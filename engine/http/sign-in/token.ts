@@ -1,10 +1,11 @@
 import type { PollResult } from '../../services/identity/device-grants.ts';
+import { isSecret } from '../../services/identity/opaque.ts';
 import type { OpenSession } from '../../services/identity/sessions.ts';
 import { rolesOf } from '../../services/identity/standing.ts';
 import { endTokensOutside, tokenGroupsOpenTo } from '../../services/self-made-tokens.ts';
-import type { Answer, Door, SignIn } from './doors.ts';
+import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm } from './form.ts';
-import { OAuthError, type OAuthErrorCode } from './oauth-error.ts';
+import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';
 import { DEVICE_GRANT, REFRESH_GRANT, TOKEN_PATH } from './paths.ts';
 import { refresh } from './refresh.ts';
 
@@ -18,7 +19,7 @@ export function token(sign_in: SignIn): Door {
       const parameters = await readForm(visit.req, form);
       const grant_type = parameters.need('grant_type');
       if (grant_type === DEVICE_GRANT) {
-        return answer(sign_in, await redeem(sign_in, parameters.need('device_code')));
+        return answer(sign_in, await redeem(sign_in, parameters.need('device_code'), visit));
       }
       if (grant_type === REFRESH_GRANT) {
         return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), visit));
@@ -39,8 +40,17 @@ const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>
   unknown: ['invalid_grant', 'The device code is unknown or was used before; begin the sign-in again.'],
 };
 
-async function redeem({ identity, log }: SignIn, device_code: string): Promise<OpenSession> {
-  const result = await identity.device_grants.poll(device_code);
+async function redeem({ identity, log, addressOf }: SignIn, text: string, { req }: Visit): Promise<OpenSession> {
+  if (!isSecret(text)) throw new OAuthError(...UNFINISHED.unknown);
+  const asked = await identity.attempts.ask(
+    { text, address: addressOf(req), is_ours: identity.tokens.marks.fit(text) },
+    () => identity.device_grants.poll(text),
+    ({ outcome }) => outcome === 'signed_in' || outcome === 'pending',
+  );
+  if ('retry_after_seconds' in asked) {
+    throw tooManyRequests('Too many requests came to nothing; ask less often.', asked.retry_after_seconds);
+  }
+  const { answer: result } = asked;
   if (result.outcome !== 'signed_in') throw new OAuthError(...UNFINISHED[result.outcome]);
   const { session } = result;
   log.info({ email: session.person.email, session: session.id }, 'a session began');

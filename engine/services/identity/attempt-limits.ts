@@ -1,22 +1,41 @@
+import { hash } from 'node:crypto';
 import { isIPv6 } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import type { Clock, Log } from '../../api.ts';
 import type { AuthConfig } from '../../config.ts';
 import type { Database } from '../database.ts';
 import { storable } from '../storable.ts';
+import { createRequestLimit, type Wait } from './request-limits.ts';
 
 /** What is counted per client address. */
 export type AttemptKind = 'device_authorization' | 'code_submission';
 
-/** Counts attempts per client address over all replicas. Raises store_unavailable. */
+/** Counts attempts per client address. Raises store_unavailable. */
 export interface AttemptLimits {
-  /** Counts one attempt and says how long to wait when it was one too many. */
-  count(kind: AttemptKind, address: string): Promise<{ readonly retry_after_seconds: number } | undefined>;
+  /**
+   * Counts one attempt over all replicas and says how long to wait when it was one too many. The database is not asked
+   * again for an address it has refused, until the wait is over.
+   */
+  count(kind: AttemptKind, address: string): Promise<Wait | undefined>;
   /** Takes one counted attempt back: it turned out to be no guess. Counting first leaves no gap for guesses made at once. */
   forgive(kind: AttemptKind, address: string): Promise<void>;
+  /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
+  request(address: string): Wait | undefined;
+  /**
+   * Has the database asked about a credential, unless too many came to nothing: of one that is ours, the same one; of others, any from
+   * this address. So nobody is held up by what others at the same address make up. Counts in this process alone.
+   */
+  ask<Answer>(
+    credential: { readonly text: string; readonly address: string; readonly is_ours: boolean },
+    ask: () => Promise<Answer>,
+    isGood: (answer: Answer) => boolean,
+  ): Promise<{ readonly answer: Answer } | Wait>;
 }
 
 /** Longer than any address. */
 const MAX_ADDRESS_CHARS = 64;
+const MAX_REFUSED = 20_000;
+const MAX_TOLD = 1000;
 
 /** Creates the limits of a database: so many attempts in a span of time that begins with the first of them. */
 export function createAttemptLimits(options: {
@@ -30,9 +49,36 @@ export function createAttemptLimits(options: {
     device_authorization: limits.device_authorizations,
     code_submission: limits.code_submissions,
   };
-  const window_ms = limits.window_seconds * 1000;
+  const { window_seconds } = limits;
+  const window_ms = window_seconds * 1000;
+  const requests = createRequestLimit({ clock, most: limits.requests, window_seconds });
+  const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
+  /** Until when the database has refused a kind of attempt from an address, by the monotonic clock. */
+  const refused = new LRUCache<string, number>({ max: MAX_REFUSED });
+  const told = new LRUCache<string, true>({ max: MAX_TOLD, ttl: window_ms });
+  const warn = (fields: { readonly client_address: string; readonly kind: string }) => {
+    const key = `${fields.kind} ${fields.client_address}`;
+    if (told.has(key)) return;
+    told.set(key, true);
+    log.warn(fields, 'too many attempts from one address are refused');
+  };
+
+  const request = (address: string): Wait | undefined => {
+    const counted = countedAddress(address);
+    const wait = requests.take(counted);
+    if (wait !== undefined) warn({ kind: 'request', client_address: counted });
+    return wait;
+  };
+
   return {
+    request,
     async count(kind, address) {
+      const counted = countedAddress(address);
+      const key = `${kind} ${counted}`;
+      const left_ms = (refused.get(key) ?? 0) - clock.monotonic();
+      if (left_ms > 0) return waitOf(left_ms);
+      const wait = request(address);
+      if (wait !== undefined) return wait;
       const now = clock.now();
       const [row] = await database.query<{ count: number; window_start: Date }>(
         'attempt_count',
@@ -42,20 +88,47 @@ export function createAttemptLimits(options: {
            count = case when a.window_start <= $4 then 1 else least(a.count, $5 + 1) + 1 end,
            window_start = case when a.window_start <= $4 then excluded.window_start else a.window_start end
          returning count, window_start`,
-        [kind, countedAddress(address), new Date(now), new Date(now - window_ms), most[kind]],
+        [kind, counted, new Date(now), new Date(now - window_ms), most[kind]],
       );
       if (row!.count <= most[kind]) return undefined;
       if (row!.count === most[kind] + 1) {
-        log.warn({ kind, client_address: countedAddress(address) }, 'too many attempts from one address are refused');
+        log.warn({ kind, client_address: counted }, 'too many attempts from one address are refused');
       }
-      const left_ms = Math.min(row!.window_start.getTime() + window_ms - now, window_ms);
-      return { retry_after_seconds: Math.max(1, Math.ceil(left_ms / 1000)) };
+      const refused_ms = Math.min(row!.window_start.getTime() + window_ms - now, window_ms);
+      refused.set(key, clock.monotonic() + refused_ms);
+      return waitOf(refused_ms);
     },
     async forgive(kind, address) {
+      const counted = countedAddress(address);
+      refused.delete(`${kind} ${counted}`);
       const text = 'update attempts set count = count - 1 where kind = $1 and address = $2 and count > 0';
-      await database.query('attempt_forgive', text, [kind, countedAddress(address)]);
+      await database.query('attempt_forgive', text, [kind, counted]);
+    },
+    async ask({ text, address, is_ours }, ask, isGood) {
+      const counted = countedAddress(address);
+      const key = is_ours ? hash('sha256', text, 'base64') : counted;
+      const refusal = refusals.take(key);
+      if (refusal !== undefined) {
+        warn({ kind: 'credential', client_address: counted });
+        return refusal;
+      }
+      // Taken first, and given back, so that those sent at once count.
+      let is_refused = false;
+      try {
+        const wait = request(address);
+        if (wait !== undefined) return wait;
+        const answer = await ask();
+        is_refused = !isGood(answer);
+        return { answer };
+      } finally {
+        if (!is_refused) refusals.giveBack(key);
+      }
     },
   };
+}
+
+function waitOf(milliseconds: number): Wait {
+  return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
 }
 
 /** What attempts of an address are counted under: itself, or the /64 of an IPv6 address, which one subscriber has whole. */

@@ -2,6 +2,7 @@ import type { Clock } from '../../api.ts';
 import type { Database } from '../database.ts';
 import { storable, storableJson } from '../storable.ts';
 import type { Person } from './admission.ts';
+import type { Marks } from './marks.ts';
 import {
   hashSecret,
   isSecret,
@@ -76,8 +77,10 @@ export function createDeviceGrants(options: {
   readonly refresh_days: number;
   /** Absent: random. */
   readonly makeCode?: () => string;
+  /** Absent: device codes and refresh tokens have no mark. */
+  readonly marks?: Marks;
 }): DeviceGrants {
-  const { database, clock, refresh_days, makeCode = makeUserCode } = options;
+  const { database, clock, refresh_days, makeCode = makeUserCode, marks } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = (rows: readonly PendingGrant[]): PendingGrant | undefined => {
     const [row] = rows;
@@ -107,7 +110,7 @@ export function createDeviceGrants(options: {
 
   return {
     async begin(device) {
-      const device_code = makeSecret();
+      const device_code = makeSecret(marks);
       for (let tried = 0; tried < MAX_CODES_TRIED; tried++) {
         const code = await insert(device, device_code);
         if (code === undefined) continue;
@@ -162,7 +165,7 @@ export function createDeviceGrants(options: {
     async poll(device_code) {
       if (!isSecret(device_code)) return { outcome: 'unknown' };
       const id = makeId('ses');
-      const refresh_token = makeRefreshToken();
+      const refresh_token = makeRefreshToken(marks);
       const [row] = await database.query<{ outcome: PollResult['outcome']; person: Person }>(
         'device_poll',
         'select * from poll_device_grant($1, $2, $3, $4, $5, $6)',

@@ -60,18 +60,20 @@ export function createIdentity(
   const { refresh_days } = auth.session;
   const refresh_seconds = REFRESH_REQUESTS * sign_in.oidc.timeout_seconds + REFRESH_REST_SECONDS;
   const redirect_uri = redirectUriOf(config);
+  const tokens = createSessionTokens({
+    config,
+    secret,
+    clock,
+    revocations,
+    log,
+    mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
+  });
+  const { marks } = tokens;
   return {
     provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
-    tokens: createSessionTokens({
-      config,
-      secret,
-      clock,
-      revocations,
-      log,
-      mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
-    }),
-    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds }),
-    device_grants: createDeviceGrants({ database, clock, refresh_days }),
+    tokens,
+    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, marks }),
+    device_grants: createDeviceGrants({ database, clock, refresh_days, marks }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),
     claimProblem: (person) => claimProblem(database, person),

@@ -1,10 +1,13 @@
 import { hash, randomBytes } from 'node:crypto';
+import type { Marks } from './marks.ts';
 
 const REFRESH_PREFIX = 'gwr_';
 const SECRET_BYTES = 32;
 const ID_BYTES = 10;
-const REFRESH_TOKEN = new RegExp(`^${REFRESH_PREFIX}[\\w-]{43}$`);
-const SECRET = /^[\w-]{43}$/;
+/** 256 bits in their one spelling: the last character has two bits to spare, which are zero. A mark may follow. */
+const RANDOM = '[\\w-]{42}[AEIMQUYcgkosw048](?:[\\w-]{16})?';
+const REFRESH_TOKEN = new RegExp(`^${REFRESH_PREFIX}${RANDOM}$`);
+const SECRET = new RegExp(`^${RANDOM}$`);
 
 /** Letters of user codes: no vowels, so that no words come about (RFC 8628 section 6.1). */
 const CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ';
@@ -16,8 +19,8 @@ const BETWEEN = /[\s\u002d\u00ad\u2010-\u2015\u2212_.]+/g;
 const LONGEST_TYPED = 64;
 
 /** A new refresh token: 256 random bits behind a prefix that scanners recognise. */
-export function makeRefreshToken(): string {
-  return REFRESH_PREFIX + makeSecret();
+export function makeRefreshToken(marks?: Marks): string {
+  return marked(REFRESH_PREFIX + random(), marks);
 }
 
 /** Whether a text has the form of a refresh token. */
@@ -26,8 +29,16 @@ export function isRefreshToken(text: string): boolean {
 }
 
 /** 256 random bits in base64url, such as a device code. */
-export function makeSecret(): string {
+export function makeSecret(marks?: Marks): string {
+  return marked(random(), marks);
+}
+
+function random(): string {
   return randomBytes(SECRET_BYTES).toString('base64url');
+}
+
+function marked(secret: string, marks: Marks | undefined): string {
+  return marks === undefined ? secret : secret + marks.of(secret);
 }
 
 /** Whether a text has the form `makeSecret` gives. */

@@ -6,6 +6,7 @@ import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import type { Person } from './admission.ts';
 import { issuerOf } from './issuer.ts';
+import { createMarks, type Marks } from './marks.ts';
 import { makeId } from './opaque.ts';
 import { openWith, sealWith } from './sealed.ts';
 import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
@@ -31,6 +32,8 @@ export interface SessionTokens {
   sessionOf(token: string): Promise<string | undefined>;
   /** Encrypts a value that survives JSON, for storage or a cookie. */
   seal(value: object, purpose: SealPurpose): Promise<string>;
+  /** What tells device codes and refresh tokens of this configuration from made-up ones. */
+  readonly marks: Marks;
   /** The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose. */
   open(sealed: string, purpose: SealPurpose): Promise<unknown>;
 }
@@ -127,6 +130,7 @@ export function createSessionTokens(options: {
     },
     seal: (value, purpose) => sealWith(keys, value, purpose),
     open: (sealed, purpose) => openWith(keys, sealed, purpose),
+    marks: createMarks(keys),
   };
 }
 

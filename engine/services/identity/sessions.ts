@@ -2,6 +2,7 @@ import type { Clock } from '../../api.ts';
 import type { Database } from '../database.ts';
 import { storable, storableJson } from '../storable.ts';
 import type { Person } from './admission.ts';
+import type { Marks } from './marks.ts';
 import { hashSecret, isRefreshToken, makeRefreshToken } from './opaque.ts';
 
 /** A session that begins or goes on, with the refresh token that goes on with it. */
@@ -80,8 +81,10 @@ export function createSessions(options: {
   readonly onEnded?: () => Promise<void>;
   /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
   readonly refresh_seconds?: number;
+  /** Absent: refresh tokens have no mark. */
+  readonly marks?: Marks;
 }): Sessions {
-  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS } = options;
+  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
   const now = () => new Date(clock.now());
   return {
     async beginRefresh(refresh_token) {
@@ -97,7 +100,7 @@ export function createSessions(options: {
     },
 
     async finishRefresh(session_id, { person, sealed_grant }) {
-      const refresh_token = makeRefreshToken();
+      const refresh_token = makeRefreshToken(marks);
       const [row] = await database.query<{ finished: boolean }>(
         'refresh_finish',
         'select finish_refresh($1, $2, $3, $4, $5) as finished',

@@ -214,7 +214,7 @@ describe('the database', () => {
       const form = {
         grant_type: 'urn:ietf:params:oauth:grant-type:device_code',
         device_code: begun.device_code,
-        token: 'gwr_x',
+        token: `gwr_${'x'.repeat(42)}A`,
       };
       const answer = await ask('POST', path, { form });
       assert.equal(answer.status, 503, path);

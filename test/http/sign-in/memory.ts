@@ -5,7 +5,7 @@ import type { DeviceGrants, PendingGrant } from '../../../engine/services/identi
 import type { Sessions } from '../../../engine/services/identity/sessions.ts';
 import type { Backstage } from './support.ts';
 
-/** Device grants with codes that a test can tell: device-code-0, WDJB-MJHB and so on. */
+/** Device grants with codes that a test can tell: device-code-0--...A, WDJB-MJHB and so on. */
 export function memoryGrants(backstage: Backstage, check: () => void): DeviceGrants {
   type Entry = {
     grant: PendingGrant;
@@ -25,7 +25,7 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
       check();
       const n = entries.length;
       const user_code = `WDJB-MJH${letters[n % 20]}`;
-      const code = `device-code-${n}`;
+      const code = `${`device-code-${n}`.padEnd(42, '-')}A`;
       const created_at = new Date(now());
       const expires_at = new Date(now() + 600_000);
       entries.push({
@@ -73,12 +73,15 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
       entry.status = 'redeemed';
       const { person, sealed_grant } = entry.approved!;
       const n = entries.indexOf(entry);
-      const open = { id: `ses_${n}`, person, refresh_token: `gwr_refresh-${n}-first` };
+      const open = { id: `ses_${n}`, person, refresh_token: refreshToken(n, 0) };
       backstage.sessions.set(open.id, { open, sealed_grant, busy: false });
       return { outcome: 'signed_in', session: open };
     },
   };
 }
+
+/** The token that a session of a sign-in has after so many renewals. */
+const refreshToken = (n: number, times: number) => `gwr_${`refresh-${n}-${times}`.padEnd(42, '-')}A`;
 
 /** Sessions that a test can look into; strictness about reuse is the database's business. */
 export function memorySessions(backstage: Backstage, check: () => void): Sessions {
@@ -99,7 +102,8 @@ export function memorySessions(backstage: Backstage, check: () => void): Session
       check();
       const found = backstage.sessions.get(id)!;
       if (found.ended !== undefined) return undefined;
-      found.open = { id, person, refresh_token: `${found.open.refresh_token}+` };
+      const [, n, times] = /(\d+)-(\d+)/.exec(found.open.refresh_token)!;
+      found.open = { id, person, refresh_token: refreshToken(Number(n), Number(times) + 1) };
       Object.assign(found, { sealed_grant, busy: false });
       return found.open;
     },
@@ -138,5 +142,7 @@ export function memoryAttempts(config: GatewayConfig, backstage: Backstage, chec
       const key = `${kind} ${address}`;
       backstage.counted.set(key, backstage.counted.get(key)! - 1);
     },
+    request: () => undefined,
+    ask: async (_credential, ask) => ({ answer: await ask() }),
   };
 }

@@ -34,6 +34,9 @@ function assertError(answer: Awaited<ReturnType<Ask>>, status: number, error: st
   assert.match(answer.json().error_description, words);
 }
 
+/** Well-formed, and nobody's. */
+const UNKNOWN = `gwr_${'x'.repeat(42)}A`;
+
 describe('a refresh', () => {
   it('gives a new session token and a new refresh token', async () => {
     const { refresh_token } = await signIn();
@@ -65,20 +68,20 @@ describe('a refresh', () => {
   });
 
   it('is refused with 401 invalid_grant for tokens that are good for nothing', async () => {
-    const unknown = await renew('gwr_made-up');
+    const unknown = await renew(UNKNOWN);
     assertError(unknown, 401, 'invalid_grant', /unknown/);
     // OAuth clients that see a challenge look no further.
     assert.equal(unknown.headers['www-authenticate'], undefined);
     const said = { expired: /over/, revoked: /ended/, reused: /used before/ } as const;
     for (const [outcome, words] of Object.entries(said)) {
       backstage.refresh_outcome = outcome as keyof typeof said;
-      assertError(await renew('gwr_x'), 401, 'invalid_grant', words);
+      assertError(await renew(UNKNOWN), 401, 'invalid_grant', words);
     }
   });
 
   it('waits for another one of the same session that is under way, and ends nothing', async () => {
     backstage.refresh_outcome = 'busy';
-    const answer = await renew('gwr_x');
+    const answer = await renew(UNKNOWN);
     assertError(answer, 503, 'temporarily_unavailable', /another request/);
     assert.equal(answer.headers['retry-after'], '1');
   });

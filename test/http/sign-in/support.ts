@@ -59,7 +59,13 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
       session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
       teams: [],
       projects: [],
-      limits: { device_authorizations: 30, code_submissions: 10, window_seconds: 600 },
+      limits: {
+        device_authorizations: 30,
+        code_submissions: 10,
+        requests: 6000,
+        refused_credentials: 300,
+        window_seconds: 600,
+      },
       ...more.auth,
     },
   } as unknown as GatewayConfig;

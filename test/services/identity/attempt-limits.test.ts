@@ -13,7 +13,13 @@ useTestStore((opened) => {
   store = opened;
 });
 
-const limits = { device_authorizations: 3, code_submissions: 2, window_seconds: 600 };
+const limits = {
+  device_authorizations: 3,
+  code_submissions: 2,
+  requests: 6000,
+  refused_credentials: 5,
+  window_seconds: 600,
+};
 
 function open(clock = frozenClock(START), database: Database = store.database, log: Log = quietLog) {
   return createAttemptLimits({ database, clock, limits, log });
@@ -140,5 +146,61 @@ describe('what an address counts under', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.ipV6(), fc.ipV4()), (text) => assert.ok(countedAddress(text).length <= 64)),
     );
+  });
+});
+
+describe('a refused address', () => {
+  it('is not asked about again until the wait is over, or an attempt is forgiven', async () => {
+    const clock = frozenClock(START);
+    let asked = 0;
+    const query: Database['query'] = (...given) => {
+      asked++;
+      return store.database.query(...given);
+    };
+    const attempts = open(clock, { ...store.database, query });
+    const submit = () => attempts.count('code_submission', '192.0.2.70');
+    for (let tried = 0; tried < 30; tried++) await submit();
+    assert.equal(asked, limits.code_submissions + 1);
+    clock.advance(100_000);
+    assert.deepEqual(await submit(), { retry_after_seconds: 500 });
+    await attempts.forgive('code_submission', '192.0.2.70');
+    await attempts.forgive('code_submission', '192.0.2.70');
+    assert.equal(await submit(), undefined);
+  });
+});
+
+describe('credentials that come to nothing', () => {
+  const ask = (attempts: ReturnType<typeof open>, text: string, is_ours: boolean, is_good: boolean) =>
+    attempts.ask(
+      { text, address: '192.0.2.80', is_ours },
+      async () => 'answer',
+      () => is_good,
+    );
+
+  it('are counted by the address, those that are ours by themselves, and good ones not at all', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    for (let n = 0; n < 50; n++) assert.ok('answer' in (await ask(attempts, 'good', false, true)));
+    for (let n = 0; n < limits.refused_credentials; n++)
+      assert.ok('answer' in (await ask(attempts, `${n}`, false, false)));
+    assert.deepEqual(await ask(attempts, 'another', false, true), { retry_after_seconds: 120 });
+    for (let n = 0; n < limits.refused_credentials; n++)
+      assert.ok('answer' in (await ask(attempts, 'ours', true, false)));
+    assert.ok('retry_after_seconds' in (await ask(attempts, 'ours', true, true)));
+    assert.ok('answer' in (await ask(attempts, 'ours, too', true, true)));
+    clock.advance(120_000);
+    assert.ok('answer' in (await ask(attempts, 'another', false, true)));
+  });
+
+  it('are not those that nobody could be asked about', async () => {
+    const attempts = open();
+    for (let n = 0; n < 20; n++) {
+      const away = attempts.ask(
+        { text: 'x', address: '192.0.2.81', is_ours: false },
+        () => Promise.reject(new Error('away')),
+        () => true,
+      );
+      await assert.rejects(away, /away/);
+    }
   });
 });

@@ -32,7 +32,13 @@ export function authWith({
     session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30, ...session },
     teams: [],
     projects: [],
-    limits: { device_authorizations: 30, code_submissions: 10, window_seconds: 600 },
+    limits: {
+      device_authorizations: 30,
+      code_submissions: 10,
+      requests: 6000,
+      refused_credentials: 300,
+      window_seconds: 600,
+    },
     ...more,
   } satisfies AuthConfig;
 }

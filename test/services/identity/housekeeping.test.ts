@@ -30,7 +30,13 @@ it('removes sign-ins, attempts and sessions when nobody asks for them any more, 
   const clock = frozenClock(START);
   const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
   const grants = createDeviceGrants({ database, clock, refresh_days: 1 });
-  const limits = { device_authorizations: 1, code_submissions: 1, window_seconds: 60 };
+  const limits = {
+    device_authorizations: 1,
+    code_submissions: 1,
+    requests: 6000,
+    refused_credentials: 300,
+    window_seconds: 60,
+  };
   const { device_code } = await grants.begin(DEVICE);
   await createAttemptLimits({ database, clock, limits, log: quietLog }).count('code_submission', '192.0.2.1');
   await signIn(grants, somebody());

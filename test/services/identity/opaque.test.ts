@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { createMarks } from '../../../engine/services/identity/marks.ts';
 import {
   hashSecret,
   isRefreshToken,
@@ -59,4 +60,39 @@ describe('secrets and ids', () => {
   it('are stored as 32 bytes', () => {
     assert.equal(hashSecret('x').length, 32);
   });
+});
+
+describe('a mark', () => {
+  const keys = (...secrets: string[]) => {
+    const made = secrets.map((secret) => ({ id: secret, derive: () => new Uint8Array(Buffer.alloc(32, secret)) }));
+    return createMarks({ current: made[0]!, all: new Map(made.map((key) => [key.id, key])) });
+  };
+
+  it('tells what was made here, by any replica and under a previous key, from what was made up', () => {
+    const [marks, next, foreign] = [keys('a'), keys('b', 'a'), keys('c')];
+    for (const text of [makeSecret(marks), makeRefreshToken(marks)]) {
+      assert.ok(isSecret(text) || isRefreshToken(text));
+      assert.ok(marks.fit(text) && next.fit(text) && !foreign.fit(text));
+      assert.ok(!marks.fit(text.slice(0, -16)) && !marks.fit(`A${text}`) && !marks.fit(text.slice(1)));
+    }
+    for (const text of ['', 'x', makeSecret(), makeRefreshToken(), 'x'.repeat(59)]) assert.ok(!marks.fit(text));
+  });
+});
+
+it('a secret has one spelling', () => {
+  for (const [make, is] of [
+    [makeSecret, isSecret],
+    [makeRefreshToken, isRefreshToken],
+  ] as const) {
+    const text = make();
+    const spellings = [`${text}=`, ` ${text}`, `${text} `, text.replace(/^.{9}/, '$&\n'), `${text}\0`];
+    const last = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.indexOf(text.at(-1)!);
+    for (const more of [1, 2, 3]) {
+      spellings.push(
+        text.slice(0, -1) + 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'[last + more],
+      );
+    }
+    for (const spelling of spellings) assert.ok(!is(spelling), spelling);
+    assert.ok(is(text));
+  }
 });
