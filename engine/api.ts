@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
+import type { KeyNames } from './json/key-names.ts';
 import type { Services } from './stage-services.ts';
 
 export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
@@ -132,10 +133,11 @@ export type JsonValue = string | number | boolean | null | readonly JsonValue[] 
 export interface RequestBody {
   /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
   readonly bytes: Buffer;
-  /** The parsed copy. Raises invalid_encoding or invalid_json. */
-  json(): unknown;
-  /** How often each of these top-level keys occurs; duplicates let two parsers disagree. */
-  countKeys(names: readonly string[]): number[];
+  /**
+   * A parsed copy. With `names` no object may have one of these keys twice, or in another spelling that some parsers take for
+   * it. Raises invalid_encoding, invalid_json, and invalid_request for an ambiguous key, too many values or levels.
+   */
+  json(names?: KeyNames): Promise<unknown>;
   /** The parsed value of a top-level key, the last where there are several; `undefined` without it. The body must be JSON. */
   value(key: string): unknown;
   /**

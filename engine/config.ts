@@ -22,6 +22,8 @@ export interface GatewayConfig {
       readonly requests_per_principal: number;
       readonly connections: number;
       readonly connections_per_principal: number;
+      readonly json_depth: number;
+      readonly json_values: number;
     };
     readonly timeouts: {
       readonly connect_seconds: number;

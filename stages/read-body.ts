@@ -113,7 +113,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         }
         if (admit !== undefined) await admit(ctx);
         const body = await ctx.readBody();
-        const facts = readBodyFacts(ctx.get('request.surface'), body);
+        const facts = await readBodyFacts(ctx.get('request.surface'), body);
         // A model nobody has is refused by the stage that routes.
         const model = models.find(facts.model)?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);

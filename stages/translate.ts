@@ -21,7 +21,7 @@ export default defineStage({
   below: ['check-budget', 'meter-usage'],
   create(_options, { models, clock }) {
     return {
-      request(ctx): undefined {
+      async request(ctx): Promise<undefined> {
         const surface = ctx.get('request.surface');
         const from = protocolOf(surface);
         const to = ctx.get('route.protocol') as Protocol;
@@ -32,7 +32,7 @@ export default defineStage({
         const { json, ...translation } = translateRequest({
           from,
           to,
-          body: ctx.body!.json(),
+          body: await ctx.body!.json(),
           upstream_model: ctx.get('route.upstream_model'),
           target: { max_output_tokens, thinking: supports.thinking, sampling: supports.sampling },
           request_id: ctx.get('request.id'),

@@ -14,9 +14,6 @@ import {
   toolTokens,
 } from './fields.ts';
 
-/** Keys that decide routing and money: two parsers must not be able to disagree on them. */
-export const CHAT_DECISIVE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options', 'n'] as const;
-
 /** What the API itself allows. */
 const CHOICES_MAX = 128;
 

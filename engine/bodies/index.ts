@@ -2,11 +2,12 @@ import type { RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { CacheLifetime } from '../metering/bill.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
-import { CHAT_DECISIVE, readChatBody } from './chat.ts';
+import { readChatBody } from './chat.ts';
 import type { BodyReading, Fields } from './fields.ts';
-import { MESSAGES_DECISIVE, readMessagesBody } from './messages.ts';
+import { KNOWN_KEYS } from './known-keys.ts';
+import { readMessagesBody } from './messages.ts';
 import { type DecisiveValue, readDecisive } from './read-decisive.ts';
-import { RESPONSES_DECISIVE, readResponsesBody } from './responses.ts';
+import { readResponsesBody } from './responses.ts';
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
 const BYTES_PER_TOKEN = 4;
@@ -32,25 +33,18 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
 /** Fields that say how a request is to be served. */
 const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
-interface BodyFormat {
-  readonly decisive: readonly string[];
-  readonly read: (body: Fields) => BodyReading;
-}
-
-const MESSAGES: BodyFormat = { decisive: MESSAGES_DECISIVE, read: readMessagesBody };
-
-const FORMATS: ReadonlyMap<string, BodyFormat> = new Map([
-  ['chat', { decisive: CHAT_DECISIVE, read: readChatBody }],
-  ['responses', { decisive: RESPONSES_DECISIVE, read: readResponsesBody }],
+const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
+  ['chat', readChatBody],
+  ['responses', readResponsesBody],
 ]);
 
 /**
  * Reads the body of a request as its surface's API writes it; any other surface's as Messages. Raises invalid_request,
  * invalid_json, invalid_encoding.
  */
-export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
-  const { decisive, read } = FORMATS.get(surface) ?? MESSAGES;
-  const json = body.json();
+export async function readBodyFacts(surface: string, body: RequestBody): Promise<BodyFacts> {
+  const read = READERS.get(surface) ?? readMessagesBody;
+  const json = await body.json(KNOWN_KEYS);
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
@@ -63,8 +57,6 @@ export function readBodyFacts(surface: string, body: RequestBody): BodyFacts {
     throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
   }
   const { unseen_tokens, cache_ttl, ...reading } = read(fields);
-  const twice = decisive[body.countKeys(decisive).findIndex((count) => count > 1)];
-  if (twice !== undefined) throw invalid(twice, 'occurs more than once in the body; send it once');
   const { bytes } = body;
   const found = readDecisive(fields);
   return {

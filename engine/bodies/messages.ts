@@ -13,9 +13,6 @@ import {
   toolTokens,
 } from './fields.ts';
 
-/** Keys that decide routing and money: two parsers must not be able to disagree on them. */
-export const MESSAGES_DECISIVE = ['model', 'max_tokens', 'stream'] as const;
-
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 

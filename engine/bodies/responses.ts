@@ -18,9 +18,6 @@ import {
   toolTokens,
 } from './fields.ts';
 
-/** Keys that decide routing and money: two parsers must not be able to disagree on them. */
-export const RESPONSES_DECISIVE = ['model', 'max_output_tokens', 'stream', 'background', 'max_tool_calls'] as const;
-
 /** Fields that stand for text which only the provider has. */
 const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
 

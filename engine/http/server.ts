@@ -248,6 +248,7 @@ export function createServer(options: {
         total_seconds: timeouts.request_body_seconds,
         silence_seconds: timeouts.request_silence_seconds,
       },
+      json_bounds: { depth: limits.json_depth, values: limits.json_values },
       clock,
     };
   }

@@ -1,8 +1,24 @@
 import { isUtf8 } from 'node:buffer';
 import type { JsonValue, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { describeFault, describeSyntaxError } from '../json/faults.ts';
+import { type KeyNames, keyText } from '../json/key-names.ts';
+import { parseScanned, scanAll } from '../json/polite.ts';
+import { type AmbiguousKey, type JsonBounds, JsonScan } from '../json/scan.ts';
 import type { HeldBytes } from './body-budget.ts';
-import { afterSpace, CLOSE_BRACE, findTopLevelKeys, OPEN_BRACE } from './json-keys.ts';
+
+/** Where the value of a top-level key stands: the bytes from `start` up to, not including, `end`. */
+interface ValueRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** What a JSON body may have where nothing is configured. */
+export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
+
+const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
+const OPEN_BRACE = 0x7b;
+const SHOWN_CHARS_MAX = 60;
 
 /** A received body: the bytes that will travel, and on demand a parsed copy. */
 export class HeldBody implements RequestBody {
@@ -10,43 +26,52 @@ export class HeldBody implements RequestBody {
   replaced = false;
   readonly #onRewrite: (key: string) => void;
   readonly #room: HeldBytes | undefined;
+  readonly #bounds: JsonBounds;
+  /** The latest, which may be of bytes that were rewritten since. */
+  #scan: JsonScan | undefined;
 
   /**
    * @param onRewrite told before a rewrite happens; throws to refuse it
    * @param room holds the bytes already, and what rewrites make of them
    */
-  constructor(bytes: Buffer, onRewrite: (key: string) => void, room?: HeldBytes) {
+  constructor(
+    bytes: Buffer,
+    onRewrite: (key: string) => void,
+    { room, bounds = DEFAULT_JSON_BOUNDS }: { readonly room?: HeldBytes; readonly bounds?: JsonBounds } = {},
+  ) {
     this.bytes = bytes;
     this.#onRewrite = onRewrite;
     this.#room = room;
+    this.#bounds = bounds;
   }
 
-  json(): unknown {
-    if (!isUtf8(this.bytes)) {
+  async json(names?: KeyNames): Promise<unknown> {
+    const { bytes } = this;
+    if (!isUtf8(bytes)) {
       throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
     }
-    try {
-      return JSON.parse(this.bytes.toString('utf8'));
-    } catch (error) {
-      throw new StageError(
-        'invalid_json',
-        `The request body is not valid JSON: ${describeSyntaxError(error, this.bytes)}.`,
-      );
+    const scan = new JsonScan(bytes, this.#bounds, { names });
+    await scanAll(scan);
+    if (scan.fault !== undefined) {
+      const code = scan.fault.kind === 'depth' || scan.fault.kind === 'values' ? 'invalid_request' : 'invalid_json';
+      throw new StageError(code, `The request body ${describeFault(scan.fault, bytes, this.#bounds)}.`);
     }
-  }
-
-  countKeys(names: readonly string[]): number[] {
-    const found = findTopLevelKeys(this.bytes, names);
-    return names.map((name) => found.get(name)!.length);
+    if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
+    this.#scan = scan;
+    try {
+      return await parseScanned(scan);
+    } catch (error) {
+      throw new StageError('invalid_json', `The request body ${describeSyntaxError(error)}.`);
+    }
   }
 
   value(key: string): unknown {
-    const range = findTopLevelKeys(this.bytes, [key]).get(key)!.at(-1);
+    const range = this.#find(key);
     return range && (JSON.parse(this.bytes.toString('utf8', range.start, range.end)) as unknown);
   }
 
   rewrite(key: string, value: JsonValue): void {
-    const range = findTopLevelKeys(this.bytes, [key]).get(key)!.at(-1);
+    const range = this.#find(key);
     const text = JSON.stringify(value);
     if (range === undefined) this.#add(key, text);
     else {
@@ -55,13 +80,42 @@ export class HeldBody implements RequestBody {
     }
   }
 
+  replace(json: string): void {
+    this.#onRewrite('*');
+    this.#become(Buffer.byteLength(json), () => Buffer.from(json));
+    this.replaced = true;
+  }
+
+  /** The outermost object, with the places of its members. */
+  #members(): JsonScan {
+    const { bytes } = this;
+    if (this.#scan?.bytes !== bytes) {
+      this.#scan = new JsonScan(bytes, UNBOUNDED);
+      this.#scan.step(bytes.length);
+    }
+    if (!this.#scan.more_members) return this.#scan;
+    const whole = new JsonScan(bytes, UNBOUNDED, { places_max: Infinity });
+    whole.step(bytes.length);
+    return whole;
+  }
+
+  /** The value of a top-level key, the last where there are several. */
+  #find(key: string): ValueRange | undefined {
+    const { places } = this.#members();
+    for (let i = places.length - (places.length % 4) - 4; i >= 0; i -= 4) {
+      if (keyText(this.bytes, places[i]!, places[i + 1]!) === key)
+        return { start: places[i + 2]!, end: places[i + 3]! };
+    }
+    return undefined;
+  }
+
   /** Puts a key in front of the others. */
   #add(key: string, text: string): void {
-    const open = afterSpace(this.bytes, 0);
-    if (this.bytes[open] !== OPEN_BRACE) throw new Error(`the body is no JSON object that could have a key "${key}"`);
+    const { is_object, places } = this.#members();
+    if (!is_object) throw new Error(`the body is no JSON object that could have a key "${key}"`);
     this.#onRewrite(key);
-    const empty = this.bytes[afterSpace(this.bytes, open + 1)] === CLOSE_BRACE;
-    this.#splice(open + 1, open + 1, `${JSON.stringify(key)}:${text}${empty ? '' : ','}`);
+    const inside = this.bytes.indexOf(OPEN_BRACE) + 1;
+    this.#splice(inside, inside, `${JSON.stringify(key)}:${text}${places.length === 0 ? '' : ','}`);
   }
 
   #splice(start: number, end: number, text: string): void {
@@ -78,19 +132,18 @@ export class HeldBody implements RequestBody {
     this.bytes = make();
     this.#room?.give(replaced);
   }
-
-  replace(json: string): void {
-    this.#onRewrite('*');
-    this.#become(Buffer.byteLength(json), () => Buffer.from(json));
-    this.replaced = true;
-  }
 }
 
-/** Says where JSON breaks without quoting the text around it, which may be prompt text. */
-function describeSyntaxError(error: unknown, bytes: Buffer): string {
-  if (bytes.length === 0) return 'it is empty';
-  const message = error instanceof Error ? error.message : '';
-  const place = /line (\d+) column (\d+)/.exec(message);
-  if (place !== null) return `it breaks at line ${place[1]}, column ${place[2]}`;
-  return message.includes('end of JSON input') ? 'it ends too early' : 'it does not parse';
+function ambiguous({ name, spelling }: AmbiguousKey): StageError {
+  const problem =
+    spelling === name
+      ? 'occurs more than once in the same object of the body; send it once'
+      : `is also written ${shown(spelling)} in the body, which some readers take for the same key; leave that out`;
+  return new StageError('invalid_request', `${name}: ${problem}`, { details: { param: name } });
+}
+
+/** A key of the client's in plain ASCII. */
+function shown(key: string): string {
+  const text = key.length > SHOWN_CHARS_MAX ? `${key.slice(0, SHOWN_CHARS_MAX)}...` : key;
+  return JSON.stringify(text).replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

@@ -11,6 +11,7 @@ import type {
 import { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Connections } from '../http/connections.ts';
+import type { JsonBounds } from '../json/scan.ts';
 import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';
@@ -31,6 +32,7 @@ export interface RequestEnvironment {
   /** Most connections of one caller that stay open between requests. */
   readonly connections_per_principal: number;
   readonly body_limits: BodyLimits;
+  readonly json_bounds: JsonBounds;
   readonly clock: Clock;
 }
 
@@ -197,7 +199,7 @@ export class RequestContext implements StageContext, Bagged {
 
   async #receiveBody(): Promise<RequestBody> {
     if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
-    const { budget, body_limits, clock, requests_per_principal } = this.#environment;
+    const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
     if (!this.occupy(caller, requests_per_principal)) throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
@@ -208,7 +210,7 @@ export class RequestContext implements StageContext, Bagged {
       throw new StageError('bad_http', 'The request was answered before its body was complete.');
     }
     this.#held = room;
-    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), room);
+    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), { room, bounds: json_bounds });
     return this.body;
   }
 

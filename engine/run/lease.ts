@@ -216,12 +216,8 @@ class LeasedBody implements RequestBody {
     return this.#copy!;
   }
 
-  json(): unknown {
+  async json(): Promise<unknown> {
     return this.#held().json();
-  }
-
-  countKeys(names: readonly string[]): number[] {
-    return this.#held().countKeys(names);
   }
 
   value(key: string): unknown {

@@ -55,6 +55,8 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
         requests_per_principal: 1024,
         connections: 10_000,
         connections_per_principal: 512,
+        json_depth: 128,
+        json_values: 500_000,
       },
       timeouts: {
         connect_seconds: 10,

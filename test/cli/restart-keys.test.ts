@@ -6,7 +6,7 @@ import type { GatewayConfig } from '../../engine/config.ts';
 const server = {
   listen: '127.0.0.1:8080',
   public_url: 'https://gateway.example.com',
-  limits: { body_bytes: 1000, header_bytes: 100, buffered_bytes: 5000 },
+  limits: { body_bytes: 1000, header_bytes: 100, buffered_bytes: 5000, json_depth: 128, json_values: 500_000 },
 };
 const database = { postgres: { url_env: 'DATABASE_URL', pool_max: 10 } };
 

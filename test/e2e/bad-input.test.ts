@@ -48,6 +48,20 @@ describe('a body that is no Messages request', () => {
     'names the model twice': ['{"model":"coder-1","max_tokens":1,"model":"mapped-1"}', /model/],
     'names the model twice, once escaped': ['{"model":"coder-1","max_tokens":1,"mod\\u0065l":"mapped-1"}', /model/],
     'names max_tokens twice': ['{"model":"coder-1","max_tokens":1,"max_tokens":64000}', /max_tokens/],
+    'names the model again in another case': [
+      '{"model":"coder-1","max_tokens":1,"Model":"mapped-1"}',
+      /model.*"Model"/,
+    ],
+    'bounds its output again, with a Kelvin sign': [
+      '{"model":"coder-1","max_tokens":1,"max_to\u212aens":64000}',
+      /max_tokens.*max_to.+212aens/,
+    ],
+    'names the model of a tool twice': [
+      '{"model":"coder-1","max_tokens":1,"tools":[{"type":"x","model":"coder-1","model":"mapped-1"}]}',
+      /model/,
+    ],
+    'begins with a byte order mark': [`\ufeff${messagesBody()}`, /byte order mark/],
+    'has more values than may be': [`{"model":"coder-1","max_tokens":1,"x":[${'0,'.repeat(500_000)}0]}`, /values/],
     'names stream twice': ['{"model":"coder-1","max_tokens":1,"stream":true,"stream":false}', /stream/],
     'is not UTF-8': [Buffer.from('{"model":"coder-1","x":"\xff\xfe"}', 'latin1'), /UTF-8/],
     'holds an encoded surrogate': [
@@ -69,10 +83,10 @@ describe('a body that is no Messages request', () => {
     });
   }
 
-  test('because it nests too deeply for any parser is refused or forwarded, never a crash', async () => {
+  test('because it nests too deeply is refused', async () => {
     const body = `{"model":"coder-1","max_tokens":1,"x":${'['.repeat(90_000)}${']'.repeat(90_000)}}`;
-    const response = await send(gateway.url, { headers: bearer(gateway.token), body });
-    assert.ok(response.status === 200 || response.status === 400, response.text);
+    const sending = { headers: bearer(gateway.token), body };
+    assertRefused(upstream, await send(gateway.url, sending), { ...INVALID, says: /nested deeper than 128/ });
   });
 
   test('never has its own text repeated in the error', async () => {

@@ -58,6 +58,8 @@ describe('gateway.yaml', () => {
       requests_per_principal: 1024,
       connections: 10_000,
       connections_per_principal: 512,
+      json_depth: 128,
+      json_values: 500_000,
     });
     assert.deepEqual(config.server.timeouts, {
       connect_seconds: 10,

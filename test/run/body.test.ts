@@ -62,12 +62,12 @@ describe('a value of a top-level key', () => {
 });
 
 describe('a replaced body', () => {
-  it('is the other text, and says so', () => {
+  it('is the other text, and says so', async () => {
     const { body, rewrites } = held('{"a":1}');
     assert.equal(body.replaced, false);
     body.replace('{"b":"ü"}');
     assert.equal(String(body.bytes), '{"b":"ü"}');
-    assert.deepEqual(body.json(), { b: 'ü' });
+    assert.deepEqual(await body.json(), { b: 'ü' });
     assert.equal(body.replaced, true);
     assert.deepEqual(rewrites, ['*']);
   });

@@ -104,8 +104,8 @@ describe('read-body', () => {
     assert.equal((await factsOf(body))['request.input_tokens_max'], Buffer.byteLength(body));
   });
 
-  it('reads content that is nested deeper than any call can be', async () => {
-    const deep = `${'[{"type":"tool_result","content":'.repeat(50_000)}[{"type":"document"}]${'}]'.repeat(50_000)}`;
+  it('reads content that is nested as deep as a body may be', async () => {
+    const deep = `${'[{"type":"tool_result","content":'.repeat(60)}[{"type":"document"}]${'}]'.repeat(60)}`;
     const facts = await factsOf(`{"model":"m","messages":[{"role":"user","content":${deep}}]}`);
     assert.ok((facts['request.input_tokens_max'] as number) > deep.length + 500_000);
   });

@@ -28,7 +28,7 @@ describe('a request whose upstream speaks another API', () => {
     const ctx = await run();
     assert.deepEqual(ctx.rewrites, ['*']);
     assert.equal(ctx.body!.replaced, true);
-    const sent = ctx.body!.json() as Record<string, unknown>;
+    const sent = (await ctx.body!.json()) as Record<string, unknown>;
     assert.equal(sent.model, 'coder-1@2026');
     const { max_output_tokens } = stageConfig().models[0]!;
     assert.equal(sent.max_tokens, max_output_tokens);

@@ -2,13 +2,14 @@ import type { IncomingMessage } from 'node:http';
 import type { BearerTokens, Clock, Log, ModelCatalog } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
+import { KeyNames } from '../../json/key-names.ts';
 import { HeldBody } from '../../run/body.ts';
 import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
 import { receiveBody } from '../../run/receive-body.ts';
 import type { Changing } from '../../services/admin-changes.ts';
 import type { Sessions } from '../../services/identity/sessions.ts';
 import type { Caller } from './caller.ts';
-import { bodyFields, type Fields, invalid, queryFields } from './fields.ts';
+import { bodyFields, type Fields, queryFields } from './fields.ts';
 
 /** What the admin API works with: one configuration, and the services behind it. */
 export interface AdminOptions {
@@ -81,10 +82,8 @@ export function createCalls({ config, database, clock }: AdminOptions) {
       const room = new HeldBytes(budget, caller.principal.id);
       try {
         const held = new HeldBody(await receiveBody(req, limits, room, clock), () => {});
-        const fields = bodyFields(held.json(), known);
-        const repeated = known[held.countKeys(known).findIndex((count) => count > 1)];
-        if (repeated !== undefined) throw invalid(`The field "${repeated}" is there more than once; send it once.`);
-        return fields;
+        const names = new KeyNames(known.map((name) => ({ name, decides: 'top' })));
+        return bodyFields(await held.json(names), known);
       } finally {
         room.release();
       }

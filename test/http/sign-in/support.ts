@@ -36,7 +36,13 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
       public_url: ISSUER,
       profile: { header_prefix: 'vendor' },
       trusted_proxies: [],
-      limits: { body_bytes: 1_000_000, header_bytes: 16_384, buffered_bytes: 1_000_000 },
+      limits: {
+        body_bytes: 1_000_000,
+        header_bytes: 16_384,
+        buffered_bytes: 1_000_000,
+        json_depth: 128,
+        json_values: 500_000,
+      },
       timeouts: {
         connect_seconds: 10,
         first_byte_seconds: 120,
