@@ -4,7 +4,7 @@ import type { CacheLifetime } from '../metering/bill.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
 import { readChatBody } from './chat.ts';
 import type { BodyReading, Fields } from './fields.ts';
-import { KNOWN_KEYS } from './known-keys.ts';
+import { knownKeys } from './known-keys.ts';
 import { readMessagesBody } from './messages.ts';
 import { type DecisiveValue, readDecisive } from './read-decisive.ts';
 import { readResponsesBody } from './responses.ts';
@@ -44,7 +44,7 @@ const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
  */
 export async function readBodyFacts(surface: string, body: RequestBody): Promise<BodyFacts> {
   const read = READERS.get(surface) ?? readMessagesBody;
-  const json = await body.json(KNOWN_KEYS);
+  const json = await body.json(knownKeys(surface));
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }

@@ -1,4 +1,4 @@
-import { KeyNames } from '../json/key-names.ts';
+import { KeyNames, type KnownKey } from '../json/key-names.ts';
 import { DECISIVE_FIELDS } from './decisive-fields.ts';
 
 /*
@@ -8,7 +8,7 @@ import { DECISIVE_FIELDS } from './decisive-fields.ts';
 
 /** Beside the fields of the table, what bounds and meters are read from. */
 const DECISIVE_AT_THE_TOP = [
-  ...['stream', 'stream_options', 'background', 'n', 'thinking', 'reasoning_effort', 'output_config', 'store'],
+  ...['stream', 'stream_options', 'background', 'thinking', 'reasoning_effort', 'output_config', 'store'],
   ...['web_search_options', 'mcp_servers', 'container', 'thread', 'functions', 'previous_response_id', 'conversation'],
   ...['prompt_cache_key', 'prompt_cache_retention', 'prompt_cache_options'],
 ];
@@ -20,21 +20,8 @@ const DECISIVE_IN_ALL_BUT_MESSAGES = [
 
 /** Those of a prompt say what it only refers to, and what it costs to keep. */
 const DECISIVE_ANYWHERE = [
-  ...[
-    'type',
-    'content',
-    'source',
-    'url',
-    'image_url',
-    'data',
-    'audio',
-    'tool_calls',
-    'output',
-    'id',
-    'file_id',
-    'tools',
-  ],
-  ...['encrypted_content', 'action', 'cache_control', 'ttl', 'prompt_cache_breakpoint'],
+  ...['type', 'content', 'source', 'url', 'image_url', 'data', 'audio', 'tools', 'tool_calls', 'output', 'id'],
+  ...['file_id', 'encrypted_content', 'action', 'cache_control', 'ttl', 'prompt_cache_breakpoint'],
 ];
 
 const PROMPT = ['messages', 'system', 'instructions', 'prompt'];
@@ -46,10 +33,18 @@ const DATA = [
   ...['metadata', 'client_metadata', 'variables', 'headers', 'env', 'logit_bias', 'chat_template_kwargs'],
 ];
 
-/** The keys that matter in bodies of all three APIs. */
-export const KNOWN_KEYS = new KeyNames([
+/** Fields of the table are read however their words are joined, so that only one spelling at a time is unambiguous. */
+function joined(name: string): readonly string[] {
+  return [name.replaceAll('_', '-'), name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())];
+}
+
+const KEYS: readonly KnownKey[] = [
   ...DECISIVE_FIELDS.map(
-    ({ name, place }) => ({ name, decides: place === 'top' ? 'top' : 'not in messages' }) as const,
+    ({ name, place }): KnownKey => ({
+      name,
+      also: joined(name),
+      decides: place === 'top' ? 'top' : 'not in messages',
+    }),
   ),
   ...DECISIVE_AT_THE_TOP.map((name) => ({ name, decides: 'top' }) as const),
   ...DECISIVE_IN_ALL_BUT_MESSAGES.map((name) => ({ name, decides: 'not in messages' }) as const),
@@ -58,4 +53,12 @@ export const KNOWN_KEYS = new KeyNames([
   ...DATA.map((name) => ({ name, holds: { top: 'data', below: 'data' } }) as const),
   // In a call it holds the arguments.
   { name: 'input', decides: 'top', holds: { top: 'prompt', below: 'data' } },
-]);
+];
+
+const KNOWN = new KeyNames(KEYS);
+const KNOWN_IN_CHAT = new KeyNames([...KEYS, { name: 'n', decides: 'top' }]);
+
+/** The keys that matter in bodies of a surface. */
+export function knownKeys(surface: string): KeyNames {
+  return surface === 'chat' ? KNOWN_IN_CHAT : KNOWN;
+}

@@ -10,6 +10,8 @@ type Held = 'prompt' | 'data';
 /** A key that matters, and how it is spelt. */
 export interface KnownKey {
   readonly name: string;
+  /** Other spellings that are as good. */
+  readonly also?: readonly string[];
   readonly decides?: Place;
   /** What its value is, in the outermost object and in others, where it is spelt exactly so. */
   readonly holds?: { readonly top?: Held; readonly below?: Held };

@@ -292,7 +292,10 @@ export class JsonScan {
     known ??= names.find(bytes, start, end);
     if (known === undefined) return;
     const depth = this.#open.length;
-    is_exact ||= keyText(bytes, start, end) === known.name;
+    if (!is_exact) {
+      const spelling = keyText(bytes, start, end)!;
+      is_exact = spelling === known.name || (known.also?.includes(spelling) ?? false);
+    }
     if (this.#decides(known, depth)) {
       const { name } = known;
       if (!is_exact) this.ambiguous = { name, spelling: keyText(bytes, start, end)! };

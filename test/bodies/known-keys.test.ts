@@ -42,7 +42,7 @@ describe('a key that folds to one that decides', () => {
       'max-tokens',
       'MAX_TOKENS',
     ],
-    service_tier: ['Service_Tier', 'serv\u0131ce_tier', 'SERV\u0130CE_TIER', 'serviceTier'],
+    service_tier: ['Service_Tier', 'serv\u0131ce_tier', 'SERV\u0130CE_TIER', 'SERVICE-TIER'],
     speed: ['\u017fpeed', 'Speed'],
     stream: ['Stream', '\u{1d42c}tream'],
   };
@@ -68,6 +68,9 @@ describe('a key that folds to one that decides', () => {
     await reading(
       '"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"1","input":{"Type":1,"type":2}}]}]',
     );
+    await reading('"serviceTier":"auto"');
+    await reading('"n":1,"N":2');
+    await assert.rejects(reading('"n":1,"N":2', 'chat'), { code: 'invalid_request' });
     await reading('"messages":[{"role":"user","model":"a","model":"b","Model":"c"}]');
     await reading('"metadata":{"Model":"x","model":"y","MODEL":"z"},"messages":[]');
     await reading(
@@ -82,6 +85,7 @@ describe('a key that decides and is there twice in an object', () => {
     await refused('"model":"dear-1"', 'model');
     await refused('"mod\\u0065l":"dear-1"', 'model');
     await refused('"tools":[{"type":"x","model":"a","model":"b"}]', 'model');
+    await refused('"service_tier":"a","serviceTier":"b"', 'service_tier');
     await refused('"messages":[],"messages":[]', 'messages');
     await refused('"messages":[{"content":[{"type":"text","type":"document"}]}]', 'type');
   });
