@@ -26,6 +26,12 @@ export { WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
 export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
+export {
+  createUpstreamClient,
+  type OutgoingRequest,
+  type Sending,
+  type UpstreamClient,
+} from './forwarding/upstream-client.ts';
 export { describeTranslated, forwardedHeaders, upstreamCredential } from './forwarding/upstream-headers.ts';
 export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
@@ -101,6 +107,15 @@ export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+}
+
+/** How far an answer is read on for its bill once nobody waits for it any more. */
+export interface DrainLimits {
+  readonly seconds: number;
+  readonly bytes: number;
+  /** How many requests are read on at once under these limits; the engine counts them in `running`. */
+  readonly requests: number;
+  running: number;
 }
 
 /** An upstream response to stream to the client as it is. */
@@ -217,6 +232,16 @@ export interface StageContext<
   readonly aborted: boolean;
   /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */
   onCancel(listener: (reason: StageError) => void): void;
+  /**
+   * Says that an upstream has the request from now on. If the client goes away, the answer is read on within these limits,
+   * so that what it costs is known; without limits, or beyond them, `onCancel` is told. Needs the `network` capability.
+   */
+  drainWithin(limits: DrainLimits | undefined): void;
+  /**
+   * Has an answer read on for its bill that comes after the stage has failed, for some seconds within the limits of
+   * `drainWithin`; `cancel` then gives up on it. @returns false where that can't be.
+   */
+  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean;
   /** Records in the fact `outcome.shadow` that something in shadow mode held, by name: `routing:<rule>`, `spend:<rule>`. */
   noteShadow(name: string): void;
   /**

@@ -186,6 +186,9 @@ export interface UpstreamConfig {
   readonly honours: readonly OutputBound[];
   /** How often a model is run at most for one answer in which it may use the upstream's tools as often as it likes. */
   readonly tool_iterations?: number;
+  /** What becomes of an answer whose client has gone: read on for its bill, within `drain_limits`, or cancelled. */
+  readonly on_client_abort: 'drain' | 'cancel';
+  readonly drain_limits: { readonly seconds: number; readonly bytes: number; readonly requests: number };
   /** Contract multiplier on all prices at this upstream. */
   readonly price_multiplier: number;
   /** Fields of requests that callers may use here though they choose who serves or pays; places as in `tools[].model`. */

@@ -171,7 +171,17 @@ export const FACTS = {
   },
 
   'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
-  'upstream.attempts': { kind: 'number', meaning: 'How many upstreams were tried' },
+  'upstream.attempts': { kind: 'number', meaning: 'How often the request was sent to an upstream' },
+  'upstream.retry': {
+    kind: 'string',
+    meaning: 'Why it was sent again: stale_socket, the kept connection was closed by the upstream in that moment',
+    values: ['stale_socket'],
+  },
+  'upstream.certainty': {
+    kind: 'string',
+    meaning: 'What is known of a request that was to be sent: whether it left, and whether the upstream answered it',
+    values: ['not_sent', 'possibly_accepted', 'answered'],
+  },
   'upstream.ttfb_ms': { kind: 'number', meaning: 'Milliseconds from forwarding to the first response byte' },
   'upstream.request_id': { kind: 'string', meaning: "The upstream's own request identifier" },
 
@@ -196,6 +206,10 @@ export const FACTS = {
   'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },
   'outcome.error': { kind: 'string', meaning: "Error code of the gateway's own refusal or failure" },
   'outcome.aborted': { kind: 'boolean', meaning: 'Whether the client went away before the end' },
+  'outcome.drained': {
+    kind: 'boolean',
+    meaning: 'Whether the answer was read to its end for its bill, after nobody waited for it any more; only set then',
+  },
   'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
   'outcome.shadow': {
     kind: 'strings',

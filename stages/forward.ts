@@ -1,87 +1,52 @@
-import http, { type ClientRequest, type IncomingMessage } from 'node:http';
-import https from 'node:https';
-import type { Stream } from 'node:stream';
-import { createProxyServer } from 'http-proxy-3';
+import type { IncomingMessage } from 'node:http';
 import {
   API_PATHS,
   askedIn,
+  createUpstreamClient,
+  type DrainLimits,
   defineStage,
   describeTranslated,
   forwardedHeaders,
+  type OutgoingRequest,
   type Protocol,
   protocolOf,
   type Relay,
   refuseForeignAnswer,
+  type Sending,
+  type Services,
   type StageContext,
   StageError,
-  type Timer,
+  type UpstreamClient,
   type UpstreamConfig,
   upstreamCredential,
   upstreamPaths,
 } from '../engine/api.ts';
 
-/** Idle upstream connections kept open per upstream. */
-const FREE_SOCKETS_MAX = 512;
-
 /** An upstream with everything a request to it needs, prepared once. */
 interface Target {
   readonly name: string;
-  readonly url: URL;
   readonly protocols: readonly Protocol[];
   /** Puts a path behind that of the base URL. */
   readonly pathOf: (path: string) => string;
-  readonly agent: http.Agent;
+  readonly client: UpstreamClient;
   readonly credential: Readonly<Record<string, string>>;
   /** Headers that reach it though they choose who serves or pays. */
   readonly allowed_headers: ReadonlySet<string>;
+  /** Absent where an answer is cancelled when its client has gone. */
+  readonly drain: DrainLimits | undefined;
 }
 
-/** Where the proxy's events find what waits for them. A Map that lives as long as the stage would cost more (see Bag). */
-const WAITING = Symbol('waiting');
-
-type ProxiedRequest = IncomingMessage & { [WAITING]?: Waiting | undefined };
-
-/** A request that waits for the upstream's response head. */
-interface Waiting {
-  readonly resolve: (response: IncomingMessage) => void;
-  readonly reject: (error: Error) => void;
-  request: ClientRequest | undefined;
-  /** Whether the request may have reached the upstream. */
-  sent: boolean;
-}
-
-function createAgent(url: URL): http.Agent {
-  const { Agent } = url.protocol === 'https:' ? https : http;
-  const agent = new Agent({ keepAlive: true, maxFreeSockets: FREE_SOCKETS_MAX, scheduling: 'lifo' });
-  // The agent has one destination. Node would put its name together from all connection options at every request.
-  agent.getName = () => url.origin;
-  return agent;
-}
-
-function createTarget(upstream: UpstreamConfig, secret: (name: string) => string): Target {
-  const url = new URL(upstream.base_url);
+function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
+  const { connect_seconds } = config.server.timeouts;
   return {
     name: upstream.name,
-    url,
     protocols: upstream.protocols,
     pathOf: upstreamPaths(upstream),
-    agent: createAgent(url),
+    client: createUpstreamClient({ url: new URL(upstream.base_url), connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
     allowed_headers: new Set(upstream.allow_headers),
+    drain: upstream.on_client_abort === 'drain' ? { ...upstream.drain_limits, running: 0 } : undefined,
   };
-}
-
-/**
- * A stand-in for a stream that hands the whole body to the request in one write, and then forgets it: the proxy keeps the
- * stand-in as long as the answer streams.
- */
-function bodySource(bytes: Buffer): Stream {
-  let rest: Buffer | undefined = bytes;
-  const pipe = (destination: ClientRequest) => {
-    destination.end(rest);
-    rest = undefined;
-  };
-  return { pipe } as unknown as Stream;
 }
 
 function describeFailure(error: NodeJS.ErrnoException, name: string): StageError {
@@ -106,58 +71,45 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
 }
 
 type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.surface';
-type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream';
+type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream' | 'spend.most_nano_usd';
+type Writes =
+  | 'request.dropped_headers'
+  | 'upstream.status'
+  | 'upstream.attempts'
+  | 'upstream.retry'
+  | 'upstream.certainty'
+  | 'upstream.ttfb_ms'
+  | 'upstream.request_id';
 
-/** What the request to the upstream differs in from the one received. */
-interface Outgoing {
-  readonly path: string;
-  readonly headers: http.IncomingHttpHeaders;
-}
+type ForwardContext = StageContext<Reads, ReadsIfSet, Writes>;
 
-export default defineStage<
-  Record<never, never>,
-  Reads,
-  ReadsIfSet,
-  'request.dropped_headers' | 'upstream.status' | 'upstream.attempts' | 'upstream.ttfb_ms' | 'upstream.request_id'
->({
+export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
   name: 'forward',
   version: 1,
   summary: "Sends the received bytes to the route's upstream and streams its response back.",
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
   reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
-  readsIfSet: ['route.protocol', 'request.alias', 'request.stream'],
+  readsIfSet: ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'],
   writes: [
     'request.dropped_headers',
     'upstream.status',
     'upstream.attempts',
+    'upstream.retry',
+    'upstream.certainty',
     'upstream.ttfb_ms',
     'upstream.request_id',
   ],
   raises: ['not_supported', 'upstream_unreachable', 'upstream_failed', 'upstream_invalid', 'upstream_timeout'],
   needs: ['raw-body', 'rewrite-body', 'respond', 'network'],
   terminal: true,
-  create(_options, { config, clock, secret }) {
+  create(_options, services) {
+    const { config, clock } = services;
     const { timeouts, profile } = config.server;
-    const targets = new Map(config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, secret)]));
-    const proxy = createProxyServer({ connectTimeout: timeouts.connect_seconds * 1000 });
-
-    proxy.on('proxyReq', (request, req, _res, _options, socket) => {
-      const entry = (req as ProxiedRequest)[WAITING];
-      if (entry === undefined) return void request.destroy();
-      entry.request = request;
-      if (!socket.connecting) entry.sent = true;
-      else socket.once('encrypted' in socket ? 'secureConnect' : 'connect', () => (entry.sent = true));
-    });
-    proxy.on('proxyRes', (response, req) => {
-      const entry = (req as ProxiedRequest)[WAITING];
-      if (entry === undefined) response.destroy();
-      else entry.resolve(response);
-    });
-    proxy.on('econnreset', (error, req) => (req as ProxiedRequest)[WAITING]?.reject(error));
+    const targets = new Map(config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, services)]));
 
     /** Raises not_supported when the upstream would not understand the body. */
-    function prepare(ctx: StageContext<Reads, ReadsIfSet>, target: Target): Outgoing {
+    function prepare(ctx: ForwardContext, target: Target): OutgoingRequest {
       const surface = ctx.get('request.surface');
       const spoken = protocolOf(surface);
       const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(surface, target.protocols);
@@ -176,58 +128,40 @@ export default defineStage<
       }
       headers['content-length'] = String(body.bytes.length);
       Object.assign(headers, target.credential);
-      return { path: target.pathOf(foreign ? API_PATHS[protocol] : ctx.url), headers };
+      const path = target.pathOf(foreign ? API_PATHS[protocol] : ctx.url);
+      return { method: ctx.exchange.req.method!, path, headers, body: body.bytes };
     }
 
-    function send(ctx: StageContext, target: Target, outgoing: Outgoing, entry: Waiting): void {
-      const { req, res } = ctx.exchange;
-      const { headers, url } = req;
-      req.headers = outgoing.headers;
-      req.url = outgoing.path;
-      proxy.web(
-        req,
-        res,
-        {
-          target: target.url,
-          agent: target.agent,
-          changeOrigin: true,
-          prependPath: false,
-          // The path and query travel as received; parsing them as a URL would re-encode them.
-          toProxy: true,
-          selfHandleResponse: true,
-          buffer: bodySource(ctx.body!.bytes),
-        },
-        (error) => entry.reject(error),
-      );
-      // The proxy has made its request from them by now; nobody else may see the upstream's credential.
-      req.headers = headers;
-      req.url = url!;
+    /** Waits for the head of the answer; when it comes too late for the client, it is read for its bill all the same. */
+    function awaitHead(ctx: ForwardContext, { name, drain }: Target, sending: Sending): Promise<IncomingMessage> {
+      return new Promise((resolve, reject) => {
+        const giveUp = (reason: StageError) => sending.abandon(reason);
+        ctx.onCancel(giveUp);
+        ctx.drainWithin(hasBill(ctx) ? drain : undefined);
+        const seconds = timeouts.first_byte_seconds;
+        const timer = clock.after(seconds * 1000, () => {
+          // How long an answer is read on that nobody waits for is decided elsewhere.
+          if (ctx.aborted) return;
+          const message = `The upstream "${name}" did not begin to answer within ${seconds} seconds.`;
+          const reason = new StageError('upstream_timeout', message, { details: { upstream: name } });
+          const late = sending.answer.then((response) => relayOf(response, name, timeouts.idle_seconds));
+          late.catch(() => {});
+          if (sending.attempts > 0 && ctx.drainLater(late, seconds, giveUp)) reject(reason);
+          else giveUp(reason);
+          sending.forgetBody();
+        });
+        sending.answer.then(resolve, reject).finally(() => timer.close());
+      });
     }
 
     return {
       async request(ctx): Promise<Relay> {
         const target = targets.get(ctx.get('route.upstream'))!;
-        const outgoing = prepare(ctx, target);
-        const { req } = ctx.exchange;
+        const sending = target.client.send(prepare(ctx, target));
         const started = clock.monotonic();
-        let entry: Waiting | undefined;
-        let timer: Timer | undefined;
+        let response: IncomingMessage | undefined;
         try {
-          const response = await new Promise<IncomingMessage>((resolve, reject) => {
-            const pending: Waiting = { resolve, reject, request: undefined, sent: false };
-            entry = pending;
-            (req as ProxiedRequest)[WAITING] = pending;
-            const giveUp = (reason: StageError) => {
-              reject(reason);
-              pending.request?.destroy();
-            };
-            ctx.onCancel(giveUp);
-            timer = clock.after(timeouts.first_byte_seconds * 1000, () => {
-              const message = `The upstream "${target.name}" did not begin to answer within ${timeouts.first_byte_seconds} seconds.`;
-              giveUp(new StageError('upstream_timeout', message, { details: { upstream: target.name } }));
-            });
-            send(ctx, target, outgoing, pending);
-          });
+          response = await awaitHead(ctx, target, sending);
           ctx.set('upstream.status', response.statusCode!);
           ctx.set('upstream.ttfb_ms', clock.monotonic() - started);
           const request_id = response.headers['request-id'] ?? response.headers['x-request-id'];
@@ -236,17 +170,24 @@ export default defineStage<
         } catch (error) {
           throw describeFailure(error as NodeJS.ErrnoException, target.name);
         } finally {
-          timer?.close();
-          (req as ProxiedRequest)[WAITING] = undefined;
-          if (entry?.sent) ctx.set('upstream.attempts', 1);
+          const { attempts, resent } = sending;
+          const sent = attempts > 0 ? 'possibly_accepted' : 'not_sent';
+          ctx.set('upstream.certainty', response === undefined ? sent : 'answered');
+          if (attempts > 0) ctx.set('upstream.attempts', attempts);
+          if (resent !== undefined) ctx.set('upstream.retry', resent);
         }
       },
       close() {
-        for (const target of targets.values()) target.agent.destroy();
+        for (const { client } of targets.values()) client.close();
       },
     };
   },
 });
+
+/** Whether there is a bill to be known: counting tokens and what is not charged cost nothing. */
+function hasBill(ctx: ForwardContext): boolean {
+  return ctx.get('request.surface') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
+}
 
 function notTranslated({ name, protocols }: Target, surface: string, spoken: Protocol): StageError {
   const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;

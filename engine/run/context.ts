@@ -2,7 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type {
   Capability,
   Clock,
+  DrainLimits,
   FactView,
+  Relay,
   RequestBody,
   ResponseConverter,
   ResponseHead,
@@ -16,6 +18,7 @@ import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';
 import type { CompiledStage } from './compile-stage.ts';
+import { Drain } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
 import type { Occupancy } from './occupancy.ts';
 import type { CompiledPipeline } from './plan.ts';
@@ -42,6 +45,12 @@ interface Conversion {
   readonly make: (head: ResponseHead) => ResponseConverter | undefined;
 }
 
+/** An answer that may still come although the request has failed, and who gives up on it. */
+export interface LateAnswer {
+  readonly relay: Promise<Relay>;
+  readonly cancel: (reason: StageError) => void;
+}
+
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, Bagged {
   readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
@@ -61,6 +70,13 @@ export class RequestContext implements StageContext, Bagged {
   endEvents: ((error: StageError) => string) | undefined;
   /** Gives up on the request; set while a stage or the relay can be told so. */
   cancel: ((reason: StageError) => void) | undefined;
+  /** Told when the client has gone and the answer is read on; set by the relay. */
+  onDrain: (() => void) | undefined;
+  /** Reads the answer on for its bill, once the client has gone. */
+  drain: Drain | undefined;
+  /** Whether the answer was read on to its end. */
+  drained = false;
+  late: LateAnswer | undefined;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;
   #shadow: string[] | undefined;
@@ -68,6 +84,8 @@ export class RequestContext implements StageContext, Bagged {
   #receiving: Promise<RequestBody> | undefined;
   #conversion: Conversion | undefined;
   #answered = false;
+  #forwarded = false;
+  #drain_limits: DrainLimits | undefined;
   readonly #environment: RequestEnvironment;
   #held: HeldBytes | undefined;
   #places: string[] | undefined;
@@ -145,6 +163,41 @@ export class RequestContext implements StageContext, Bagged {
 
   onCancel(listener: (reason: StageError) => void): void {
     this.cancel = listener;
+  }
+
+  drainWithin(limits: DrainLimits | undefined): void {
+    this.#require('network', 'draining');
+    this.#forwarded = true;
+    this.#drain_limits = limits;
+  }
+
+  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean {
+    if (this.aborted || !this.#beginDrain(seconds)) return false;
+    this.late = { relay, cancel };
+    return true;
+  }
+
+  /** The client has gone: the answer is read on, or whoever waits for it gives up. */
+  clientGone(): void {
+    this.aborted = true;
+    // Without anybody who could be told, the answer is through.
+    if (!this.#forwarded || this.cancel === undefined) return;
+    if (this.#beginDrain(Infinity)) this.onDrain?.();
+    else this.cancel?.(new StageError('bad_http', 'The client went away.'));
+  }
+
+  /** Nothing of the answer is waited for any more. */
+  endDrain(): void {
+    this.#forwarded = false;
+    this.drain?.end();
+  }
+
+  #beginDrain(seconds: number): boolean {
+    if (this.#drain_limits === undefined) return false;
+    const onTimeUp = () =>
+      this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
+    this.drain ??= Drain.begin(this.#drain_limits, this.clock, { seconds, onTimeUp });
+    return this.drain !== undefined;
   }
 
   noteShadow(name: string): void {

@@ -1,7 +1,9 @@
 import type {
   Capability,
+  DrainLimits,
   FactView,
   JsonValue,
+  Relay,
   RequestBody,
   ResponseConverter,
   ResponseHead,
@@ -185,6 +187,16 @@ export class Lease implements StageContext {
     this.#check();
     this.#onCancel = listener;
     this.#ctx.onCancel(listener);
+  }
+
+  drainWithin(limits: DrainLimits | undefined): void {
+    this.#check('network', 'drainWithin');
+    this.#ctx.drainWithin(limits);
+  }
+
+  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean {
+    this.#check('network', 'drainLater');
+    return this.#ctx.drainLater(relay, seconds, cancel);
   }
 
   #check(capability?: Capability, what?: string): void {

@@ -19,8 +19,9 @@ export interface RelayHooks {
 
 /**
  * Streams an upstream response to the client: bytes as they come or as a stage's converter makes them, back-pressure both
- * ways, observers fed with what the upstream sent. Resolves when the last byte was handed to the socket or the client went
- * away (`ctx.aborted`). Raises upstream_failed, upstream_timeout and what a converter raises; whether the head was sent by
+ * ways, observers fed with what the upstream sent. When the client goes away (`ctx.aborted`), what is still to come is only
+ * observed, within the request's drain limits. Resolves when the last byte was handed to the socket, or nobody waits for
+ * more. Raises upstream_failed, upstream_timeout and what a converter raises; whether the head was sent by
  * then, `res.headersSent` tells.
  */
 export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHooks): Promise<void> {
@@ -48,7 +49,11 @@ class Transfer {
   #passage: Passage | undefined;
   /** How many must be ready before more is taken from the upstream. */
   #waiting_for = 0;
+  /** Grows when the client goes away: nobody waits for what was waited for until then. */
+  #era = 0;
   #client_waits = false;
+  #draining = false;
+  #inspected = false;
   #ended = false;
   #settled = false;
 
@@ -71,10 +76,10 @@ class Transfer {
       .on('end', () => this.#onEnd())
       .on('error', () => this.#onUpstreamGone())
       .on('close', () => this.#onUpstreamGone());
-    this.#res.on('close', this.#onClientGone);
     this.#ctx.cancel = this.#cancel;
-    if (this.#res.destroyed) {
-      this.#onClientGone();
+    this.#ctx.onDrain = this.#drain;
+    if (this.#ctx.drain !== undefined) {
+      this.#drain();
       return;
     }
     if (this.#relay.inspect !== undefined || !this.#open(undefined)) return;
@@ -87,10 +92,14 @@ class Transfer {
   // What these are called from would end the process if they threw, and `finish` would never run.
   #onData(chunk: Buffer): void {
     if (this.#settled) return;
+    this.#ctx.relayed_bytes += chunk.length;
     try {
+      if (this.#draining) {
+        this.#onDrained(chunk);
+        return;
+      }
       if (this.#passage === undefined && !this.#open(chunk)) return;
       this.#idle.refresh();
-      this.#ctx.relayed_bytes += chunk.length;
       // What a converter refuses was sent by the upstream all the same, and is on its bill.
       const observe_first = this.#ctx.converts_response;
       if (observe_first) this.#observe(chunk);
@@ -101,9 +110,22 @@ class Transfer {
     }
   }
 
+  #onDrained(chunk: Buffer): void {
+    if (!this.#inspect(chunk)) return;
+    this.#idle.refresh();
+    this.#observe(chunk);
+    if (!this.#ctx.drain!.take(chunk.length)) this.#stop();
+  }
+
   #onEnd(): void {
     if (this.#settled) return;
     try {
+      if (this.#draining) {
+        if (!this.#inspect(undefined)) return;
+        this.#ctx.drained = true;
+        this.#settle(() => this.#conclusion.resolve());
+        return;
+      }
       if (this.#passage === undefined && !this.#open(undefined)) return;
       this.#ended = true;
       this.#passage!.end();
@@ -120,7 +142,7 @@ class Transfer {
   #onSilence(): void {
     const { idle_seconds } = this.#relay;
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
-    if (this.#waiting_for > 0) this.#res.destroy();
+    if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
     else this.#fail(new StageError('upstream_timeout', `The upstream sent nothing for ${idle_seconds} seconds.`));
   }
 
@@ -131,20 +153,42 @@ class Transfer {
   }
 
   /** A field: written as a function inside `start` it made every request outlive its scavenges (measured: 50 MiB, 15 us each). */
-  readonly #cancel = (reason: StageError): void => this.#fail(reason);
+  readonly #cancel = (reason: StageError): void => {
+    if (this.#ctx.aborted || this.#draining) this.#stop();
+    else this.#fail(reason);
+  };
 
-  readonly #onClientGone = (): void => {
-    this.#ctx.aborted = true;
+  /** What still comes is observed and goes nowhere; without observers there is nothing to learn from it. */
+  readonly #drain = (): void => {
+    this.#draining = true;
+    this.#ping?.close();
+    this.#passage?.close();
+    this.#era++;
+    this.#waiting_for = 0;
+    this.#ctx.drained = this.#ended;
+    if (this.#ended || this.#observer === undefined) this.#stop();
+    else this.#upstream.resume();
+  };
+
+  /** Ends a transfer that nobody waits for. */
+  #stop(): void {
     this.#upstream.destroy();
     this.#settle(() => this.#conclusion.resolve());
-  };
+  }
+
+  #inspect(first: Buffer | undefined): boolean {
+    if (this.#inspected) return true;
+    this.#inspected = true;
+    const refusal = this.#relay.inspect?.(first);
+    if (refusal !== undefined) this.#fail(refusal);
+    return refusal === undefined;
+  }
 
   /** Decides over the response when its head is known, and where needed its first bytes. */
   #open(first: Buffer | undefined): boolean {
     const { headers, rawHeaders, statusCode } = this.#upstream;
+    if (!this.#inspect(first)) return false;
     try {
-      const refusal = this.#relay.inspect?.(first);
-      if (refusal !== undefined) throw refusal;
       const head = new UpstreamHead(statusCode!, passedHeaders(rawHeaders, headers.connection));
       this.#head = head;
       this.#hooks.onHead(head);
@@ -207,7 +251,9 @@ class Transfer {
 
   #waitFor(listen: (resume: () => void) => void): void {
     if (this.#waiting_for++ === 0) this.#upstream.pause();
+    const era = this.#era;
     listen(() => {
+      if (era !== this.#era) return;
       this.#idle.refresh();
       if (--this.#waiting_for === 0) this.#upstream.resume();
     });
@@ -242,7 +288,7 @@ class Transfer {
     this.#idle.close();
     this.#ping?.close();
     this.#ctx.cancel = undefined;
-    this.#res.off('close', this.#onClientGone);
+    this.#ctx.onDrain = undefined;
     let finished: Promise<void> | undefined;
     try {
       this.#passage?.close();

@@ -1,4 +1,4 @@
-import type { ResponseEvent, StageHooks } from '../api.ts';
+import type { Relay, ResponseEvent, StageHooks } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/envelopes.ts';
 import type { CompiledStage } from './compile-stage.ts';
@@ -12,12 +12,12 @@ import {
   isRefusal,
   isTimeout,
 } from './contain.ts';
-import type { RequestContext } from './context.ts';
+import type { LateAnswer, RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
 import { sendAnswer } from './respond.ts';
-import { checkError, type Result } from './result.ts';
+import { checkError, discardResult, type Result } from './result.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -31,10 +31,13 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   const leave = plan.enter();
   const { res } = ctx.exchange;
   res.on('close', () => {
-    if (!res.writableFinished) ctx.aborted = true;
+    if (!res.writableFinished) ctx.clientGone();
   });
   try {
     await answer(plan, ctx);
+    if (ctx.late !== undefined) await drainLate(plan, ctx, ctx.late);
+    ctx.endDrain();
+    ctx.leave();
     onAnswered();
     await finish(plan, ctx);
   } finally {
@@ -54,7 +57,7 @@ async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
       ctx.exchange.res.destroy();
     }
   } finally {
-    ctx.leave();
+    ctx.dropBody();
   }
 }
 
@@ -75,7 +78,10 @@ async function findAnswer(plan: Plan, ctx: RequestContext): Promise<Result> {
     ctx.stage = stage;
     const returned = stage.contained ? callRequest(ctx, stage, reportTo(plan, ctx)) : request.call(stage.hooks, ctx);
     const result = returned instanceof Promise ? await returned : returned;
-    if (ctx.aborted) throw new StageError('bad_http', 'The client went away.');
+    if (ctx.aborted && !(ctx.drain !== undefined && result?.kind === 'relay')) {
+      discardResult(result);
+      throw new StageError('bad_http', 'The client went away.');
+    }
     ctx.stage = undefined;
     if (result !== undefined) return result;
   }
@@ -104,6 +110,23 @@ async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise
     return;
   }
   ctx.dropBody();
+  await relay(plan, ctx, result);
+}
+
+/** Reads the answer of a request that has failed already, if it still comes. Whatever goes wrong, there is nobody to tell. */
+async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Promise<void> {
+  ctx.cancel = late.cancel;
+  try {
+    const result = await late.relay;
+    ctx.note('upstream.status', result.response.statusCode!);
+    await relay(plan, ctx, result);
+  } catch {
+  } finally {
+    ctx.cancel = undefined;
+  }
+}
+
+async function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
   await relayResponse(ctx, result, {
     onHead(head) {
@@ -255,6 +278,7 @@ function noteOutcome(plan: Plan, ctx: RequestContext): void {
   ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
   ctx.note('outcome.aborted', ctx.aborted);
   ctx.note('outcome.duration_ms', plan.services.clock.monotonic() - ctx.started_at);
+  if (ctx.drain !== undefined) ctx.note('outcome.drained', ctx.drained);
   const error = ctx.peek('error.code');
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);

@@ -46,6 +46,12 @@ export class FakeContext implements StageContext {
 
   onCancel(): void {}
 
+  drainWithin(): void {}
+
+  drainLater(): boolean {
+    return false;
+  }
+
   convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
     if (this.conversion !== undefined) throw new Error('the response is converted already');
     this.conversion = make;

@@ -39,6 +39,8 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     base_url: 'http://127.0.0.1:9',
     protocols: ['messages'],
     honours: ['max_tokens', 'max_output_tokens'],
+    on_client_abort: 'drain',
+    drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
     price_multiplier: 1,
   } as const;
   const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };

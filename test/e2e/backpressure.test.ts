@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, serverSection, type TestGateway } from '../support/gateway.ts';
+import { bootGateway, mainUpstream, serverSection, type TestGateway } from '../support/gateway.ts';
 import {
   answerJson,
   EVENT_STREAM,
@@ -27,9 +27,13 @@ let impatient: TestGateway;
 before(async () => {
   upstream = await startUpstream();
   const limits = { body_bytes: 2 * MB, buffered_bytes: BUFFERED_LIMIT };
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { server: serverSection({ limits }) } });
+  // Answers that are read on for their bill are another story.
+  const upstreams = [{ ...mainUpstream(upstream.url), on_client_abort: 'cancel' }];
+  const config = { server: serverSection({ limits }), upstreams };
+  gateway = await bootGateway({ upstream_url: upstream.url, config });
   const timeouts = { idle_seconds: 1, request_body_seconds: 1, first_byte_seconds: 20 };
-  impatient = await bootGateway({ upstream_url: upstream.url, config: { server: serverSection({ timeouts }) } });
+  const short = { server: serverSection({ timeouts }), upstreams };
+  impatient = await bootGateway({ upstream_url: upstream.url, config: short });
 });
 after(async () => {
   await gateway?.close();

@@ -30,7 +30,13 @@ const PRICING = {
 
 const CONFIG = (url: string): ConfigSections => ({
   upstreams: [
-    { name: 'main', type: 'compat', base_url: `${url}/v1`, api_key_env: 'TEST_UPSTREAM_KEY' },
+    {
+      name: 'main',
+      type: 'compat',
+      base_url: `${url}/v1`,
+      api_key_env: 'TEST_UPSTREAM_KEY',
+      on_client_abort: 'cancel',
+    },
     { name: 'contract', type: 'compat', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY', price_multiplier: 0.85 },
   ],
   models: [

@@ -35,6 +35,7 @@ const upstreamAt = (name: string, url: string) => ({
   type: 'vendor',
   base_url: url,
   api_key_env: 'TEST_UPSTREAM_KEY',
+  on_client_abort: 'cancel',
 });
 
 const CONFIG = (url: string): ConfigSections => ({

@@ -46,20 +46,23 @@ export type ConfigSections = Readonly<Record<string, unknown>>;
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
+/** The entry of the upstream `main`, which speaks Messages. */
+export function mainUpstream(base_url: string): ConfigSections {
+  return {
+    name: 'main',
+    type: 'vendor',
+    base_url,
+    api_key_env: 'TEST_UPSTREAM_KEY',
+    supports: { prompt_cache_1h: true, count_tokens: true },
+  };
+}
+
 /** A complete gateway.yaml for one upstream. */
 export function gatewayConfig(upstream_url: string, sections: ConfigSections = {}): ConfigSections {
   return {
     server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
     database: { postgres: { url_env: 'TEST_DATABASE_URL' } },
-    upstreams: [
-      {
-        name: 'main',
-        type: 'vendor',
-        base_url: upstream_url,
-        api_key_env: 'TEST_UPSTREAM_KEY',
-        supports: { prompt_cache_1h: true, count_tokens: true },
-      },
-    ],
+    upstreams: [mainUpstream(upstream_url)],
     models: [
       { id: 'coder-1', family: 'coder', context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING },
       {
