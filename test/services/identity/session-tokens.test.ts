@@ -401,3 +401,44 @@ describe('the session of a token', () => {
     assert.equal(await open().sessionOf('gw_nonsense'), undefined);
   });
 });
+
+it('a token has one spelling: none that a decoder would take for the same is taken, or ends the session', async () => {
+  const tokens = open();
+  const { access_token } = await tokens.issue(session);
+  const [header = '', payload = '', signature = ''] = access_token.split('.');
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+  const last = alphabet.indexOf(signature.at(-1)!);
+  const respelled = [
+    ...[1, 2, 3].map((more) => `${header}.${payload}.${signature.slice(0, -1)}${alphabet[last + more]}`),
+    ...['=', ' ', '\n', '\t', '.', '\u00a0', '%3D'].flatMap((more) => [
+      `${access_token}${more}`,
+      `${more}${access_token}`,
+    ]),
+    `${header}.${payload}.${signature.slice(0, 20)} ${signature.slice(20)}`,
+    `${header}=.${payload}.${signature}`,
+    `${header}.${payload}=.${signature}`,
+    `${header}.${payload}.${Buffer.from(signature, 'base64url').toString('base64')}`,
+    `${header}.${payload}.${signature}A`,
+  ];
+  const variants = [
+    { typ: 'session+jwt', alg: 'HS256', kid: keys.current.id },
+    { alg: 'HS256', typ: 'Session+JWT', kid: keys.current.id },
+    { alg: 'HS256', typ: 'application/session+jwt', kid: keys.current.id },
+    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, cty: 'x' },
+    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, b64: true },
+  ];
+  // Signed by the very key, with a header that says the same in other words.
+  for (const variant of variants) {
+    respelled.push(await new SignJWT({ ...CLAIMS }).setProtectedHeader(variant).sign(keys.current.derive('sign')));
+  }
+  const spaced = Buffer.from(JSON.stringify({ alg: 'HS256', typ: 'session+jwt', kid: keys.current.id }, null, 1));
+  const signed = `${spaced.toString('base64url')}.${payload}`;
+  respelled.push(`${signed}.${createHmac('sha256', keys.current.derive('sign')).update(signed).digest('base64url')}`);
+  for (const token of respelled) {
+    if (token === access_token) continue;
+    assert.equal((await refused(() => tokens.verify(token))).code, 'credential_invalid', JSON.stringify(token));
+    assert.equal(await tokens.sessionOf(token), undefined, JSON.stringify(token));
+  }
+  assert.equal((await tokens.verify(access_token)).email, person.email);
+  assert.equal(await tokens.sessionOf(access_token), 'ses_1');
+});
