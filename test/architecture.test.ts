@@ -44,6 +44,33 @@ function filesUnder(directory: string): SourceFile[] {
 const engine = filesUnder('engine');
 const stages = filesUnder('stages');
 
+/** What is written to a terminal, from the call on: far enough to see how it was put together. */
+const WRITTEN = /terminal\.(?:data|words)\([^;]*/g;
+
+describe('what is printed', () => {
+  test('is put into lines and JSON by the functions that leave nothing in it for a terminal to act upon', () => {
+    for (const { path, text } of engine.filter((file) => file.path.startsWith('engine/cli/'))) {
+      const found = [...text.matchAll(WRITTEN)].filter(([call]) => /JSON\.stringify|\.join\('\\n'\)/.test(call));
+      assert.deepEqual(
+        found.map(([call]) => call),
+        [],
+        `${path}: printableLines and jsonText are for that`,
+      );
+    }
+  });
+
+  test('goes to the streams of the process in few places', () => {
+    const allowed = [
+      'engine/cli/terminal.ts', // the one place
+      'engine/cli/client-input.ts', // questions of our own
+      'engine/cli/main.ts', // nothing, to wait until all is written
+    ];
+    const writes = (text: string) => /process\.(?:stdout|stderr)\.write|console\.\w+\(/.test(text);
+    const found = engine.filter(({ path, text }) => writes(text) && !allowed.includes(path)).map(({ path }) => path);
+    assert.deepEqual(found, []);
+  });
+});
+
 describe('dependencies point one way', () => {
   test('a stage imports the public surface of the engine and nothing else of ours', () => {
     for (const { path, imports } of stages.filter((file) => file.path !== 'stages/index.ts')) {

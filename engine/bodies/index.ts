@@ -1,4 +1,5 @@
 import type { RequestBody } from '../api.ts';
+import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import type { CacheLifetime } from '../metering/bill.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
@@ -53,6 +54,8 @@ export async function readBodyFacts(surface: string, body: RequestBody): Promise
   if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
   if (typeof model !== 'string' || model === '')
     throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (!isPrintableLine(model))
+    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
   }

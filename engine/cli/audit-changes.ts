@@ -1,6 +1,6 @@
 import { fieldsOf } from '../client/answers.ts';
 import type { Fetch } from '../client/http.ts';
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { type AdminChange, listChanges } from '../services/admin-changes.ts';
 import { openAtGateway, parameters, textOf } from './at-gateway.ts';
@@ -34,9 +34,9 @@ export async function changes(
   const { terminal } = context;
   const found = given.baseUrl === undefined ? await inDatabase(context, given) : await atGateway(context, given, fetch);
   const oldest_first = found.toReversed();
-  if (given.json) for (const change of oldest_first) terminal.data(`${JSON.stringify(change)}\n`);
+  if (given.json) for (const change of oldest_first) terminal.data(`${jsonText(change)}\n`);
   else if (found.length === 0) terminal.words('Nothing was changed.\n');
-  else terminal.data(`${oldest_first.flatMap((change) => describeChange(shownOf(change))).join('\n')}\n`);
+  else terminal.data(printableLines(oldest_first.flatMap((change) => describeChange(shownOf(change)))));
   return EXIT_OK;
 }
 
@@ -111,5 +111,5 @@ function detail(key: string, value: unknown): string | undefined {
 }
 
 function worded(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  return typeof value === 'string' ? value : jsonText(value);
 }

@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { jsonText, printableWord } from '../diagnostics/printable.ts';
 import type { Database } from '../services/database.ts';
 import { type AuditRow, auditTail } from '../services/usage.ts';
 import { EXIT_OK } from './exit-codes.ts';
@@ -47,16 +48,30 @@ async function printWhatComes(
 }
 
 function jsonLine({ id, at, request_id, record }: AuditRow): string {
-  return JSON.stringify({ id, at, request_id, ...record });
+  return jsonText({ id, at, request_id, ...record });
 }
 
-/** One record as one line for a person: when, who, what, with which result. */
+const word = (value: unknown): string | undefined =>
+  value === null || value === undefined ? undefined : printableWord(String(value));
+
+/** One record as one line for a person: when, who, what, with which result. Each part is one word or in quotes, whoever wrote it. */
 function readableLine({ at, record }: AuditRow): string {
   const { user, model, upstream, surface, status, error, aborted, cost_usd, duration_ms, request_id, losses } = record;
-  const what = [model ?? surface, upstream === null || upstream === undefined ? undefined : `at ${upstream}`];
-  const cost = typeof cost_usd === 'number' ? `$${cost_usd.toFixed(6)}` : undefined;
-  const result = [status ?? 'no answer', error, aborted === true ? 'aborted' : undefined, cost];
-  const lost = Array.isArray(losses) && losses.length > 0 ? `translation: ${losses.join(', ')}` : undefined;
-  const parts = [at.toISOString(), ...result, user ?? 'unknown caller', ...what, lost, `${duration_ms} ms`, request_id];
-  return parts.filter((part) => part !== undefined && part !== null).join('  ');
+  const where = word(upstream);
+  const lost = Array.isArray(losses) && losses.length > 0 ? losses.map(word).join(', ') : undefined;
+  return [
+    at.toISOString(),
+    word(status) ?? 'no answer',
+    word(error),
+    aborted === true ? 'aborted' : undefined,
+    typeof cost_usd === 'number' ? `$${cost_usd.toFixed(6)}` : undefined,
+    word(user) ?? 'unknown caller',
+    word(model ?? surface),
+    where && `at ${where}`,
+    lost && `translation: ${lost}`,
+    `${word(duration_ms)} ms`,
+    word(request_id),
+  ]
+    .filter((part) => part !== undefined)
+    .join('  ');
 }

@@ -1,5 +1,6 @@
 import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../load/paths.ts';
@@ -79,7 +80,7 @@ function describeOvershoot(overshoot: Overshoot): string {
     ...describeBounds(overshoot),
     ...wrapText(`not bounded: ${not_bounded.join(', ')}`, LINE_WIDTH, '  ', '    '),
   ];
-  return `${lines.join('\n')}\n`;
+  return printableLines(lines);
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
@@ -108,7 +109,7 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
     not_bounded,
   }));
   const document = { ...JSON.parse(findings), spend_limits, ...(live === undefined ? {} : { live }) };
-  return `${JSON.stringify(document, null, 2)}\n`;
+  return `${jsonText(document, 2)}\n`;
 }
 
 /**

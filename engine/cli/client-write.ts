@@ -1,6 +1,7 @@
 import type { Draft } from '../client-files/draft.ts';
 import { showDiff, withoutCredentials } from '../client-files/show-diff.ts';
 import { writeUserFiles } from '../client-files/user-file.ts';
+import { jsonText } from '../diagnostics/printable.ts';
 import type { Input } from './client-input.ts';
 import type { ClientOptions } from './client-wishes.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
@@ -29,9 +30,8 @@ export async function offerDrafts(
 ): Promise<number> {
   const { token } = how;
   if (how.print) {
-    if (how.json)
-      terminal.data(`${JSON.stringify({ ...how.facts, files: drafts.map((each) => printed(each, token)) })}\n`);
-    else for (const draft of drafts) terminal.data(printedText(draft, drafts.length, token));
+    if (how.json) terminal.data(`${jsonText({ ...how.facts, files: drafts.map((each) => printed(each, token)) })}\n`);
+    else for (const draft of drafts) terminal.verbatim(printedText(draft, drafts.length, token));
     return EXIT_OK;
   }
   const changed = drafts.filter(({ before, after }) => before !== after);
@@ -43,7 +43,7 @@ export async function offerDrafts(
     return { path: draft.path, change, backup: backups[index] ?? null };
   });
   for (const outcome of outcomes) terminal.words(`${wordsFor(outcome)}\n`);
-  if (how.json) terminal.data(`${JSON.stringify({ ...how.facts, files: outcomes })}\n`);
+  if (how.json) terminal.data(`${jsonText({ ...how.facts, files: outcomes })}\n`);
   return changed.length === 0 || written ? EXIT_OK : EXIT_FINDINGS;
 }
 

@@ -15,6 +15,7 @@ import {
 import { type ClientNames, pathOfFile } from '../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../client-files/shell-lines.ts';
 import { readUserFile } from '../client-files/user-file.ts';
+import { jsonText } from '../diagnostics/printable.ts';
 import { isLoopbackUrl } from '../load/addresses.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { checkModel } from './client-check.ts';
@@ -209,9 +210,9 @@ export async function messages(
   const copies = { [credentialVariable(names)]: wish.credential.variable };
   const { terminal, env } = context;
   if (given.json) {
-    terminal.data(`${JSON.stringify({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
+    terminal.data(`${jsonText({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
   } else {
-    terminal.data(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
+    terminal.verbatim(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
     const unset = noteUnset(context)(wish.credential.variable);
     if (unset !== undefined) terminal.words(`${unset}\n`);
     if (discovery) {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { printableLines } from '../diagnostics/printable.ts';
 import { isStageName } from '../load/stage-definition.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
@@ -57,11 +58,7 @@ export async function createStage(
   // `npm init` makes a directory one of CommonJS, in which neither file would run.
   if (!isTaken(join(directory, MODULE_MARKER))) files[MODULE_MARKER] = '{ "type": "module" }\n';
   await writeNewFiles(directory, files);
-  terminal.data(
-    `${Object.keys(files)
-      .map((file) => join(directory, file))
-      .join('\n')}\n`,
-  );
+  terminal.data(printableLines(Object.keys(files).map((file) => join(directory, file))));
   terminal.words(nextSteps(name, directory, ownName(env)));
   return EXIT_OK;
 }

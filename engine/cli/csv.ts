@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { printableLine } from '../diagnostics/printable.ts';
 
 /** Spreadsheets run a cell that begins so, some after they have trimmed it or made its wide characters narrow. */
 const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\n]/;
@@ -18,7 +18,7 @@ export function formatCsv(titles: readonly string[], rows: readonly (readonly Cs
 
 function csvCell(cell: CsvCell): string {
   if ('number' in cell) return cell.number;
-  const text = printable(cell.text);
+  const text = printableLine(cell.text);
   if (FORMULA.test(text)) return quote(`'${text}`);
   return NEEDS_QUOTES.test(text) ? quote(text) : text;
 }

@@ -1,3 +1,4 @@
+import { jsonText } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Reason } from '../rules/reasons.ts';
 import { formatUsd, usdToNano } from '../services/money.ts';
@@ -12,7 +13,7 @@ function shown(path: string, value: unknown): string {
   if (value === null || value === undefined) return 'not set';
   if (path.endsWith('_nano_usd')) return `${formatUsd(Number(value))} USD`;
   if (path.endsWith('_at')) return new Date(Number(value)).toISOString();
-  return JSON.stringify(value);
+  return jsonText(value);
 }
 
 function valuesOf({ saw }: Reason): string {

@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText } from '../diagnostics/printable.ts';
 import { type MapNode, type Node, pointerToken, toValue } from '../load/node.ts';
 import type { SourcePlace } from '../load/spec.ts';
 
@@ -44,13 +44,13 @@ function linesOf(owner: MapNode, indent: string, tell: TellPlace): Line[] {
 
 function flow(node: Node): string {
   const value = toValue(node);
-  return typeof value === 'string' ? inYaml(value) : printable(JSON.stringify(value));
+  return typeof value === 'string' ? inYaml(value) : jsonText(value);
 }
 
 /** A text that YAML reads as this text, without quotes where it needs none. */
 function inYaml(text: string): string {
   const is_plain = /^[A-Za-z_][\w./@-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
-  return is_plain ? text : printable(JSON.stringify(text));
+  return is_plain ? text : jsonText(text);
 }
 
 /** The place of every part that is neither a mapping nor the list it stands in, by JSON pointer. */

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Change, Usable } from '../diff/change.ts';
 import { diffConfigurations } from '../diff/index.ts';
@@ -23,9 +23,9 @@ export async function diff(
   const { terminal } = context;
   const [before, after] = await bothUsable(context, old_file, new_file);
   const changes = given.ledger ? await diffWithLedger(context, before, after) : await diffConfigurations(before, after);
-  if (given.json) terminal.data(`${JSON.stringify(changes, null, 2)}\n`);
+  if (given.json) terminal.data(`${jsonText(changes, 2)}\n`);
   else if (changes.length === 0) terminal.words('Nothing changes for anybody.\n');
-  else terminal.data(`${describeChanges(changes, terminal.columns).join('\n')}\n`);
+  else terminal.data(printableLines(describeChanges(changes, terminal.columns)));
   return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 

@@ -1,4 +1,5 @@
 import { basename } from 'node:path';
+import { jsonText } from '../diagnostics/printable.ts';
 import { shownPath } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../load/spec.ts';
@@ -70,7 +71,7 @@ function detail(label: string, text: string, line_width: number): string[] {
 /** JSON with spaces between its keys, where a long line may be broken. */
 function inPieces(options: object): string {
   return `{${Object.entries(options)
-    .map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+    .map(([key, value]) => `${jsonText(key)}:${jsonText(value)}`)
     .join(', ')}}`;
 }
 

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { DIAGNOSTICS, type DiagnosticCode } from '../diagnostics/codes.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import { FACTS, type FactPath } from '../facts.ts';
@@ -144,7 +145,7 @@ export async function explain(context: CommandContext, given: ExplainOptions): P
     (without_configuration
       ? unknownWithout(given.config, first, reference)
       : await explainConfiguration(context, first, given, reference));
-  const text = given.json ? JSON.stringify(explanation.data, null, 2) : explanation.lines(terminal.columns).join('\n');
-  terminal.data(`${text}\n`);
+  const text = given.json ? `${jsonText(explanation.data, 2)}\n` : printableLines(explanation.lines(terminal.columns));
+  terminal.data(text);
   return EXIT_OK;
 }

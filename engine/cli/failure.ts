@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { printableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
 import { ConfigurationError } from './configuration-error.ts';
@@ -6,7 +7,7 @@ import { EXIT_FINDINGS } from './exit-codes.ts';
 import type { Terminal } from './terminal.ts';
 
 function oneLine(text: string): string {
-  return text.replace(/\s*\n\s*/g, ' ').trim();
+  return printableLine(text.replace(/\s*\n\s*/g, ' ')).trim();
 }
 
 /** What a failure says, without a line break, and the exit code it deserves. */

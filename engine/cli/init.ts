@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
+import { printableLines } from '../diagnostics/printable.ts';
 import { PACKAGE_ROOT } from '../package-root.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import { enterDirectory, isTaken, ownName, writeNewFiles } from './new-files.ts';
@@ -55,11 +56,7 @@ export async function init({ terminal, env }: CommandContext, directory: string)
   // A directory under version control has one already, and it is its owner's.
   if (!isTaken(join(target, '.gitignore'))) files['.gitignore'] = GITIGNORE;
   await writeNewFiles(directory, files);
-  terminal.data(
-    `${Object.keys(files)
-      .map((name) => join(directory, name))
-      .join('\n')}\n`,
-  );
+  terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
   terminal.words(nextSteps(directory, ownName(env)));
   return EXIT_OK;
 }

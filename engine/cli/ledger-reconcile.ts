@@ -1,3 +1,4 @@
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { formatUsd } from '../services/money.ts';
 import { type ReconciledRow, type Reconciliation, reconcile } from '../services/reconcile.ts';
@@ -56,9 +57,9 @@ export async function reconcileBill(context: CommandContext, file: string, given
     }
     return result;
   });
-  if (given.json) terminal.data(`${JSON.stringify(reconciliationJson(found, upstream), null, 2)}\n`);
-  else if (given.csv) terminal.data(reconciliationCsv(found));
-  else terminal.data(`${describeReconciliation(found, upstream, terminal.columns).join('\n')}\n`);
+  if (given.json) terminal.data(`${jsonText(reconciliationJson(found, upstream), 2)}\n`);
+  else if (given.csv) terminal.verbatim(reconciliationCsv(found));
+  else terminal.data(printableLines(describeReconciliation(found, upstream, terminal.columns)));
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
 }
 

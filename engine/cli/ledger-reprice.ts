@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { systemClock } from '../services/clock.ts';
 import { formatUsd } from '../services/money.ts';
@@ -32,8 +32,8 @@ export async function reprice(
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config }, wish, yes ? operator() : undefined),
   );
-  if (json) terminal.data(`${JSON.stringify(repricingJson(repricing), null, 2)}\n`);
-  else terminal.data(`${describeRepricing(repricing, terminal.columns).join('\n')}\n`);
+  if (json) terminal.data(`${jsonText(repricingJson(repricing), 2)}\n`);
+  else terminal.data(printableLines(describeRepricing(repricing, terminal.columns)));
   return EXIT_OK;
 }
 

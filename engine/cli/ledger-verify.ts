@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { describeCounter } from '../rules/spend-limits.ts';
 import { systemClock } from '../services/clock.ts';
@@ -30,8 +30,8 @@ export async function verify(
   const verification = await withDatabase(context, config, ({ database }) =>
     verifyLedger({ database, clock: systemClock }),
   );
-  if (json) terminal.data(`${JSON.stringify(verificationJson(verification), null, 2)}\n`);
-  else terminal.data(`${describeVerification(verification).join('\n')}\n`);
+  if (json) terminal.data(`${jsonText(verificationJson(verification), 2)}\n`);
+  else terminal.data(printableLines(describeVerification(verification)));
   return addsUp(verification) ? EXIT_OK : EXIT_FINDINGS;
 }
 

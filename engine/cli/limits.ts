@@ -1,5 +1,6 @@
 import type { Fetch } from '../client/http.ts';
 import { SPEND_SCOPES, type SpendScope } from '../config.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { AMOUNT_UNITS, type AmountUnit, amountUnit, type LimitParts, unitOfWindow } from '../services/limit-names.ts';
 import type { LimitInForce } from '../services/limit-standings.ts';
@@ -45,7 +46,7 @@ export async function list(
   const { terminal } = context;
   const found = await atDesk(context, given, (desk) => desk.list(partsIn(given)), fetch);
   const { written, limits } = found;
-  if (given.json) terminal.data(`${JSON.stringify(found, null, 2)}\n`);
+  if (given.json) terminal.data(`${jsonText(found, 2)}\n`);
   else if (written.length === 0 && limits.length === 0) terminal.words('There are no such limits.\n');
   else {
     const changed = limits.filter(({ set, grants }) => set !== null || grants.length > 0);
@@ -60,7 +61,7 @@ export async function list(
           ),
         ]
       : limits.flatMap(describeInForce);
-    terminal.data(`${blocks.join('\n').trimEnd()}\n`);
+    terminal.data(`${printableLines(blocks).trimEnd()}\n`);
   }
   return EXIT_OK;
 }
@@ -153,12 +154,12 @@ function titled(title: string, lines: readonly string[]): string[] {
 }
 
 function inJson({ terminal }: CommandContext, value: object): number {
-  terminal.data(`${JSON.stringify(value)}\n`);
+  terminal.data(`${jsonText(value)}\n`);
   return EXIT_OK;
 }
 
 function tellNow(context: CommandContext, now: LimitInForce): number {
-  context.terminal.words(`${describeInForce(now).join('\n')}\n`);
+  context.terminal.words(printableLines(describeInForce(now)));
   for (const words of [noRoomWords(now), onlyWhereWords(now), nothingLimitedWords(now)]) {
     if (words !== undefined) say(context, words);
   }
@@ -166,7 +167,7 @@ function tellNow(context: CommandContext, now: LimitInForce): number {
 }
 
 function say({ terminal }: CommandContext, words: string): void {
-  terminal.words(`${wrapText(words, WIDTH).join('\n')}\n`);
+  terminal.words(printableLines(wrapText(words, WIDTH)));
 }
 
 function usage(message: string): StartError {

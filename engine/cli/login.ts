@@ -7,6 +7,7 @@ import { awaitApproval, requestDeviceCode } from '../client/device-sign-in.ts';
 import { discover } from '../client/discovery.ts';
 import { type Ask, createAsk } from '../client/http.ts';
 import { revokeCredentials } from '../client/revoke.ts';
+import { jsonText } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
@@ -43,7 +44,7 @@ export async function login(
   const kept = credentialsFrom(tokens, clock.now());
   await keep(credentials, ask, base_url, kept);
   const { email, expires_at } = kept;
-  if (given.json) terminal.data(`${JSON.stringify({ base_url, email: email ?? null, expires_at })}\n`);
+  if (given.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
   else terminal.words(success(base_url, email, ownName(env)));
   return EXIT_OK;
 }

@@ -2,6 +2,7 @@ import { chooseBaseUrl } from '../client/base-url.ts';
 import { type CredentialsFile, openCredentials } from '../client/credentials.ts';
 import { type Ask, createAsk } from '../client/http.ts';
 import { revokeCredentials } from '../client/revoke.ts';
+import { printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_OK, EXIT_UNAVAILABLE } from './exit-codes.ts';
@@ -51,7 +52,7 @@ async function end(credentials: CredentialsFile, ask: Ask, base_url: string, ter
   if (trouble === undefined) terminal.words(`Signed out at ${base_url}.\n`);
   else {
     const left = `The sign-in at ${base_url} is forgotten on this machine, but the gateway was not told: it lives on until it expires, or "appscli sessions end" ends it.`;
-    terminal.words(`appscli: ${trouble}\n${wrapText(left, WIDTH).join('\n')}\n`);
+    terminal.words(printableLines([`appscli: ${trouble}`, ...wrapText(left, WIDTH)]));
   }
   return trouble === undefined;
 }

@@ -1,4 +1,5 @@
 import type { GatewayConfig } from '../config.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import type { Database } from '../services/database.ts';
 import { isVouchedFor } from '../services/identity/admission.ts';
@@ -19,9 +20,9 @@ export async function list(
   const { terminal } = context;
   const { user } = given;
   const people = await withDatabase(context, given.config, ({ database }) => listPeople(database, { user }));
-  if (given.json) terminal.data(`${JSON.stringify(people, null, 2)}\n`);
+  if (given.json) terminal.data(`${jsonText(people, 2)}\n`);
   else if (people.length === 0) terminal.words('Nobody has signed in or had an access token yet.\n');
-  else terminal.data(`${describePeople(people, terminal.columns).join('\n')}\n`);
+  else terminal.data(printableLines(describePeople(people, terminal.columns)));
   return EXIT_OK;
 }
 
@@ -45,7 +46,7 @@ export async function rebind(context: CommandContext, emails: readonly string[],
     }
     return ended;
   });
-  if (given.json) terminal.data(`${JSON.stringify(done)}\n`);
+  if (given.json) terminal.data(`${jsonText(done)}\n`);
   else for (const each of done) terminal.words(`${sentence(each, given)}\n`);
   return EXIT_OK;
 }

@@ -1,5 +1,6 @@
 import { relative } from 'node:path';
 import type { GatewayConfig } from '../config.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { Loaded } from '../load/spec.ts';
 import { layOver } from '../policies/managed-policies.ts';
@@ -35,9 +36,9 @@ export async function show(
   const email = given.user.toLowerCase();
   const person = given.group === undefined ? await lastSignIn(context, config, email) : { email, groups: given.group };
   const applying = policiesFor(config.policies?.managed, loaded.policies, person);
-  if (given.json) terminal.data(`${JSON.stringify(asJson(config, person, applying), null, 2)}\n`);
-  else if (applying.length === 0) terminal.words(`${wrapText(describeNothing(config, person), 80).join('\n')}\n`);
-  else terminal.data(`${describe(config, person, applying, terminal.columns).join('\n')}\n`);
+  if (given.json) terminal.data(`${jsonText(asJson(config, person, applying), 2)}\n`);
+  else if (applying.length === 0) terminal.words(printableLines(wrapText(describeNothing(config, person), 80)));
+  else terminal.data(printableLines(describe(config, person, applying, terminal.columns)));
   return applying.length === 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
@@ -148,7 +149,7 @@ export async function list(
     const facts = policies.map(({ name, version, summary, match, priority, file }) => {
       return { name, version, summary, is_default: name === base, match, priority, file: shortPath(file) };
     });
-    terminal.data(`${JSON.stringify(facts, null, 2)}\n`);
+    terminal.data(`${jsonText(facts, 2)}\n`);
   } else if (policies.length === 0) {
     terminal.words('There are no managed policies; policies.managed of gateway.yaml says where they are.\n');
   } else {
@@ -158,7 +159,7 @@ export async function list(
       audienceOf(policy, base),
       policy.summary,
     ]);
-    terminal.data(`${formatTable(LIST_COLUMNS, rows, terminal.columns).join('\n')}\n`);
+    terminal.data(printableLines(formatTable(LIST_COLUMNS, rows, terminal.columns)));
   }
   return EXIT_OK;
 }

@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { formatUsd } from '../services/money.ts';
 import {
@@ -29,8 +29,8 @@ export async function checkPrices(
     findPriceProblems(config, await readUsedPrices(database, since), since.getTime()),
   );
   const { terminal } = context;
-  if (given.json) terminal.data(`${JSON.stringify(findingsJson(findings, since), null, 2)}\n`);
-  else terminal.data(`${describePriceFindings(findings, since).join('\n')}\n`);
+  if (given.json) terminal.data(`${jsonText(findingsJson(findings, since), 2)}\n`);
+  else terminal.data(printableLines(describePriceFindings(findings, since)));
   return allPriced(findings) ? EXIT_OK : EXIT_FINDINGS;
 }
 

@@ -1,4 +1,5 @@
 import type { Fetch } from '../client/http.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import { cutOff, endSession } from '../services/cut-off.ts';
 import { createSessions, type SessionSummary } from '../services/identity/sessions.ts';
@@ -39,9 +40,9 @@ export async function list(
             await openAtGateway(context, given.baseUrl, fetch)
           ).all(PATH, 'sessions', { user, ended: String(ended) })
         ).map(sessionOf);
-  if (given.json) terminal.data(`${JSON.stringify(sessions, null, 2)}\n`);
+  if (given.json) terminal.data(`${jsonText(sessions, 2)}\n`);
   else if (sessions.length === 0) terminal.words('Nobody is signed in.\n');
-  else terminal.data(`${describeSessions(sessions, terminal.columns).join('\n')}\n`);
+  else terminal.data(printableLines(describeSessions(sessions, terminal.columns)));
   return EXIT_OK;
 }
 
@@ -66,7 +67,7 @@ export async function end(
     given.baseUrl === undefined
       ? await endInDatabase(context, given.config, id, user, given.withTokens === true)
       : await endAtGateway(context, given.baseUrl, id, user, given.withTokens === true, fetch);
-  if (given.json) terminal.data(`${JSON.stringify(ended)}\n`);
+  if (given.json) terminal.data(`${jsonText(ended)}\n`);
   else if (id !== undefined) terminal.words(`Ended the session ${id}.\n`);
   else terminal.words(`Ended of ${user}: ${counted(ended.sessions, 'session')}${tokensOf(ended, given)}.\n`);
   return EXIT_OK;

@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../config.ts';
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { formatUsd } from '../services/money.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../services/prices.ts';
 import { SERVED_FIELDS } from '../services/served-prices.ts';
@@ -32,8 +32,8 @@ export async function showPrices(context: CommandContext, given: ShowPricesOptio
   const { at = Date.now() } = given;
   const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
   const shown = pricesAt(config, { ...given, at });
-  if (given.json) terminal.data(`${JSON.stringify(shown.flatMap(priceJson), null, 2)}\n`);
-  else terminal.data(`${describePrices(together(shown, config), terminal.columns).join('\n')}\n`);
+  if (given.json) terminal.data(`${jsonText(shown.flatMap(priceJson), 2)}\n`);
+  else terminal.data(printableLines(describePrices(together(shown, config), terminal.columns)));
   return EXIT_OK;
 }
 

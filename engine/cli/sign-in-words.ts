@@ -60,7 +60,7 @@ export function signInProgress(terminal: Terminal): {
         trouble === undefined ? `Waiting for you (${left} left, Ctrl-C stops)` : `Trying on (${left} left): ${trouble}`;
       said = line;
       // One column stays free: some terminals begin a new line when the last one is full.
-      return terminal.words(`\r${line.slice(0, Math.max(terminal.columns, 20) - 1)}\x1b[K`);
+      return terminal.rewrite(line.slice(0, Math.max(terminal.columns, 20) - 1));
     }
     const news = trouble ?? '';
     if (said === news) return;
@@ -72,7 +72,7 @@ export function signInProgress(terminal: Terminal): {
   return {
     show,
     end() {
-      if (terminal.words_watched && said !== undefined) terminal.words('\r\x1b[K');
+      if (terminal.words_watched && said !== undefined) terminal.rewrite('');
     },
   };
 }

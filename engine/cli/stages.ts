@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../api.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { createFindings } from '../load/findings.ts';
 import { load, loadInto } from '../load/index.ts';
@@ -91,9 +92,9 @@ export async function stages(context: CommandContext, given: StagesFrom & { read
   const { terminal } = context;
   const known = await knownStages(context, given);
   if (given.json) {
-    terminal.data(`${JSON.stringify(known.map(stageData), null, 2)}\n`);
+    terminal.data(`${jsonText(known.map(stageData), 2)}\n`);
   } else {
-    terminal.data(`${describeStages(known, terminal.columns).join('\n')}\n`);
+    terminal.data(printableLines(describeStages(known, terminal.columns)));
     terminal.words('\nappscli explain stage NAME shows options and an example.\n');
   }
   return EXIT_OK;

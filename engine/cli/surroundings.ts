@@ -1,5 +1,6 @@
 import type { Clock } from '../api.ts';
 import type { Fetch } from '../client/http.ts';
+import { printableLines } from '../diagnostics/printable.ts';
 import type { Terminal } from './terminal.ts';
 
 /** What commands that talk to a gateway are given beyond their options; tests put theirs in its place. */
@@ -10,5 +11,5 @@ export interface Surroundings {
 
 /** Tells a person something on the side. */
 export function warner(terminal: Terminal): (words: string) => void {
-  return (words) => terminal.words(`appscli: ${words}\n`);
+  return (words) => terminal.words(printableLines([`appscli: ${words}`]));
 }

@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { printableLine } from '../diagnostics/printable.ts';
 
 /** One column of a table. */
 export interface Column {
@@ -41,7 +41,7 @@ export function formatTable(
   line_width: number,
 ): string[] {
   // What stands in a table was often written by somebody else.
-  const rows = given.map((cells) => cells.map((text) => printable(text).replace(/[\t\n]/g, ' ')));
+  const rows = given.map((cells) => cells.map((text) => printableLine(text)));
   const widths = widest(columns, rows);
   shrinkToFit(columns, widths, line_width);
   const line = (cells: readonly string[]) =>

@@ -1,9 +1,18 @@
-/** Where a command writes: data to standard output, words to standard error. */
+import { printable, printableLine, printableStyled } from '../diagnostics/printable.ts';
+
+/**
+ * Where a command writes: data to standard output, words to standard error. What a terminal would act upon is taken out of
+ * both on the way, but for colours of our own; what fits on a line or into JSON is for those who put it there.
+ */
 export interface Terminal {
   /** Data: what a program may read. */
   data(text: string): void;
+  /** Data that a program takes to the letter, such as the contents of a file. */
+  verbatim(text: string): void;
   /** Words for a person. */
   words(text: string): void;
+  /** Puts these words in the place of the line that was written last; none take it away. */
+  rewrite(line: string): void;
   /** From now on a reader of standard output that goes away doesn't end the process. */
   outliveReader(): void;
   /** Width of standard output in columns; 80 when it is not a terminal. */
@@ -29,15 +38,20 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     process.stderr.write(`appscli: standard output cannot be written: ${error.message}\n`, () => process.exit());
   });
   process.stderr.on('error', () => {});
+  const data_color = colorful && process.stdout.isTTY === true;
+  const words_color = colorful && process.stderr.isTTY === true;
+  const shown = (text: string, color: boolean) => (color ? printableStyled(text) : printable(text));
   return {
-    data: (text) => void process.stdout.write(text),
-    words: (text) => void process.stderr.write(text),
+    data: (text) => void process.stdout.write(shown(text, data_color)),
+    verbatim: (text) => void process.stdout.write(text),
+    words: (text) => void process.stderr.write(shown(text, words_color)),
+    rewrite: (line) => void process.stderr.write(`\r${printableLine(line)}\x1b[K`),
     outliveReader() {
       outlive = true;
     },
     columns: process.stdout.columns ?? DEFAULT_COLUMNS,
     words_watched: process.stderr.isTTY === true,
-    data_color: colorful && process.stdout.isTTY === true,
-    words_color: colorful && process.stderr.isTTY === true,
+    data_color,
+    words_color,
   };
 }

@@ -1,3 +1,4 @@
+import { jsonText } from '../diagnostics/printable.ts';
 import { factsSeen } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
@@ -14,7 +15,7 @@ export function shorten(text: string, most = TEXT_CHARACTERS): string {
 }
 
 function briefly(value: unknown): string {
-  return value === undefined ? 'not set' : shorten(JSON.stringify(value), VALUE_CHARACTERS);
+  return value === undefined ? 'not set' : shorten(jsonText(value), VALUE_CHARACTERS);
 }
 
 /** What a guard was about: its words, and the values it saw. */

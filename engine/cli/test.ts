@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { jsonText } from '../diagnostics/printable.ts';
 import { renderDiagnostics, shownPath } from '../diagnostics/render.ts';
 import { asError } from '../run/contain.ts';
 import { strayStage } from '../run/strays.ts';
@@ -140,7 +141,7 @@ async function reportJson(suite: Suite, given: TestWishes, { terminal }: Command
     },
     diagnostics: suite.diagnostics.map((diagnostic) => ({ ...diagnostic, file: shownPath(diagnostic.file, cwd) })),
   };
-  terminal.data(`${JSON.stringify(report, null, 2)}\n`);
+  terminal.data(`${jsonText(report, 2)}\n`);
   return exitCode(suite, results, minCoverage);
 }
 

@@ -2,6 +2,7 @@ import { chooseBaseUrl } from '../client/base-url.ts';
 import { openCredentials } from '../client/credentials.ts';
 import { freshCredentials } from '../client/fresh-credentials.ts';
 import { createAsk } from '../client/http.ts';
+import { jsonText } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
@@ -17,8 +18,6 @@ export async function token(
   const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
   const held = await freshCredentials({ credentials, ask: createAsk({ fetch }), clock, base_url });
   const { access_token, expires_at } = held;
-  terminal.data(
-    given.json ? `${JSON.stringify({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`,
-  );
+  terminal.data(given.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);
   return EXIT_OK;
 }

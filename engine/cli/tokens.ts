@@ -1,4 +1,5 @@
 import type { Fetch } from '../client/http.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import type { ShownToken } from '../services/shown-token.ts';
 import { StartError } from '../services/start-error.ts';
@@ -35,7 +36,7 @@ export async function create(
   const { terminal } = context;
   const made = await atDesk(context, given, (desk) => desk.create(given), fetch);
   if (given.json) {
-    terminal.data(`${JSON.stringify(made)}\n`);
+    terminal.data(`${jsonText(made)}\n`);
     return EXIT_OK;
   }
   say(context, `Access token ${made.id} for ${made.user}. ${endOf(made)}, and is shown only this once:`);
@@ -52,10 +53,10 @@ export async function list(
   const { terminal } = context;
   const only = given.user === undefined ? {} : { user: given.user };
   const tokens = await atDesk(context, given, (desk) => desk.list(only), fetch);
-  if (given.json) terminal.data(`${JSON.stringify(tokens, null, 2)}\n`);
+  if (given.json) terminal.data(`${jsonText(tokens, 2)}\n`);
   else if (tokens.length === 0) {
     terminal.words('There are no access tokens; "appscli tokens create --help" shows how to make one.\n');
-  } else terminal.data(`${describeTokens(tokens, terminal.columns).join('\n')}\n`);
+  } else terminal.data(printableLines(describeTokens(tokens, terminal.columns)));
   return EXIT_OK;
 }
 
@@ -76,7 +77,7 @@ export async function rotate(
   const which = whichToken(id, given);
   const made = await atDesk(context, given, (desk) => desk.rotate(which, given), fetch);
   if (given.json) {
-    terminal.data(`${JSON.stringify(made)}\n`);
+    terminal.data(`${jsonText(made)}\n`);
     return EXIT_OK;
   }
   const { replaces } = made;
@@ -100,7 +101,7 @@ export async function revoke(
   const revoked = await atDesk(context, given, (desk) => desk.revoke(which), fetch);
   const also =
     revoked.also_revoked.length === 0 ? '' : `, and ${revoked.also_revoked.join(', ')}, which it had replaced`;
-  if (given.json) terminal.data(`${JSON.stringify(revoked)}\n`);
+  if (given.json) terminal.data(`${jsonText(revoked)}\n`);
   else say(context, `Revoked ${revoked.id}: "${revoked.name}" of ${revoked.user}${also}.`);
   return EXIT_OK;
 }
@@ -108,7 +109,7 @@ export async function revoke(
 const WIDTH = 80;
 
 function say({ terminal }: CommandContext, words: string): void {
-  terminal.words(`${wrapText(words, WIDTH).join('\n')}\n`);
+  terminal.words(printableLines(wrapText(words, WIDTH)));
 }
 
 function endOf({ expires_at }: ShownToken): string {

@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import { StartError } from '../services/start-error.ts';
 import {
@@ -44,10 +44,10 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
     reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
   );
-  if (json) terminal.data(`${JSON.stringify(rows.map(usageJson), null, 2)}\n`);
-  else if (csv) terminal.data(usageCsv(rows, by));
+  if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
+  else if (csv) terminal.verbatim(usageCsv(rows, by));
   else if (rows.length === 0) terminal.words('The ledger has no such requests.\n');
-  else terminal.data(`${describeUsage(rows, terminal.columns, by).join('\n')}\n`);
+  else terminal.data(printableLines(describeUsage(rows, terminal.columns, by)));
   return EXIT_OK;
 }
 

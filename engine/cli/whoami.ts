@@ -2,6 +2,7 @@ import { fieldsOf } from '../client/answers.ts';
 import { openClient } from '../client/api-client.ts';
 import { openCredentials } from '../client/credentials.ts';
 import { sentence } from '../client/errors.ts';
+import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
 import { safeToShow } from './at-gateway.ts';
@@ -30,9 +31,8 @@ export async function whoami(
     });
   }
   const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
-  if (given.json)
-    terminal.data(`${JSON.stringify({ base_url, ...me, token_expires_at: expires_at ?? null }, null, 2)}\n`);
-  else terminal.data(`${describe(me, base_url, expires_at).join('\n')}\n`);
+  if (given.json) terminal.data(`${jsonText({ base_url, ...me, token_expires_at: expires_at ?? null }, 2)}\n`);
+  else terminal.data(printableLines(describe(me, base_url, expires_at)));
   return EXIT_OK;
 }
 

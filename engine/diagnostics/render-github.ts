@@ -1,8 +1,8 @@
 import { DIAGNOSTICS } from './codes.ts';
 import type { Diagnostic } from './diagnostic.ts';
+import { printable } from './printable.ts';
 
-const escapeData = (text: string): string =>
-  text.replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
+const escapeData = (text: string): string => printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
 
 const escapeProperty = (text: string): string => escapeData(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
 

@@ -1,5 +1,6 @@
 import { relative } from 'node:path';
 import type { Diagnostic } from './diagnostic.ts';
+import { jsonText } from './printable.ts';
 import { renderGithub } from './render-github.ts';
 import { renderText } from './render-text.ts';
 
@@ -32,7 +33,7 @@ function withShownPaths(diagnostic: Diagnostic, cwd: string): Diagnostic {
 
 function renderJson(diagnostics: readonly Diagnostic[]): string {
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
-  return `${JSON.stringify({ errors, warnings: diagnostics.length - errors, diagnostics }, null, 2)}\n`;
+  return `${jsonText({ errors, warnings: diagnostics.length - errors, diagnostics }, 2)}\n`;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../config.ts';
-import { printable } from '../diagnostics/printable.ts';
+import { isPrintableLine } from '../diagnostics/printable.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ALWAYS_COUNTED } from '../rules/limit-claims.ts';
 import { counterKey, describeCounter, spendLimits } from '../rules/spend-limits.ts';
@@ -40,8 +40,6 @@ const MAX_CHARS = 254;
 const MAX_USD = 4_000_000;
 const MAX_NANO_USD = usdToNano(MAX_USD);
 const MAX_COUNT = 1_000_000_000_000;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for.
-const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 const CREDENTIAL = /^(?:gwr?_|eyJ)/;
 
 /** The counters that a configuration keeps, without keys: only these can be limited at run time. */
@@ -190,7 +188,7 @@ function textOf(what: string, given: string): string {
   const text = given.trim();
   if (text === '') throw new LimitError(`the ${what} is empty`);
   if (text.length > MAX_CHARS) throw new LimitError(`the ${what} is longer than ${MAX_CHARS} characters`);
-  if (CONTROL_CHARACTER.test(text) || printable(text) !== text || !text.isWellFormed()) {
+  if (!isPrintableLine(text)) {
     throw new LimitError(`the ${what} holds characters that can't be printed`);
   }
   demandNoCredential(what, text);

@@ -1,5 +1,6 @@
 import { pino, stdSerializers } from 'pino';
 import type { Log } from '../api.ts';
+import { jsonText, printable, printableLine, printableWord } from '../diagnostics/printable.ts';
 
 /** A log that keeps secrets out of whatever it is told. */
 export interface RedactingLog extends Log {
@@ -24,7 +25,7 @@ const LEVELS: Readonly<Record<number, string>> = { 20: 'debug', 30: 'info ', 40:
 const RESERVED = new Set(['level', 'time', 'msg', 'err']);
 
 function briefly(value: unknown): string {
-  return typeof value === 'string' && /^\S+$/.test(value) ? value : JSON.stringify(value);
+  return typeof value === 'string' ? printableWord(value) : jsonText(value);
 }
 
 /** One JSON record as one line for a person: local time, level, message, `name=value` pairs. */
@@ -35,7 +36,8 @@ function readable(record: Record<string, unknown>, stack_traces: boolean): strin
   const pairs = fields.map(([name, value]) => ` ${name}=${briefly(value)}`).join('');
   const reason = error?.message === undefined ? '' : `: ${error.message}`;
   const stack = stack_traces && error?.stack !== undefined ? `\n${error.stack}` : '';
-  return `${time} ${LEVELS[Number(record.level)] ?? ''} ${String(record.msg)}${reason}${pairs}${stack}`;
+  const line = printableLine(`${time} ${LEVELS[Number(record.level)] ?? ''} ${String(record.msg)}${reason}${pairs}`);
+  return line + printable(stack);
 }
 
 /**
@@ -56,7 +58,7 @@ export function createLog(options: {
   };
   const render = (line: string): string => {
     const record = JSON.parse(line, (name, value) => (SECRET_FIELD.test(name) ? '[secret]' : value));
-    return `${options.format === 'json' ? JSON.stringify(record) : readable(record, options.debug)}\n`;
+    return `${options.format === 'json' ? jsonText(record) : readable(record, options.debug)}\n`;
   };
   const logger = pino(
     {

@@ -1,4 +1,4 @@
-import { printable } from '../diagnostics/printable.ts';
+import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
@@ -77,8 +77,6 @@ export class TokenError extends Error {
 export type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
 const MAX_CHARS = 254;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for.
-const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 
 const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
   t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by,
@@ -279,7 +277,7 @@ function nameOf(what: string, given: string): string {
   const value = given.trim();
   if (value === '') throw new TokenError(`the ${what} is empty`);
   if (value.length > MAX_CHARS) throw new TokenError(`the ${what} is longer than ${MAX_CHARS} characters`);
-  if (CONTROL_CHARACTER.test(value) || printable(value) !== value || !value.isWellFormed()) {
+  if (!isPrintableLine(value)) {
     throw new TokenError(`the ${what} holds characters that can't be printed`);
   }
   return value;

@@ -7,7 +7,9 @@ export function collectingContext(): { context: CommandContext; data(): string; 
   const words: string[] = [];
   const terminal = {
     data: (text: string) => void data.push(text),
+    verbatim: (text: string) => void data.push(text),
     words: (text: string) => void words.push(text),
+    rewrite: (line: string) => void words.push(`\r${line}`),
     outliveReader() {},
     columns: 80,
     words_watched: false,

@@ -173,8 +173,14 @@ export function createDesk(terminal: { readonly watched?: boolean; readonly colu
         data(text) {
           said.data += text;
         },
+        verbatim(text) {
+          said.data += text;
+        },
         words(text) {
           said.words += text;
+        },
+        rewrite(line) {
+          said.words += `\r${line}\x1b[K`;
         },
         outliveReader() {},
         columns: terminal.columns ?? 80,

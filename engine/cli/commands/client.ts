@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { SHELLS } from '../../client-files/shell-lines.ts';
-import { printable } from '../../diagnostics/printable.ts';
+import { isPrintableLine } from '../../diagnostics/printable.ts';
 import type { CommandContext } from '../program.ts';
 import { baseUrl, examples, json, notEmpty } from './options.ts';
 
@@ -14,8 +14,7 @@ const CONTEXT_WINDOW_MAX = 100_000_000;
 
 /** A text for a client's file: no line breaks, nothing a terminal acts upon. */
 function oneLine(text: string): string {
-  if (printable(text) !== text || /[\t\n]/.test(text) || !text.isWellFormed() || text.length > 300)
-    throw new InvalidArgumentError('Write one line of text.');
+  if (!isPrintableLine(text) || text.length > 300) throw new InvalidArgumentError('Write one line of text.');
   return notEmpty(text);
 }
 

@@ -1,12 +1,10 @@
 import type { Clock } from '../../api.ts';
-import { printable } from '../../diagnostics/printable.ts';
+import { isPrintableLine } from '../../diagnostics/printable.ts';
 import { didYouMean, listed } from '../../diagnostics/suggest.ts';
 import { StageError } from '../../errors.ts';
 import { parseDate } from '../../services/times.ts';
 
 const MAX_CHARS = 254;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for.
-const CONTROL_CHARACTER = /[\u0000-\u001f\u007f-\u009f]/;
 const EMAIL = /^[^\s@]+@[^\s@]+$/;
 
 /** The named values of a JSON body or of a query, each read as what it must be. Raises invalid_request for all that is wrong. */
@@ -42,7 +40,7 @@ export class Fields {
     const text = value.trim();
     if (text === '') throw this.#expected(name, 'a text that is not empty');
     if (text.length > MAX_CHARS) throw this.#expected(name, `a text of at most ${MAX_CHARS} characters`);
-    if (CONTROL_CHARACTER.test(text) || printable(text) !== text || !text.isWellFormed()) {
+    if (!isPrintableLine(text)) {
       throw this.#expected(name, 'a text that can be printed');
     }
     return text;
@@ -145,7 +143,7 @@ export function endOfLife(given: Fields, clock: Pick<Clock, 'now'>, max_seconds:
 
 /** An e-mail address in a path, in lower case; `undefined` for what is none. */
 export function emailInPath(text: string): string | undefined {
-  const fits = text.length <= MAX_CHARS && EMAIL.test(text) && !CONTROL_CHARACTER.test(text) && text.isWellFormed();
+  const fits = text.length <= MAX_CHARS && EMAIL.test(text) && isPrintableLine(text);
   return fits ? text.toLowerCase() : undefined;
 }
 
