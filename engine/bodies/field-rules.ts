@@ -19,9 +19,13 @@ const NAME_LENGTH_MAX = 100;
 /** Most names whose rules are remembered. */
 const REMEMBERED_MAX = 2000;
 
-/** A key as parsers that fold letters read it: what stands for a plain letter is one, and all are lower case. */
+/** A key as lenient parsers read it: what stands for a plain letter is one, all are lower case, nothing is unseen. */
 function foldCase(key: string): string {
-  return key.normalize('NFKC').trim().toUpperCase().toLowerCase();
+  return key
+    .normalize('NFKC')
+    .replace(/[\p{C}\p{Z}]/gu, '')
+    .toUpperCase()
+    .toLowerCase();
 }
 
 /** A key in snake case, however its words are joined. */
@@ -42,12 +46,21 @@ function ruleOf(name: string): (FieldRule & { readonly place: 'top' | 'any' }) |
   return { name, place: 'any', decides: 'account', rule: 'refuse', meaning };
 }
 
-const remembered = new Map<string, ReturnType<typeof ruleOf> | null>();
+type PlacedRule = NonNullable<ReturnType<typeof ruleOf>>;
+
+/** `null` for keys that decide nothing. */
+const remembered = new Map<string, PlacedRule | null>();
+
+/** How many keys of one body had to be looked at closely: clients send the same few, and looking takes time. */
+export interface KeyCount {
+  unknown_keys: number;
+}
 
 /** What is to be done about a field of this key; `undefined` where it decides nothing. */
-export function fieldRule(key: string, is_top_level: boolean): FieldRule | undefined {
+export function fieldRule(key: string, is_top_level: boolean, count?: KeyCount): FieldRule | undefined {
   let rule = remembered.get(key);
   if (rule === undefined) {
+    if (count !== undefined) count.unknown_keys++;
     if (key.length > NAME_LENGTH_MAX) return undefined;
     rule = ruleOf(foldCase(key)) ?? ruleOf(snakeCase(key)) ?? null;
     if (remembered.size >= REMEMBERED_MAX) remembered.clear();

@@ -1,5 +1,6 @@
+import { StageError } from '../errors.ts';
 import { invalid, isObject } from '../translation/read-json.ts';
-import { type FieldRule, fieldRule } from './field-rules.ts';
+import { type FieldRule, fieldRule, type KeyCount } from './field-rules.ts';
 import type { Fields } from './fields.ts';
 
 /** A field of a body that decides something, at its place. */
@@ -19,8 +20,11 @@ const UNNAMED_MODEL: FieldRule = {
   meaning: 'a tool that may ask other models',
 };
 
-/** Most models that one request may name. */
-const MODELS_MAX = 50;
+/** Most decisive fields of one request. */
+const DECISIVE_MAX = 100;
+
+/** Most keys outside of content that no request had before. */
+const UNKNOWN_KEYS_MAX = 20_000;
 
 /** Keys below which there is only what the model reads or writes, and names that clients make up. */
 const CONTENT: ReadonlySet<string> = new Set([
@@ -41,6 +45,9 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([undefined, null, 'function',
 /** Tools that a router runs without a model of its own. */
 const ROUTER_TOOLS = /:(?:web_search|web_fetch|datetime|shell|bash|apply_patch|files|file_search|mcp)$/;
 
+/** Tools that ask other models, by their names: one that names none asks one that nobody chose. */
+const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[_:.-])/;
+
 /** Parts of a conversation that may define tools; all others are content. */
 const TOOL_CHANGES: ReadonlySet<unknown> = new Set(['tool_addition', 'tool_definition', 'compaction']);
 
@@ -49,8 +56,16 @@ const NAMES = ['model', 'id', 'name', 'slug'] as const;
 
 interface Place {
   readonly value: object;
+  /** Empty for the body itself. */
   readonly param: string;
   readonly in_tools: boolean;
+}
+
+/** How far a body was read. */
+interface Reading extends KeyCount {
+  readonly found: DecisiveValue[];
+  /** What is still to be looked into. Not a recursion: a body may nest very deep. */
+  readonly places: Place[];
 }
 
 /**
@@ -58,31 +73,42 @@ interface Place {
  * values that never cost more are left out. Raises invalid_request.
  */
 export function readDecisive(body: Fields): readonly DecisiveValue[] {
-  const found: DecisiveValue[] = [];
-  // Not recursive: a body may nest very deep.
-  const places: Place[] = [];
+  const reading: Reading = { found: [], places: [], unknown_keys: 0 };
+  const { places } = reading;
+  const top: Place = { value: body, param: '', in_tools: false };
   for (const key in body) {
-    const value = body[key];
-    if (key === 'model' || isEmpty(value)) continue;
-    if (CONVERSATION.has(key)) placesOfTools(value, key, places);
-    else readField({ value: body, param: '', in_tools: false }, key, places, found, true);
+    if (key === 'model') continue;
+    if (CONVERSATION.has(key)) placesOfTools(body[key], key, places);
+    else readField(top, key, reading);
   }
   for (let place = places.pop(); place !== undefined; place = places.pop()) {
-    if (Array.isArray(place.value)) {
-      for (const [index, item] of place.value.entries()) {
-        if (typeof item === 'object' && item !== null)
-          places.push({ ...place, value: item, param: `${place.param}[${index}]` });
-      }
-      continue;
-    }
-    const fields = place.value as Fields;
-    if (place.in_tools && asksUnnamedModels(fields)) found.push({ param: place.param, rule: UNNAMED_MODEL });
-    for (const key in fields) {
-      if (key === 'parameters' && CLIENT_TOOLS.has(fields.type)) continue;
-      readField(place, key, places, found, false);
-    }
+    if (Array.isArray(place.value)) placesOfList(place.value, place, places);
+    else readObject(place, reading);
   }
-  return found;
+  return reading.found;
+}
+
+function placesOfList(list: readonly unknown[], { param, in_tools }: Place, places: Place[]): void {
+  for (let i = 0; i < list.length; i++) {
+    const value = list[i];
+    if (typeof value === 'object' && value !== null) places.push({ value, param: `${param}[${i}]`, in_tools });
+  }
+}
+
+function readObject(place: Place, reading: Reading): void {
+  const fields = place.value as Fields;
+  if (place.in_tools && asksUnnamedModels(fields)) note(reading, { param: place.param, rule: UNNAMED_MODEL });
+  for (const key in fields) {
+    if (key === 'parameters' && CLIENT_TOOLS.has(fields.type)) continue;
+    readField(place, key, reading);
+  }
+}
+
+function note({ found }: Reading, value: DecisiveValue): void {
+  if (found.length >= DECISIVE_MAX) {
+    throw invalid(value.param, `is one of more than ${DECISIVE_MAX} fields that name models, prices or accounts`);
+  }
+  found.push(value);
 }
 
 function isEmpty(value: unknown): boolean {
@@ -92,68 +118,97 @@ function isEmpty(value: unknown): boolean {
   return true;
 }
 
-function readField(place: Place, key: string, places: Place[], found: DecisiveValue[], is_top_level: boolean): void {
+function readField(place: Place, key: string, reading: Reading): void {
   const value = (place.value as Fields)[key];
-  if (isEmpty(value) || CONTENT.has(key)) return;
-  const param = is_top_level ? key : `${place.param}.${key}`;
-  const rule = fieldRule(key, is_top_level);
+  if (CONTENT.has(key)) return;
+  const is_top_level = place.param === '';
   const in_tools = place.in_tools || (is_top_level && TOOLS.has(key));
-  switch (rule?.rule) {
+  const rule = fieldRule(key, is_top_level, reading);
+  if (reading.unknown_keys > UNKNOWN_KEYS_MAX) {
+    throw new StageError(
+      'invalid_request',
+      `The body has more than ${UNKNOWN_KEYS_MAX} different keys outside of content.`,
+    );
+  }
+  const handled = rule !== undefined && !isEmpty(value) && readRuled(value, place, { key, rule, in_tools }, reading);
+  if (!handled && typeof value === 'object' && value !== null) {
+    reading.places.push({ value, param: is_top_level ? key : `${place.param}.${key}`, in_tools });
+  }
+}
+
+/** Whether that was all there is to say about the field. */
+function readRuled(
+  value: unknown,
+  place: Place,
+  { key, rule, in_tools }: { readonly key: string; readonly rule: FieldRule; readonly in_tools: boolean },
+  reading: Reading,
+): boolean {
+  const is_top_level = place.param === '';
+  const param = is_top_level ? key : `${place.param}.${key}`;
+  switch (rule.rule) {
     case 'check':
-      readModels(value, param, rule, { places, found, in_tools });
-      return;
+      readModels(value, { param, rule, in_tools }, reading);
+      return true;
     case 'price':
       // Elsewhere a number may be anything, such as the speed of a voice.
-      if (is_top_level || typeof value !== 'number') readPriced(value, param, rule, found);
-      return;
+      if (!is_top_level && typeof value === 'number') return false;
+      readPriced(value, { param, rule, in_tools }, reading);
+      return true;
     case 'refuse':
-      if (in_tools) break;
-      found.push({ param, rule });
-      return;
+      if (!in_tools) note(reading, { param, rule });
+      return !in_tools;
+    default:
+      return false;
   }
-  if (typeof value === 'object') places.push({ value: value as object, param, in_tools });
 }
 
-function readModels(
-  value: unknown,
-  param: string,
-  rule: FieldRule,
-  { places, found, in_tools }: { places: Place[]; found: DecisiveValue[]; in_tools: boolean },
-): void {
+interface Found {
+  readonly param: string;
+  readonly rule: FieldRule;
+  readonly in_tools: boolean;
+}
+
+function readModels(value: unknown, { param, rule, in_tools }: Found, reading: Reading): void {
   if (typeof value === 'number' || typeof value === 'boolean') return;
-  const items: readonly unknown[] = Array.isArray(value) ? value : [value];
-  for (const [index, item] of items.entries()) {
-    const at = Array.isArray(value) ? `${param}[${index}]` : param;
-    if (typeof item === 'string' && !(rule.name === 'fallbacks' && item === 'default')) {
-      if (item !== '') found.push({ param: at, rule, value: item });
-    } else {
-      const by = isObject(item) ? NAMES.find((key) => typeof item[key] === 'string' && item[key] !== '') : undefined;
-      if (by === undefined) {
-        found.push({ param: at, rule });
-        continue;
-      }
-      const { [by]: name, ...rest } = item as Fields;
-      found.push({ param: `${at}.${by}`, rule, value: name as string });
-      places.push({ value: rest, param: at, in_tools });
-    }
-    if (found.length > MODELS_MAX) throw invalid(param, `names too many models; ${MODELS_MAX} are the most`);
-  }
-}
-
-function readPriced(value: unknown, param: string, rule: FieldRule, found: DecisiveValue[]): void {
   if (!Array.isArray(value)) {
-    if (typeof value !== 'string') found.push({ param, rule });
-    else if (!rule.harmless?.includes(value)) found.push({ param, rule, value });
+    readModel(value, { param, rule, in_tools }, reading);
     return;
   }
   for (const [index, item] of value.entries()) {
-    if (typeof item !== 'string') found.push({ param: `${param}[${index}]`, rule });
-    else if (!rule.harmless?.includes(item)) found.push({ param: `${param}[${index}]`, rule, value: item });
+    if (!isEmpty(item)) readModel(item, { param: `${param}[${index}]`, rule, in_tools }, reading);
+  }
+}
+
+function readModel(item: unknown, { param, rule, in_tools }: Found, reading: Reading): void {
+  if (typeof item === 'string') {
+    // The word by which a request leaves the choice to the upstream.
+    const is_named = rule.name !== 'fallbacks' || item !== 'default';
+    note(reading, { param, rule, ...(is_named && { value: item }) });
+    return;
+  }
+  const by = isObject(item) ? NAMES.find((key) => typeof item[key] === 'string' && item[key] !== '') : undefined;
+  if (by === undefined) {
+    note(reading, { param, rule });
+    return;
+  }
+  const { [by]: name, ...rest } = item as Fields;
+  note(reading, { param: `${param}.${by}`, rule, value: name as string });
+  reading.places.push({ value: rest, param, in_tools });
+}
+
+function readPriced(value: unknown, { param, rule }: Found, reading: Reading): void {
+  const items: readonly unknown[] = Array.isArray(value) ? value : [value];
+  for (const [index, item] of items.entries()) {
+    if (typeof item === 'string' && rule.harmless?.includes(item)) continue;
+    const at = items === value ? `${param}[${index}]` : param;
+    note(reading, { param: at, rule, ...(typeof item === 'string' && { value: item }) });
   }
 }
 
 function asksUnnamedModels({ type, model, parameters }: Fields): boolean {
-  if (typeof type !== 'string' || !type.includes(':') || ROUTER_TOOLS.test(type)) return false;
+  if (typeof type !== 'string' || !(ASKING_TOOLS.test(type) || (type.includes(':') && !ROUTER_TOOLS.test(type)))) {
+    return false;
+  }
   return isEmpty(model) && (!isObject(parameters) || isEmpty(parameters.model));
 }
 
