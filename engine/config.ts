@@ -25,6 +25,8 @@ export interface GatewayConfig {
       readonly json_depth: number;
       readonly json_values: number;
     };
+    /** How long requests are still accepted once the gateway was told to stop. */
+    readonly drain: { readonly accept_seconds: number };
     readonly timeouts: {
       readonly connect_seconds: number;
       readonly first_byte_seconds: number;

@@ -210,6 +210,10 @@ export interface AuditLog {
 /** The state of one part of the gateway. */
 export interface HealthPart {
   readonly ok: boolean;
+  /** One word for anybody where `ok` says too little, such as `read_only`. */
+  readonly state?: string;
+  /** Whether requests need it as things are; absent means yes. */
+  readonly needed?: boolean;
   /** For the log; may name hosts. */
   readonly detail?: string;
   /** What anybody may know about it. */
@@ -218,6 +222,8 @@ export interface HealthPart {
 
 /** Readiness checks. */
 export interface Health {
-  /** State of each named part; `database` always exists, and `configuration` where it can be reloaded. */
+  /** Whether the gateway was told to stop: it serves what comes, and wants no more. */
+  readonly stopping?: boolean;
+  /** State of each named part; `database` always exists, `spool` and `configuration` in a running gateway. */
   check(): Promise<Readonly<Record<string, HealthPart>>>;
 }

@@ -7,13 +7,21 @@ interface ReportHealthOptions {
 
 type Parts = Readonly<Record<string, HealthPart>>;
 
-function describe(parts: Parts, { checks, tells }: ReportHealthOptions): Answer {
+function stateOf(part: HealthPart | undefined): string {
+  return part?.state ?? (part?.ok === true ? 'ok' : 'unavailable');
+}
+
+function describe(parts: Parts, { checks: asked, tells }: ReportHealthOptions, stopping: boolean): Answer {
+  // A part that this gateway does not have can't be away; a check that failed tells of no part at all.
+  const checks = Object.keys(parts).length === 0 ? asked : asked.filter((name) => parts[name] !== undefined);
   // Anybody may ask, so the answer says which part is away but not why: details can name hosts.
-  const states = Object.fromEntries(checks.map((name) => [name, parts[name]?.ok === true ? 'ok' : 'unavailable']));
+  const states = Object.fromEntries(checks.map((name) => [name, stateOf(parts[name])]));
   const told = Object.fromEntries(tells.map((name) => [name, parts[name]?.told]));
-  const ok = Object.values(states).every((state) => state === 'ok');
-  const body = { status: ok ? 'ok' : 'unavailable', checks: states, ...told };
-  return answerJson(ok ? 200 : 503, body, { 'cache-control': 'no-store' });
+  const away = checks.filter((name) => parts[name]?.ok !== true);
+  const serves = away.every((name) => parts[name]?.needed === false);
+  const status = stopping ? 'stopping' : away.length === 0 ? 'ok' : serves ? 'degraded' : 'unavailable';
+  const body = { status, checks: states, ...told };
+  return answerJson(serves && !stopping ? 200 : 503, body, { 'cache-control': 'no-store' });
 }
 
 export default defineStage({
@@ -26,10 +34,11 @@ export default defineStage({
     properties: {
       checks: {
         type: 'array',
-        items: { enum: ['database'] },
+        items: { enum: ['database', 'spool'] },
         uniqueItems: true,
         default: [],
-        description: 'Parts that must be available for the answer 200. Empty: answering at all is the proof.',
+        description:
+          'Parts to try. The answer is 503 when one of them is away and requests would be refused for it, or when the gateway is stopping; 200 with `degraded` when they would be served all the same. Empty: answering at all is the proof.',
       },
       tells: {
         type: 'array',
@@ -44,12 +53,12 @@ export default defineStage({
   examples: [
     { title: 'Liveness: the process answers', yaml: '- stage: report-health' },
     {
-      title: 'Readiness: the database answers too',
-      yaml: '- stage: report-health\n  options: { checks: [database] }',
+      title: 'Readiness: requests would be served',
+      yaml: '- stage: report-health\n  options: { checks: [database, spool] }',
     },
     {
       title: 'Readiness that also says whether the last reload failed',
-      yaml: '- stage: report-health\n  options: { checks: [database], tells: [configuration] }',
+      yaml: '- stage: report-health\n  options: { checks: [database, spool], tells: [configuration] }',
     },
   ],
   needs: ['respond'],
@@ -71,10 +80,10 @@ export default defineStage({
 
     return {
       async request() {
-        if (nothing_asked) return describe({}, options);
+        if (nothing_asked) return describe({}, options, false);
         // This path is open to all; sharing one running check keeps a crowd of probes off the database.
         running ??= inspect();
-        return describe(await running, options);
+        return describe(await running, options, health.stopping === true);
       },
     };
   },

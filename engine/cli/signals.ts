@@ -7,7 +7,8 @@ import { strayStage } from '../run/strays.ts';
 
 /** What runs until a signal ends it. */
 export interface Closable {
-  close(): Promise<void>;
+  /** `signal` is what asked for it, if a signal did. */
+  close(signal?: NodeJS.Signals): Promise<void>;
   /** What SIGHUP asks for; without it SIGHUP ends what runs, like the other signals. Never rejects. */
   reload?(): Promise<void>;
 }
@@ -57,6 +58,7 @@ export async function runUntilSignal(
   let running: Closable | undefined;
   let reload_wanted = false;
   let first_at: number | undefined;
+  let asked_by: NodeJS.Signals | undefined;
   const onHangup = (signal: NodeJS.Signals) => {
     if (terminalGone() || (running !== undefined && running.reload === undefined)) onSignal(signal);
     else if (running === undefined) reload_wanted = true;
@@ -68,6 +70,7 @@ export async function runUntilSignal(
     }
     if (first_at === undefined) log.info({ signal }, 'stopping; a second signal stops at once');
     first_at ??= performance.now();
+    asked_by ??= signal;
     stop.resolve(0);
   };
   const onCrash = (err: unknown) => {
@@ -88,7 +91,7 @@ export async function runUntilSignal(
     // One that came too early.
     if (reload_wanted) onHangup('SIGHUP');
     const exit_code = await stop.promise;
-    await running.close();
+    await running.close(asked_by);
     log.info({}, 'stopped');
     // Should anything be left that keeps the process alive, it ends all the same.
     setTimeout(() => process.exit(exit_code), LEFTOVER_MS).unref();

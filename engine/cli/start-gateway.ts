@@ -8,13 +8,11 @@ import { protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
 import type { Loaded } from '../load/spec.ts';
 import { programVersion } from '../package-root.ts';
 import { compileCondition } from '../rules/compile.ts';
-import { spendLimits } from '../rules/spend-limits.ts';
 import type { RequestContext } from '../run/context.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';
 import { openAuditLog } from '../services/audit-log.ts';
 import { everyInBackground, systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
-import { createHealth } from '../services/health.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
@@ -27,7 +25,9 @@ import { openSpoolingLedger } from '../services/spooling-ledger.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
 import { waitAtMost } from '../services/wait-at-most.ts';
+import { goesOnWithoutStore } from '../services/without-store.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
+import { createGatewayHealth } from './gateway-health.ts';
 import { explainListenError } from './listen-error.ts';
 import { loadToRun } from './load-configuration.ts';
 import { createPlanServices, type Foundation, type LastingServices } from './plan-services.ts';
@@ -40,8 +40,11 @@ export interface RunningGateway {
   readonly database: Database;
   /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
   reload(): Promise<void>;
-  /** Lets running requests finish, writes down what is still in memory, lets go of everything. Never rejects. */
-  close(): Promise<void>;
+  /**
+   * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
+   * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
+   */
+  close(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
@@ -76,35 +79,44 @@ export async function startGateway(options: {
   // Before anything that could log a secret is opened.
   secretsOf(config, loaded);
   let reloader: Reloader;
+  let server: GatewayServer | undefined;
+  const stopping = () => server?.stopping === true;
   const closing: ClosingStep[] = [];
-  const close = () => closeInTurn(closing.splice(0).reverse(), log);
+  // A person who presses Ctrl-C has no balancer that needs to notice.
+  let asked_by: NodeJS.Signals | undefined;
+  const acceptSeconds = () => (asked_by === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
+  const close = (signal?: NodeJS.Signals) => {
+    asked_by = signal;
+    return closeInTurn(closing.splice(0).reverse(), log);
+  };
   try {
-    const opened = await openServices({ config, env, log, clock, reloader: () => reloader }, closing);
+    const opened = await openServices({ config, env, log, clock, reloader: () => reloader, stopping }, closing);
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
       return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
     };
     const plan = compile(config, loaded);
-    const server = createServer({ plan, log, clock });
+    const listening = createServer({ plan, log, clock });
+    server = listening;
     reloader = createReloader({
       config_file,
       loaded,
       plan,
       load,
       compile,
-      use: (next) => server.use(next),
+      use: (next) => listening.use(next),
       log,
       clock,
     });
     closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
-    const url = await listen(server, config);
+    const url = await listen(listening, config);
     closing.push({
       name: 'server',
       get seconds() {
         return reloader.config().server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
       },
-      close: () => server.drain(),
+      close: () => listening.drain(acceptSeconds()),
     });
     closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
     if (watch) reloader.watch();
@@ -128,10 +140,11 @@ async function openServices(
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
     reloader(): Reloader;
+    stopping(): boolean;
   },
   closing: ClosingStep[],
 ): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database }> {
-  const { config, log, clock, env, reloader } = given;
+  const { config, log, clock, env, reloader, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
@@ -171,24 +184,29 @@ async function openServices(
   });
   opened('ledger', ledger);
   const spool_dir = () => limitsNow()?.spool_dir;
+  const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, clock, log });
   const lasting: LastingServices = {
     clock,
     log,
     audit: opened('audit log', openAuditLog({ database, clock, log })),
-    ledger: opened('spool', openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, clock, log })),
+    ledger: opened('spool', spooling),
     limits_in_force: createLimitsInForce({ database, clock }),
-    health: createHealth(database, () => reloader().state()),
+    health: createGatewayHealth({
+      database,
+      ledger,
+      spooling,
+      access_tokens,
+      revocations,
+      reloader,
+      stopping,
+      clock,
+      log,
+    }),
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
   return { lasting, foundation, database };
-}
-
-/** Whether some requests go on while the database is away. */
-function goesOnWithoutStore(config: GatewayConfig): boolean {
-  if (config.spend_limits?.on_store_error === 'allow') return true;
-  return spendLimits(config).some(({ on_store_error }) => on_store_error === 'allow');
 }
 
 /** What serves the paths that belong to no pipeline. */

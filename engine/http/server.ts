@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
 import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
@@ -27,8 +28,13 @@ type ServerConfig = GatewayConfig['server'];
 export interface GatewayServer {
   /** Starts listening. Rejects with Node's error (EADDRINUSE, EACCES, ENOTFOUND ...). */
   listen(): Promise<{ readonly host: string; readonly port: number }>;
-  /** Stops accepting, lets running requests finish for `server.timeouts.drain_seconds`, then ends what is left. */
-  drain(): Promise<void>;
+  /** Whether `drain` was called. */
+  readonly stopping: boolean;
+  /**
+   * Says in every answer that its connection ends, goes on accepting for `accept_seconds`, stops, lets running requests
+   * finish, then ends what is left. All of it takes `server.timeouts.drain_seconds`.
+   */
+  drain(accept_seconds?: number): Promise<void>;
   /**
    * Serves the requests that come from now on with another plan; reads the certificate anew. Throws when the certificate
    * can't be used, and then goes on with the plan it has.
@@ -202,11 +208,18 @@ export function createServer(options: {
         });
       });
     },
-    async drain() {
+    get stopping() {
+      return draining;
+    },
+    async drain(accept_seconds = 0) {
+      const { drain_seconds } = plan.config.server.timeouts;
+      const accepting_seconds = Math.min(accept_seconds, drain_seconds);
       draining = true;
+      for (const { exchange } of running.items()) if (!exchange.res.headersSent) exchange.res.shouldKeepAlive = false;
+      if (accepting_seconds > 0) await delay(accepting_seconds * 1000);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
-      await idleWithin(plan.config.server.timeouts.drain_seconds);
+      await idleWithin(drain_seconds - accepting_seconds);
       for (const ctx of running.items()) {
         if (ctx.cancel) ctx.cancel(new StageError('draining', 'The gateway is shutting down; send the request again.'));
         else ctx.exchange.res.destroy();

@@ -15,6 +15,8 @@ export interface OpenAccessTokens extends BearerTokens {
   flush(): Promise<void>;
   /** Looks up every token anew from now on, after a change made by this process. */
   forgetAll(): void;
+  /** Whether some callers would be let in while the database is away. */
+  knowsSome(): boolean;
   close(): Promise<void>;
 }
 
@@ -213,6 +215,10 @@ export function openAccessTokens(options: {
     },
     flush,
     forgetAll,
+    knowsSome() {
+      for (const entry of entries.values()) if (isEnough(entry)) return true;
+      return false;
+    },
     async close() {
       stopFlushing();
       await waitAtMost(CLOSE_PATIENCE_MS, flush());

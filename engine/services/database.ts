@@ -8,8 +8,10 @@ import { migrate } from './migrate.ts';
 import {
   createConnections,
   describeTrouble,
+  isOutdated,
   isSchemaMissing,
   isTrouble,
+  isWriteTrouble,
   PATIENCE_SECONDS,
   runStatement,
   storeUnavailable,
@@ -72,13 +74,19 @@ export async function openDatabase(options: {
     knex,
     listen: listener.listen,
     async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
-      readiness.demand();
-      try {
-        const rows = await runStatement<Row>(pool, name, text, values);
-        readiness.up();
-        return rows;
-      } catch (error) {
-        throw readiness.judge(error);
+      for (let attempt = 0; ; attempt++) {
+        await readiness.renewed();
+        readiness.demand();
+        try {
+          const rows = await runStatement<Row>(pool, name, text, values);
+          readiness.up();
+          return rows;
+        } catch (error) {
+          // Each connection of the pool may know what is gone, and none but the last can be asked about the tables.
+          const again = isOutdated(error) ? attempt < pool.options.max : isSchemaMissing(error) && attempt === 0;
+          const judged = readiness.judge(error);
+          if (!again) throw judged;
+        }
       }
     },
     async check() {
@@ -108,6 +116,8 @@ export async function openDatabase(options: {
 }
 
 interface Readiness {
+  /** Resolves when tables that were missing are there again, or could not be made; at once when none were. */
+  renewed(): Promise<void> | undefined;
   /** Raises store_unavailable while the schema is not known to be up to date. */
   demand(): void;
   up(): void;
@@ -127,6 +137,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   const closing = new AbortController();
   let prepared = false;
   let preparing: Promise<void> | undefined;
+  let renewing: Promise<void> | undefined;
   let trouble: string | undefined;
 
   const down = (reason: string) => {
@@ -165,20 +176,24 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   return {
     up,
     prepareForEver,
+    renewed: () => renewing,
     demand() {
       if (!prepared) throw storeUnavailable('it is not ready yet');
     },
     judge(error) {
       if (isSchemaMissing(error)) {
         // Somebody put another database in its place: it gets its tables like the first one did.
+        if (prepared) down(explain(error));
         prepared = false;
-        down(explain(error));
-        void prepareForEver();
+        renewing ??= prepareForEver().finally(() => {
+          renewing = undefined;
+        });
         return storeUnavailable('its tables are missing', error);
       }
       if (!isTrouble(error)) return error;
       const reason = describeTrouble(error);
-      down(reason);
+      // It goes on reading, so it is not away.
+      if (!isWriteTrouble(error)) down(reason);
       return storeUnavailable(reason, error);
     },
     reason: () => trouble ?? (prepared ? undefined : 'it is not ready yet'),

@@ -9,6 +9,8 @@ export interface Heartbeat {
   /** Makes this process known; nothing is reserved before. */
   register(): Promise<void>;
   beat(): Promise<void>;
+  /** The part of a beat that every beat has. Raises store_unavailable. */
+  sayAlive(): Promise<void>;
   recover(): Promise<number>;
   /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
   doubt(): void;
@@ -157,6 +159,7 @@ export function createHeartbeat(options: {
   return {
     register,
     beat,
+    sayAlive,
     recover,
     doubt() {
       doubtful_beats = BEATS_OF_DOUBT;

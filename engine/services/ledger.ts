@@ -27,6 +27,8 @@ export interface OpenLedger extends Ledger {
    * of processes that have provably ended on this machine. Raises store_unavailable.
    */
   beat(): Promise<void>;
+  /** Writes that this process lives, and nothing else. Raises store_unavailable. */
+  sayAlive(): Promise<void>;
   /**
    * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount held, an estimate.
    * @returns how many. Raises store_unavailable.
@@ -206,6 +208,7 @@ export function openLedger(options: {
 
   return {
     beat: heartbeat.beat,
+    sayAlive: heartbeat.sayAlive,
     recover: heartbeat.recover,
     typicalCost: costs.typicalCost,
     async reserve(request) {

@@ -106,17 +106,36 @@ export function createConnections(address: PostgresAddress): PostgresConnections
  * prepared statement that a pooler lost or a migration outdated; a new connection prepares it again.
  */
 const UNAVAILABLE = /^(08|53|57P|58|28|3D000|57014|25006|26000|0A000)/;
-const UNDEFINED_TABLE_OR_FUNCTION = /^(42P01|42883)$/;
+/** Undefined table, function, column, type; no schema to look in. */
+const UNDEFINED = /^(42P01|42883|42703|42704|3F000)$/;
+/** A prepared statement that is gone or outdated, and what a plan refers to that is gone. */
+const OUTDATED = /^(26000|0A000)$/;
+const GONE = /cache lookup failed|could not open relation/;
+const WRITE_TROUBLE = /^(25006|53100|58030)$/;
 
 /** Whether an error means that the database could not be used, as opposed to a statement it refused. */
 export function isTrouble(error: unknown): boolean {
-  if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? '');
+  if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? '') || isOutdated(error);
   return error instanceof Error && !(error instanceof TypeError || error instanceof RangeError);
 }
 
 /** Whether a statement named a table or function that is not there, i.e. the schema is not the one this program made. */
 export function isSchemaMissing(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && UNDEFINED_TABLE_OR_FUNCTION.test(error.code ?? '');
+  return error instanceof pg.DatabaseError && UNDEFINED.test(error.code ?? '');
+}
+
+/**
+ * Whether a statement failed, without any effect, for what its connection remembered of a database that was replaced
+ * meanwhile: another connection may run it.
+ */
+export function isOutdated(error: unknown): boolean {
+  if (!(error instanceof pg.DatabaseError)) return false;
+  return OUTDATED.test(error.code ?? '') || (error.code === 'XX000' && GONE.test(error.message));
+}
+
+/** Whether an error means that the database can be read at most: it is read-only, or its disk is full. */
+export function isWriteTrouble(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && WRITE_TROUBLE.test(error.code ?? '');
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -128,6 +147,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ETIMEDOUT: `no answer within ${PATIENCE_SECONDS} seconds`,
   EHOSTUNREACH: 'host unreachable',
   ENETUNREACH: 'network unreachable',
+  '25006': 'it is read-only',
+  '53100': 'no space is left on its disk',
   '57014': `no answer within ${PATIENCE_SECONDS} seconds`,
   '57P01': 'the server is shutting down',
   '57P03': 'the server is starting up or shutting down',

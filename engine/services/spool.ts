@@ -28,8 +28,8 @@ export interface Spool {
    * Raises what `write` raises for trouble that passes; the rest stays for the next time.
    */
   drain(write: WriteRow): Promise<void>;
-  /** Writes to the disk and takes it back, so that trouble with it is in the log before anybody depends on it. Never rejects. */
-  tryOut(): Promise<void>;
+  /** Writes to the disk and takes it back, so that trouble with it is in the log before anybody depends on it. Says whether it takes requests; never rejects. */
+  tryOut(): Promise<boolean>;
   /** Takes over the files of processes that are gone, and shows others that this one is alive. Never rejects. */
   lookAround(): Promise<void>;
   /**
@@ -182,10 +182,17 @@ export function openSpool(
       return draining;
     },
     async tryOut() {
-      const owned = await files.occupy().catch(() => undefined);
-      if (owned === undefined) return;
-      await files.append(owned, { what: 'done', request_id: '' }).catch(() => {});
-      await files.vacate(owned);
+      let owned: OwnedFile | undefined;
+      try {
+        assertRoom();
+        owned = await files.occupy();
+        await files.append(owned, { what: 'done', request_id: '' });
+        return true;
+      } catch {
+        return false;
+      } finally {
+        if (owned !== undefined) await files.vacate(owned);
+      }
     },
     async lookAround() {
       await files.touch();

@@ -23,6 +23,8 @@ export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'keep' | 'forg
 export interface SpoolingLedger extends Ledger {
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   drain(): Promise<void>;
+  /** Whether the disk would take requests now. Never rejects. */
+  tryOut(): Promise<boolean>;
   /** Takes over what processes left that are gone. A timer calls it; so may a test. Never rejects. */
   lookAround(): Promise<void>;
   /** Writes what it can for at most 2 seconds; the rest stays on the disk. Leaves the ledger behind it open. */
@@ -114,6 +116,7 @@ export function openSpoolingLedger(
 
   return {
     drain,
+    tryOut: spool.tryOut,
     lookAround,
     async reserve(request) {
       const may_go_out = request.on_store_error === 'allow';

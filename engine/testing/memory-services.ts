@@ -8,6 +8,7 @@ import type { RequestContext } from '../run/context.ts';
 import type { FrozenClock } from '../services/clock.ts';
 import { createModelCatalog } from '../services/models.ts';
 import { createSecrets } from '../services/secrets.ts';
+import { servesWithoutHolds } from '../services/without-store.ts';
 import { type MemoryLedger, openMemoryLedger } from './memory-ledger.ts';
 import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';
 import type { LogRecord } from './played.ts';
@@ -58,7 +59,12 @@ export function openMemoryServices(
     models: createModelCatalog(config, policies),
     policies,
     audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
-    health: { check: async () => ({ database: { ok: !isAway() } }) },
+    health: {
+      check: async () => ({
+        database: { ok: !isAway(), needed: !servesWithoutHolds(config) },
+        spool: { ok: true, state: servesWithoutHolds(config) ? 'ok' : 'unused' },
+      }),
+    },
     condition: compileCondition,
     // Contexts are the engine's own, also those of contained stages.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,

@@ -60,6 +60,7 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
         json_depth: 128,
         json_values: 500_000,
       },
+      drain: { accept_seconds: 0 },
       timeouts: {
         connect_seconds: 10,
         first_byte_seconds: 120,

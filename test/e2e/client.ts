@@ -1,6 +1,6 @@
 /** HTTP clients for tests that need to see and say exactly what is on the wire. */
 import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { type Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
 
 /** A complete response. */
@@ -22,6 +22,8 @@ export interface Sending {
   readonly headers?: readonly string[];
   /** Parts are sent with chunked transfer coding, one chunk each. */
   readonly body?: Buffer | string | readonly Buffer[];
+  /** Keeps connections; without one each request has its own. */
+  readonly agent?: Agent;
 }
 
 export const MESSAGES = '/v1/messages';
@@ -79,7 +81,7 @@ export function open(url: string, sending: Sending): { head: Promise<IncomingMes
     method: sending.method ?? 'POST',
     path: sending.path ?? MESSAGES,
     headers: ['host', host, ...(sending.headers ?? []), ...framing],
-    agent: false,
+    agent: sending.agent ?? false,
   });
   const head = new Promise<IncomingMessage>((resolve, reject) => {
     req.on('response', resolve);

@@ -33,7 +33,12 @@ before(async () => {
   port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
   const timeouts = { drain_seconds: DRAIN_SECONDS, first_byte_seconds: 30 };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', timeouts };
+  const server = {
+    listen: `127.0.0.1:${port}`,
+    public_url: 'http://127.0.0.1',
+    timeouts,
+    drain: { accept_seconds: 0 },
+  };
   config = await writeConfig(gatewayConfig(upstream.url, { server }));
 });
 after(async () => {

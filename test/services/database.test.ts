@@ -106,8 +106,7 @@ describe('an open database', () => {
     const read = () => database.query('replaced', 'select count(*) as count from access_tokens', []);
     await read();
     await outside(url, 'drop schema public cascade; create schema public');
-    await assert.rejects(read(), unavailable(/its tables are missing/));
-    await until('the tables are back', () => read().then(Boolean, () => false));
+    assert.deepEqual(await Promise.all([read(), read()]), [[{ count: 0 }], [{ count: 0 }]]);
   });
 });
 

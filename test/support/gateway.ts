@@ -38,7 +38,8 @@ export interface TestGateway {
   newToken(wish?: TokenWish): Promise<string>;
   /** Loads `config_file` again, as SIGHUP does. */
   reload(): Promise<void>;
-  close(): Promise<void>;
+  /** As a signal asks for it, where one is named. */
+  close(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /** Sections of gateway.yaml that replace the default ones. */
@@ -84,7 +85,7 @@ export function gatewayConfig(upstream_url: string, sections: ConfigSections = {
 }
 
 /** Default `server` section with other timeouts or limits. */
-export function serverSection(more: { timeouts?: object; limits?: object }): object {
+export function serverSection(more: { timeouts?: object; limits?: object; drain?: object }): object {
   return { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', ...more };
 }
 
@@ -152,8 +153,8 @@ export async function bootGateway(options: {
     logs,
     newToken: (wish) => makeToken(gateway.database, wish),
     reload: () => gateway.reload(),
-    async close() {
-      await gateway.close();
+    async close(signal) {
+      await gateway.close(signal);
       await own?.drop();
       await rm(directory, { recursive: true, force: true });
     },

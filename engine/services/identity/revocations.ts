@@ -11,6 +11,8 @@ export const SESSIONS_CHANNEL = 'appscli_sessions';
 export interface OpenRevocations extends Revocations {
   /** Resolves when the list was asked for the first time, whether that worked or not. */
   readonly attempted: Promise<void>;
+  /** Whether the list was read once: until then nobody is let in by a session. */
+  readonly known: boolean;
   /** Reads what is new. A timer calls it; so may a test. Never rejects. */
   refresh(): Promise<void>;
 }
@@ -79,6 +81,9 @@ export function openRevocations(options: {
 
   return {
     attempted,
+    get known() {
+      return read;
+    },
     refresh,
     async catchUp() {
       // A reading that is under way may have begun too early.
