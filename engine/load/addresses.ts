@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { BlockList, isIP } from 'node:net';
 
 /** Host and port of `host:port` or `[ipv6]:port`; `undefined` when the text is neither. */
 export function parseListenAddress(text: string): { readonly host: string; readonly port: number } | undefined {
@@ -41,7 +41,34 @@ export function urlProblem(text: string, kind: unknown): string | undefined {
   if (url.username !== '' || url.password !== '') return 'it holds credentials';
   if (text.includes('#')) return 'it has a fragment';
   if (kind === 'base' && text.includes('?')) return 'it has a query';
+  if (isMetadataHost(url.hostname))
+    return 'its host is the metadata service of a cloud, which answers with the secrets of this machine';
   return undefined;
+}
+
+/**
+ * Where clouds answer whoever asks from one of their machines with its credentials: link-local addresses, those that
+ * single providers use beside them, and the same behind NAT64.
+ */
+const METADATA_ADDRESSES = new BlockList();
+METADATA_ADDRESSES.addSubnet('169.254.0.0', 16, 'ipv4');
+METADATA_ADDRESSES.addAddress('100.100.100.200', 'ipv4');
+METADATA_ADDRESSES.addAddress('168.63.129.16', 'ipv4');
+METADATA_ADDRESSES.addAddress('192.0.0.192', 'ipv4');
+METADATA_ADDRESSES.addSubnet('fe80::', 10, 'ipv6');
+METADATA_ADDRESSES.addSubnet('fd00:ec2::', 32, 'ipv6');
+METADATA_ADDRESSES.addSubnet('fd20:ce::', 32, 'ipv6');
+METADATA_ADDRESSES.addSubnet('64:ff9b::169.254.0.0', 112, 'ipv6');
+
+const METADATA_NAME =
+  /^(?:metadata|instance-data|metadata\.goog|metadata\.tencentyun\.com|(?:.+\.)?(?:metadata|instance-data)\.[a-z0-9.]*internal)$/;
+
+/** Whether the host of a parsed URL, which writes every form of an address in one, is a metadata service. */
+function isMetadataHost(hostname: string): boolean {
+  const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  const family = isIP(host);
+  if (family === 0) return METADATA_NAME.test(host);
+  return METADATA_ADDRESSES.check(host, family === 6 ? 'ipv6' : 'ipv4');
 }
 
 /** Whether a URL leads to the machine it is used on. */

@@ -191,7 +191,9 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
   if (/credentials/.test(problem)) findings.hide(node);
   const help = /credentials/.test(problem)
     ? 'name the variable that holds the credential in a key that ends in _env'
-    : meantUrl(String(value));
+    : /metadata/.test(problem)
+      ? 'name the address of the service that is meant'
+      : meantUrl(String(value));
   findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
     expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
     ...(help === undefined ? {} : { help }),

@@ -1,5 +1,6 @@
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { matchesGlob } from '../rules/glob.ts';
+import { isLoopbackUrl, urlProblem } from './addresses.ts';
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
@@ -75,6 +76,7 @@ class GatewayLinker {
       const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
       this.protocols(upstream);
       this.apiPath(upstream);
+      this.encryption(upstream);
       const name = childOf(upstream, 'name');
       if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) continue;
       this.findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
@@ -105,6 +107,18 @@ class GatewayLinker {
     if (node === undefined || path === undefined) return;
     this.findings.report('W7031', node.mark, `the path of a request is added to this URL, which has ${path} already`, {
       help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
+    });
+  }
+
+  /** A base URL whose requests anybody on the way could read, with the credential in them. */
+  private encryption(upstream: Node): void {
+    const node = childOf(upstream, 'base_url');
+    const url = textOf(node) ?? '';
+    if (node === undefined || !/^http:/i.test(url) || isLoopbackUrl(url) || urlProblem(url, 'base') !== undefined)
+      return;
+    const { host } = new URL(url);
+    this.findings.report('W7042', node.mark, `prompts and the credential travel to ${host} without encryption`, {
+      help: `write https://, or allow it where the network is yours: allow: { W7042: "${host} is in our cluster" }`,
     });
   }
 

@@ -52,3 +52,25 @@ test('what is wrong with a URL is said without repeating it', () => {
     assert.doesNotMatch(problem, /hunter2/);
   }
 });
+
+test('a URL of a metadata service cannot be used, however its host is written', () => {
+  const hosts = [
+    ...['169.254.169.254', '169.254.170.2', '0xa9fea9fe', '2852039166', '0251.0376.0251.0376', '100.100.100.200'],
+    ...['[fd00:ec2::254]', '[fe80::a9fe:a9fe]', '[::ffff:169.254.169.254]', '[64:ff9b::a9fe:a9fe]', '168.63.129.16'],
+    ...[
+      'metadata',
+      'METADATA.google.internal',
+      'metadata.google.internal.',
+      'metadata.goog',
+      'instance-data.ec2.internal',
+    ],
+  ];
+  for (const host of hosts) {
+    for (const url of [`http://${host}`, `https://${host}:8080/latest`]) {
+      assert.match(String(urlProblem(url, 'base')), /metadata/, url);
+    }
+  }
+  for (const host of ['metadata.example.com', '10.0.0.1', '[fd00::1]', '169.253.1.1', 'internal', 'api.metadata.io']) {
+    assert.equal(urlProblem(`https://${host}`, 'base'), undefined, host);
+  }
+});

@@ -53,7 +53,7 @@ export const LINK_CODES = {
   C4010: {
     title: 'The URL cannot be used',
     explanation:
-      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment. An identity provider is named by its issuer, with https unless it runs on this machine.',
+      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment, and never those of the metadata service of a cloud (such as 169.254.169.254), which hands out the credentials of the machine. An identity provider is named by its issuer, with https unless it runs on this machine.',
     example: 'base_url: api.example.com',
   },
   C4011: {

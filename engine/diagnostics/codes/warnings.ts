@@ -61,6 +61,12 @@ export const WARNING_CODES = {
       'It is read from the header that `server.region_header` names, and only from requests that come through one of `server.trusted_proxies`: a header from anybody else could say anything.',
     example: 'routing: { default_upstream: main, rules: [{ region: eu, upstream: spare }] }   # without region_header',
   },
+  W7042: {
+    title: 'Requests to the upstream are not encrypted',
+    explanation:
+      'This base URL is plain HTTP to another machine, so that everybody on the way can read prompts, answers and the credential of the upstream. Write https; inside a network of your own, such as a cluster, say so under `allow:` with the reason.',
+    example: 'base_url: http://models.example.com',
+  },
   W7020: {
     title: 'The condition always holds',
     explanation:
