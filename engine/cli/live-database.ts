@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import type { GatewayConfig } from '../config.ts';
 import { findServer } from '../services/database-server.ts';
-import { migrationState } from '../services/migrate.ts';
+import { migrationState, NEWER_SCHEMA_REMEDY } from '../services/migrate.ts';
 import { migrations } from '../services/migrations/index.ts';
 import { describeTrouble } from '../services/postgres-client.ts';
 import { DATABASE, USER } from '../services/postgres-cluster.ts';
@@ -67,7 +67,9 @@ async function examine(settings: pg.ClientConfig, timeout_seconds: number, remed
     );
     const { version = '', may_create = false } = rows[0] ?? {};
     const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
-    return judge(`PostgreSQL ${version.split(' ')[0]}`, applied, unknown, may_create);
+    const { host, port, database } = client;
+    const place = `${host}:${port}/${database}`;
+    return judge(`PostgreSQL ${version.split(' ')[0]}`, place, applied, unknown, may_create);
   } catch (error) {
     return { ok: false, what: describeTrouble(error), help: remedy };
   } finally {
@@ -76,13 +78,19 @@ async function examine(settings: pg.ClientConfig, timeout_seconds: number, remed
   }
 }
 
-function judge(server: string, applied: number, unknown: readonly string[], may_create: boolean): LiveOutcome {
+function judge(
+  server: string,
+  place: string,
+  applied: number,
+  unknown: readonly string[],
+  may_create: boolean,
+): LiveOutcome {
   const total = migrations.length;
   if (unknown.length > 0) {
     return {
       ok: false,
-      what: `${server}, migrated by a newer version of this program`,
-      help: `run that version or a later one: this one does not know ${unknown.join(', ')}`,
+      what: `${server} at ${place}, migrated by a newer version of this program`,
+      help: `this one does not know ${unknown.join(', ')}: ${NEWER_SCHEMA_REMEDY}`,
     };
   }
   if (applied === total) return { ok: true, what: `${server}, schema up to date` };

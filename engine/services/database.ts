@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../config.ts';
 import { type DatabaseServer, findServer } from './database-server.ts';
 import { createKnex, type Knex } from './knex.ts';
 import { createListener } from './listener.ts';
-import { migrate } from './migrate.ts';
+import { migrate, NewerSchemaError } from './migrate.ts';
 import {
   createConnections,
   describeTrouble,
@@ -51,7 +51,8 @@ const DEFAULT_POOL_MAX = 10;
  * Opens the database of a configuration and brings its schema up to date.
  * With 'until-ready' it raises StartError when that fails. With 'in-background' it resolves after the first attempt
  * whatever came of it, and after 5 seconds at the latest; it is then tried again for ever, while `query` raises
- * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is unusable.
+ * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is
+ * unusable, or the schema newer than this program.
  */
 export async function openDatabase(options: {
   config: GatewayConfig;
@@ -105,13 +106,12 @@ export async function openDatabase(options: {
     },
   };
 
-  if (wait === 'in-background') await readiness.prepareForEver();
-  else {
-    await readiness.prepareOnce().catch(async (error) => {
-      await database.close();
-      throw error;
-    });
-  }
+  const prepared =
+    wait === 'in-background' ? readiness.prepareForEver().then(readiness.demandHope) : readiness.prepareOnce();
+  await prepared.catch(async (error) => {
+    await database.close();
+    throw error;
+  });
   return database;
 }
 
@@ -128,6 +128,8 @@ interface Readiness {
   prepareOnce(): Promise<void>;
   /** Resolves after the first attempt, or when that takes too long. */
   prepareForEver(): Promise<void>;
+  /** Raises StartError when no waiting helps. */
+  demandHope(): void;
   close(): Promise<void>;
 }
 
@@ -139,7 +141,12 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   let preparing: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
   let trouble: string | undefined;
+  let hopeless: NewerSchemaError | undefined;
 
+  const unusable = (error: unknown, remedy: string, exit_code?: number) =>
+    new StartError(`cannot use the database at ${server.label()}: ${explain(error)}${remedy}`, {
+      ...(exit_code !== undefined && { exit_code }),
+    });
   const down = (reason: string) => {
     if (trouble === undefined && !closing.signal.aborted)
       log.warn({ database: server.label(), reason }, 'the database cannot be used');
@@ -157,6 +164,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
         prepared = true;
         return up();
       } catch (error) {
+        if (error instanceof NewerSchemaError) hopeless = error;
         down(explain(error));
       } finally {
         attempted();
@@ -202,10 +210,13 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
         await prepare();
         prepared = true;
       } catch (error) {
-        const { exit_code } = error instanceof StartError ? error : new StartError('');
-        const remedy = error instanceof StartError ? '' : `; ${server.remedy}`;
-        throw new StartError(`cannot use the database at ${server.label()}: ${explain(error)}${remedy}`, { exit_code });
+        throw error instanceof StartError
+          ? unusable(error, '', error.exit_code)
+          : unusable(error, `; ${server.remedy}`);
       }
+    },
+    demandHope() {
+      if (hopeless !== undefined) throw unusable(hopeless, '', hopeless.exit_code);
     },
     async close() {
       closing.abort();

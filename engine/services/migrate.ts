@@ -11,6 +11,17 @@ export interface SchemaMigration {
   up(knex: Knex): Promise<void>;
 }
 
+/** What to do about a database of a later version. */
+export const NEWER_SCHEMA_REMEDY = 'run that version or a later one, or restore a backup from before the upgrade';
+
+/** A database has migrations that this program does not know. Waiting does not help. */
+export class NewerSchemaError extends StartError {
+  constructor(unknown: readonly string[]) {
+    super(`it was migrated by a newer version of this program (it has ${unknown.join(', ')}); ${NEWER_SCHEMA_REMEDY}`);
+    this.name = 'NewerSchemaError';
+  }
+}
+
 /** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
 const LOCK_KEY = 7_204_817_101;
 const LOCK_PATIENCE_SECONDS = 60;
@@ -18,7 +29,7 @@ const TABLE = 'schema_migrations';
 
 /**
  * Brings the schema up to date. Several processes may do this at once: one migrates, the others wait for it.
- * Raises StartError when the database is newer than this program.
+ * Raises NewerSchemaError when the database is newer than this program.
  */
 export async function migrate(
   connections: PostgresConnections,
@@ -66,9 +77,7 @@ async function refuseNewerSchema(knex: Knex, steps: readonly SchemaMigration[]):
   const rows: { name: string }[] = await knex(TABLE).select('name').orderBy('id');
   const unknown = rows.map((row) => row.name).filter((name) => !known.has(name));
   if (unknown.length === 0) return;
-  throw new StartError(
-    `the database was migrated by a newer version of this program (it has ${unknown.join(', ')}); run that version or a later one`,
-  );
+  throw new NewerSchemaError(unknown);
 }
 
 function sourceOf(steps: readonly SchemaMigration[]): Knex.MigrationSource<SchemaMigration> {

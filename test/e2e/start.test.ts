@@ -6,8 +6,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { cli, type RunningCommand, startCli } from '../cli/support.ts';
+import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { type ConfigSections, gatewayConfig } from '../support/gateway.ts';
+import { open as openTestDatabase, outside } from '../support/open-database.ts';
 import {
   answerJson,
   message,
@@ -196,4 +198,26 @@ test('a missing environment variable is found at the start, by name', async () =
   assert.equal(ended.exit_code, 78);
   assert.match(ended.stderr, /TEST_UPSTREAM_KEY/);
   assert.match(ended.stderr, /\nappscli: [^\n]*one error to correct\n$/);
+});
+
+test('a database of a later version is named at start and by the check, with what to do', async () => {
+  const { url, drop } = await createTestDatabase();
+  await (await openTestDatabase(url)).close();
+  await outside(url, `insert into schema_migrations (name, batch, migration_time) values ('9999_later', 2, now())`);
+  const { host, pathname, password } = new URL(url);
+  const file = await config('later', { database: { postgres: { url_env: 'LATER_URL' } } });
+  const later = { ...env, LATER_URL: url };
+  const started = await cli(['gateway', '--config', file], { env: later });
+  assert.equal(started.exit_code, 69);
+  assert.ok(
+    started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated by a newer version`),
+  );
+  assert.match(started.stderr, /9999_later\); run that version or a later one, or restore a backup from before the up/);
+  const checked = await cli(['check', file, '--live'], { env: later });
+  assert.equal(checked.exit_code, 1);
+  assert.ok(checked.stdout.includes(`${host}${pathname}, migrated by a newer version`), checked.stdout);
+  assert.match(checked.stdout, /does not know 9999_later: run that version or a later one, or restore a backup/);
+  const words = started.stderr + checked.stdout + checked.stderr;
+  assert.ok(password === '' || !words.includes(password));
+  await drop();
 });
