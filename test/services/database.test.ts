@@ -5,7 +5,7 @@ import type { Database } from '../../engine/services/database.ts';
 import { migrations } from '../../engine/services/migrations/index.ts';
 import { parseInt8 } from '../../engine/services/postgres-client.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { open, outside, POOL_MAX, unavailable } from '../support/open-database.ts';
+import { open, outside, POOL_MAX } from '../support/open-database.ts';
 import { until } from '../support/until.ts';
 
 const cutAll = `select pg_terminate_backend(pid) from pg_stat_activity
