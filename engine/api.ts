@@ -26,6 +26,7 @@ export { WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
 export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
+export { isEventStream, isPlain, jsonTypeProblem } from './forwarding/media-type.ts';
 export {
   createUpstreamClient,
   type OutgoingRequest,

@@ -1,4 +1,4 @@
-import { defineStage, type JsonValue, withoutUsageChunk } from '../engine/api.ts';
+import { defineStage, isEventStream, type JsonValue, withoutUsageChunk } from '../engine/api.ts';
 
 function optionsOf(value: unknown): Readonly<Record<string, JsonValue>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
@@ -22,9 +22,7 @@ export default defineStage({
         const options = optionsOf(ctx.body!.value('stream_options'));
         if (options.include_usage === true) return;
         ctx.body!.rewrite('stream_options', { ...options, include_usage: true });
-        ctx.convertResponse((head) =>
-          head.get('content-type')?.includes('text/event-stream') ? withoutUsageChunk() : undefined,
-        );
+        ctx.convertResponse((head) => (isEventStream(head.get('content-type')) ? withoutUsageChunk() : undefined));
       },
     };
   },

@@ -7,6 +7,7 @@ import {
   defineStage,
   describeTranslated,
   forwardedHeaders,
+  isEventStream,
   type OutgoingRequest,
   type Protocol,
   protocolOf,
@@ -199,7 +200,7 @@ function notTranslated({ name, protocols }: Target, surface: string, spoken: Pro
 }
 
 function relayOf(response: IncomingMessage, name: string, idle_seconds: number): Relay {
-  const stream = response.statusCode === 200 && (response.headers['content-type'] ?? '').includes('text/event-stream');
+  const stream = response.statusCode === 200 && isEventStream(response.headers['content-type']);
   return {
     kind: 'relay',
     response,

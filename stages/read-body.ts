@@ -1,5 +1,7 @@
 import {
   defineStage,
+  isPlain,
+  jsonTypeProblem,
   limitHeaders,
   limitsAtOnce,
   readBodyFacts,
@@ -79,6 +81,25 @@ function createDoor({ config, condition, facts, limits_in_force, clock }: Servic
   };
 }
 
+/** Raises invalid_encoding, and invalid_request with status 415. */
+function refuseOtherThanJson(headers: StageContext['headers']): void {
+  const { 'content-type': type, 'content-encoding': coding } = headers as Record<string, string | undefined>;
+  if (!isPlain(coding)) {
+    throw new StageError('invalid_encoding', 'The request body is compressed; send it without a content-encoding.');
+  }
+  switch (jsonTypeProblem(type)) {
+    case 'type': {
+      const problem = 'The request body must be JSON, sent with "content-type: application/json".';
+      throw new StageError('invalid_request', problem, { status: 415 });
+    }
+    case 'charset': {
+      const problem =
+        'The request body must be in UTF-8: send it with "content-type: application/json", without a charset.';
+      throw new StageError('invalid_encoding', problem);
+    }
+  }
+}
+
 export default defineStage<Record<never, never>, 'request.surface', (typeof CALLER)[number], (typeof WRITES)[number]>({
   name: 'read-body',
   version: 1,
@@ -104,13 +125,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
     const admit = createDoor(services);
     return {
       async request(ctx) {
-        const { 'content-encoding': coding = 'identity' } = ctx.headers;
-        if (String(coding).trim().toLowerCase() !== 'identity') {
-          throw new StageError(
-            'invalid_encoding',
-            'The request body is compressed; send it without a content-encoding.',
-          );
-        }
+        refuseOtherThanJson(ctx.headers);
         if (admit !== undefined) await admit(ctx);
         const body = await ctx.readBody();
         const facts = await readBodyFacts(ctx.get('request.surface'), body);

@@ -119,7 +119,7 @@ function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | unde
     );
   }
   if (status >= 500) return failed(`it answers with status ${status}`, 'it is in trouble itself: try again later');
-  if (/html/.test(headers['content-type'] ?? '')) {
+  if (/html/i.test(headers['content-type'] ?? '')) {
     return failed(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
   }
   return { ok: true, what: `answers with status ${status}` };

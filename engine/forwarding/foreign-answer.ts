@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { StageError } from '../errors.ts';
+import { isPlain, mediaType } from './media-type.ts';
 
 /**
  * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
@@ -31,9 +32,9 @@ function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer 
   if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
   if (statusCode === 204 || statusCode === 205) return 'no content';
   if (first === undefined) return 'an empty body';
-  const type = headers['content-type'] ?? '';
+  const type = mediaType(headers['content-type']);
   if (/json|event-stream/.test(type)) return undefined;
-  const readable = (headers['content-encoding'] ?? 'identity') === 'identity';
+  const readable = isPlain(headers['content-encoding']);
   const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
   return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
 }

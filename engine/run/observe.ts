@@ -3,6 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../api.ts';
+import { isEventStream, isPlain } from '../forwarding/media-type.ts';
 
 /** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */
 const OBSERVED_BYTES_MAX = 32 * 1024 * 1024;
@@ -117,9 +118,9 @@ export function createObserver(
   content_encoding: string | undefined,
   onEvent: (event: ResponseEvent) => void,
 ): Observer | undefined {
-  const stream = content_type?.includes('text/event-stream') ?? false;
+  const stream = isEventStream(content_type);
   const sink = stream ? eventSink(onEvent) : documentSink(onEvent);
-  if (content_encoding === undefined || content_encoding === 'identity') return plainObserver(sink);
-  const inflate = decompressor(content_encoding);
+  if (isPlain(content_encoding)) return plainObserver(sink);
+  const inflate = decompressor(content_encoding!);
   return inflate === undefined ? undefined : compressedObserver(sink, inflate);
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
 import type { ResponseConverter } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { isEventStream, isPlain } from '../forwarding/media-type.ts';
 import { brokenStreamEvents } from '../http/broken-stream.ts';
 import type { RequestContext } from './context.ts';
 import { decompressor } from './observe.ts';
@@ -65,21 +66,17 @@ export function openPassage(
   };
 }
 
-function isEventStream(content_type: string | undefined): boolean {
-  return content_type?.includes('text/event-stream') ?? false;
-}
-
 /** Whether events can be added to the end: compressed ones cannot be read, and a stated length would be exceeded. */
 function isOpenEventStream(head: UpstreamHead): boolean {
-  const encoding = head.get('content-encoding') ?? 'identity';
-  return encoding === 'identity' && head.get('content-length') === undefined && isEventStream(head.get('content-type'));
+  if (!isPlain(head.get('content-encoding'))) return false;
+  return head.get('content-length') === undefined && isEventStream(head.get('content-type'));
 }
 
 /** Takes off the head what no longer holds of converted bytes. */
 function prepare(encoding: string | undefined, head: UpstreamHead): Transform | undefined {
   head.remove('content-length');
-  if (encoding === undefined || encoding === 'identity') return undefined;
-  const inflate = decompressor(encoding);
+  if (isPlain(encoding)) return undefined;
+  const inflate = decompressor(encoding!);
   if (inflate === undefined) {
     const problem =
       'The upstream compressed its answer in a way the gateway cannot read, although it was asked not to.';

@@ -4,6 +4,7 @@
  * @module
  */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../config.ts';
+import { isJson } from '../forwarding/media-type.ts';
 import { servePlan } from '../http/app.ts';
 import { createServer } from '../http/server.ts';
 import type { Loaded } from '../load/spec.ts';
@@ -55,7 +56,7 @@ function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, 
   const told = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
   const upward = JSON.stringify(calls.map(({ raw_headers, url }) => [raw_headers, url]));
   const own_answer = response !== undefined && calls.length === 0 && response.body.length > 0;
-  const is_json = response?.headers['content-type']?.includes('json') === true;
+  const is_json = isJson(response?.headers['content-type']);
   return [
     ...(told.includes(SECRET_MARK) ? ['a secret of the configuration got out'] : []),
     ...(told.includes(token) ? ["the caller's token got out"] : []),

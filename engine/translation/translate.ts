@@ -1,5 +1,6 @@
 import type { ResponseConverter, ResponseHead } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { isEventStream } from '../forwarding/media-type.ts';
 import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
 import { echoOf } from './echo.ts';
@@ -108,7 +109,7 @@ export function createTranslator(translation: Translation, head: ResponseHead): 
   const request_id = head.get('request-id') ?? head.get('x-request-id');
   // Clients look for the upstream's identifier where their own API has it.
   if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
-  const streamed = head.get('content-type')?.includes('text/event-stream') ?? false;
+  const streamed = isEventStream(head.get('content-type'));
   const failed = head.status >= 400;
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
   if (failed) return convertProblem(translation, head.status);

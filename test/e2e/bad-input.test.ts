@@ -77,6 +77,36 @@ describe('a body that is no Messages request', () => {
     });
   }
 
+  for (const type of [
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'text/plain',
+    'application/json, text/plain',
+  ]) {
+    test(`because it is said to be ${type} is refused`, async () => {
+      const headers = ['authorization', `Bearer ${gateway.token}`, 'content-type', type];
+      const response = await send(gateway.url, { headers, body: messagesBody() });
+      assertRefused(upstream, response, { ...INVALID, status: 415, says: /application\/json/ });
+    });
+  }
+
+  for (const charset of ['utf-7', '"UTF-16"', 'utf-8; charset=utf-7']) {
+    test(`because it is said to be in ${charset} is refused`, async () => {
+      const type = `application/json; charset=${charset}`;
+      const headers = ['authorization', `Bearer ${gateway.token}`, 'content-type', type];
+      const response = await send(gateway.url, { headers, body: messagesBody() });
+      assertRefused(upstream, response, { ...INVALID, says: /UTF-8/ });
+    });
+  }
+
+  test('because its type is said twice is refused', async () => {
+    const headers = bearer(gateway.token, ['Content-Type', 'application/json']);
+    assertRefused(upstream, await send(gateway.url, { headers, body: messagesBody() }), {
+      ...INVALID,
+      says: /Content-Type/,
+    });
+  });
+
   for (const [what, [body, says]] of Object.entries(BODIES)) {
     test(`because it ${what} is refused`, async () => {
       assertRefused(upstream, await send(gateway.url, { headers: bearer(gateway.token), body }), { ...INVALID, says });

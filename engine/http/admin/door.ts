@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { BearerTokens, Clock, Log, ModelCatalog } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
+import { isPlain, jsonTypeProblem } from '../../forwarding/media-type.ts';
 import { KeyNames } from '../../json/key-names.ts';
 import { HeldBody } from '../../run/body.ts';
 import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
@@ -92,12 +93,11 @@ export function createCalls({ config, database, clock }: AdminOptions) {
 }
 
 function demandJson({ headers }: IncomingMessage): void {
-  const [type = ''] = (headers['content-type'] ?? '').split(';');
-  if (type.trim().toLowerCase() !== 'application/json') {
+  const { 'content-type': type = '', 'content-encoding': coding } = headers;
+  if (jsonTypeProblem(type) !== undefined) {
     throw notTaken('The body must be JSON, sent with "content-type: application/json".');
   }
-  const { 'content-encoding': coding = 'identity' } = headers;
-  if (coding.trim().toLowerCase() !== 'identity') throw notTaken('The body must not be compressed.');
+  if (!isPlain(coding)) throw notTaken('The body must not be compressed.');
 }
 
 function notTaken(message: string): StageError {
