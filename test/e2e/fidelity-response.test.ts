@@ -45,6 +45,21 @@ async function assertMetered(response: Response): Promise<void> {
 }
 
 describe('a response head', () => {
+  test('says its media type in any case, and is read and metered all the same', async () => {
+    for (const [type, script] of [
+      [
+        'Text/Event-Stream; charset=UTF-8',
+        answerChunks(messageEvents(), ['Content-Type', 'Text/Event-Stream; charset=UTF-8']),
+      ],
+      ['APPLICATION/JSON', answerBytes(200, ['Content-Type', 'APPLICATION/JSON'], JSON.stringify(message()))],
+    ] as const) {
+      upstream.script = script;
+      const response = await ask(gateway.url, gateway.token);
+      assert.deepEqual([response.status, response.headers['content-type']], [200, type], response.text);
+      await assertMetered(response);
+    }
+  });
+
   test('keeps every end-to-end header as the upstream spelled, ordered and repeated it, but for limits of its own', async () => {
     const sent = [
       ['Content-Type', 'application/json; charset=utf-8'],
