@@ -4,6 +4,7 @@ import { isLoopbackUrl, urlProblem } from './addresses.ts';
 import type { KnownNames } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
+import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
 import { linkMoney } from './link-money.ts';
@@ -77,6 +78,7 @@ class GatewayLinker {
       this.protocols(upstream);
       this.apiPath(upstream);
       this.encryption(upstream);
+      linkAllowed(upstream, this.findings);
       const name = childOf(upstream, 'name');
       if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) continue;
       this.findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {

@@ -55,6 +55,12 @@ export const WARNING_CODES = {
       'The path of a request is appended to the base URL, so that /v1 in it makes requests to /v1/v1/messages. A compat base URL may end with the version, never with the path of an API.',
     example: 'base_url: https://api.example.com/v1',
   },
+  W7032: {
+    title: 'What is allowed passes anyway',
+    explanation:
+      '`allow_fields` and `allow_headers` of an upstream let fields and headers pass that choose who serves or pays. This one does not, as far as the gateway knows, so it passes without being listed; it is probably misspelt.',
+    example: 'upstreams: [{ name: router, allow_fields: [plugin] }]',
+  },
   W7040: {
     title: 'The region of clients is never known',
     explanation:
