@@ -42,7 +42,9 @@ export { type MostTokens, mostTokens } from './limits/most-tokens.ts';
 export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
+export { type Charged, chargeFor } from './metering/charge.ts';
 export { type HoldWatch, moreToHold, watchHold } from './metering/hold-watch.ts';
+export type { Possible } from './metering/possible.ts';
 export { newUsageReading, type UsageReading } from './metering/reading.ts';
 export { type UsageReader, usageReader } from './metering/usage-reader.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
@@ -58,6 +60,7 @@ export type {
   AuditLog,
   AuditRecord,
   BearerTokens,
+  Billed,
   Clock,
   CounterName,
   EffectivePolicy,

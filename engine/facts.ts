@@ -151,13 +151,10 @@ export const FACTS = {
     meaning: 'Amount held for this request before it left, in nano-USD; 0 when it went out without a hold',
   },
   'spend.most_nano_usd': { kind: 'number', meaning: 'Most this request can cost, in nano-USD' },
-  'spend.most_input_tokens': {
-    kind: 'number',
-    meaning: 'Most input tokens the request can use, every run of the model counted',
-  },
-  'spend.most_output_tokens': {
-    kind: 'number',
-    meaning: 'Most output tokens the request can use, every run of the model counted',
+  'spend.most_tokens': {
+    kind: 'object',
+    meaning:
+      'Most tokens this request can use, every run of the model counted: input, output, and input_limit, which no answer passes',
   },
   'spend.unheld': {
     kind: 'boolean',
@@ -201,7 +198,20 @@ export const FACTS = {
     meaning: 'Uses of tools that the upstream ran, by name; empty without any',
   },
   'usage.cost_nano_usd': { kind: 'number', meaning: 'Cost of the request in nano-USD' },
-  'usage.provenance': { kind: 'object', meaning: 'Where each number came from: upstream, estimate or abort' },
+  'usage.answered_model': {
+    kind: 'string',
+    meaning: 'Model that answered, as the upstream calls it, where it is not the one asked for',
+  },
+  'usage.billed': {
+    kind: 'object',
+    meaning:
+      'As what the request was billed where that is out of the ordinary: service tier, speed, region, several models',
+  },
+  'usage.provenance': {
+    kind: 'object',
+    meaning:
+      'Where each number came from: upstream, estimate, abort, or clamped where more was reported than is possible',
+  },
 
   'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },
   'outcome.error': { kind: 'string', meaning: "Error code of the gateway's own refusal or failure" },

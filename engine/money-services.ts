@@ -103,11 +103,32 @@ export interface Reservation {
   readonly decided_at?: number;
 }
 
-/** Where a number came from. */
-export type Provenance = 'upstream' | 'estimate' | 'abort';
+/** Where a number came from; `clamped`: the upstream reported more than is possible, and this is the most that is. */
+export type Provenance = 'upstream' | 'estimate' | 'abort' | 'clamped';
 
-/** What is remarkable about a price: that of a model without one, or none for a tool that was used. */
-export type PriceNote = 'unknown_model' | 'unpriced';
+/**
+ * What is remarkable about a price: that of a model without one, none for a tool that was used, or the dearest because the
+ * upstream served it in a way that has none.
+ */
+export type PriceNote = 'unknown_model' | 'unpriced' | 'unknown_tier';
+
+/** What one model used for an answer that several runs went into. */
+export interface BilledPart extends TokenCounts {
+  /** Its id, as in gateway.yaml. */
+  readonly model: string;
+}
+
+/** As what a request was billed, where that differs from the model that was asked for in the ordinary way. */
+export interface Billed {
+  /** The model that answered, as the upstream calls it. */
+  readonly model?: string;
+  /** How it was served, by the words of the wire. */
+  readonly service_tier?: string;
+  readonly speed?: string;
+  readonly inference_geo?: string;
+  /** The runs that it took, where the upstream tells them apart and they are several; their tokens are those of the row. */
+  readonly parts?: readonly BilledPart[];
+}
 
 /** What a forwarded request used, to be written to the ledger. */
 export interface Settlement extends LedgerIdentity {
@@ -117,11 +138,12 @@ export interface Settlement extends LedgerIdentity {
   readonly cost_nano_usd: number;
   /**
    * Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`, and `server_tools` where some
-   * were used (`unpriced` where one of them has no price). `price` is there only to say `unknown_model`.
+   * were used (`unpriced` where one of them has no price). `price` is there only to say `unknown_model` or `unknown_tier`.
    */
   readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
   /** Uses of tools that the upstream ran, by name, such as `web_search`. */
   readonly server_tools?: Readonly<Record<string, number>>;
+  readonly billed?: Billed;
   /** Whether a reservation was placed under this request id. */
   readonly reserved: boolean;
 }

@@ -98,6 +98,8 @@ export interface ModelCatalog {
   upstream(name: string): UpstreamConfig;
   /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
   cost(model: ModelConfig, usage: Usage, route: PricedRoute): number;
+  /** The model that an upstream's name stands for, where a request asked for another or the same; `undefined`: nobody knows it. */
+  answering(name: string, upstream: string, requested: string): ModelConfig | undefined;
   /** The price in force. Throws, as `cost` does, where the model has none at that upstream and time. */
   price(model: ModelConfig, route: PricedRoute): EffectivePrice;
 }

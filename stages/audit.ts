@@ -57,6 +57,8 @@ const READS_IF_SET = [
   'usage.cache_read_input_tokens',
   'usage.cache_write_5m_input_tokens',
   'usage.cache_write_1h_input_tokens',
+  'usage.billed',
+  'usage.provenance',
   'usage.cost_nano_usd',
   'outcome.status',
   'outcome.error',
@@ -105,6 +107,13 @@ function describeInputs(ctx: AuditContext): AuditRecord {
   };
 }
 
+/** What is out of the ordinary about the bill: as what it was billed, and that more was reported than is possible. */
+function describeBill(ctx: AuditContext): AuditRecord {
+  const billed = ctx.get('usage.billed');
+  const clamped = ctx.get('usage.provenance')?.cost === 'clamped';
+  return { ...(billed && { billed }), ...(clamped && { clamped }) };
+}
+
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
 function describe(ctx: AuditContext, now: number): AuditRecord {
   const cost = ctx.get('usage.cost_nano_usd');
@@ -146,6 +155,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     cache_read_tokens: ctx.get('usage.cache_read_input_tokens'),
     cache_write_5m_tokens: ctx.get('usage.cache_write_5m_input_tokens'),
     cache_write_1h_tokens: ctx.get('usage.cache_write_1h_input_tokens'),
+    ...describeBill(ctx),
     cost_usd: cost === undefined ? undefined : nanoToUsd(cost),
     duration_ms: Math.round(ctx.get('outcome.duration_ms') ?? 0),
     client: ctx.get('request.client.name') ?? null,

@@ -9,6 +9,7 @@ import {
   type MostTokens,
   mostTokens,
   NO_TOKENS,
+  type Possible,
   type Protocol,
   type Reservation,
   type ReservationRequest,
@@ -63,8 +64,7 @@ const READS_IF_SET = [
 const WRITES = [
   'spend.reserved_nano_usd',
   'spend.most_nano_usd',
-  'spend.most_input_tokens',
-  'spend.most_output_tokens',
+  'spend.most_tokens',
   'spend.unheld',
   'spend.rule',
 ] as const;
@@ -83,11 +83,15 @@ interface Forecast {
   /** Every run of the model counted. */
   readonly most: TokenCounts;
   readonly most_nano_usd: number;
+  /** The most that an answer can be billed. */
+  readonly possible: Readonly<Record<keyof Possible, number>>;
   /** Tokens it counts as against limits by tokens. */
   readonly likely_tokens: number;
 }
 
-const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, likely_tokens: 0 };
+const NOTHING = { input: 0, output: 0, input_limit: 0 };
+
+const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NOTHING, likely_tokens: 0 };
 
 function choicesOf(ctx: BudgetContext): number {
   return ctx.get('request.choices') ?? 1;
@@ -203,13 +207,12 @@ export default defineStage({
       const most = mostTokensOf(ctx, model, upstream);
       const others = (ctx.get('request.other_models') ?? []).map(modelNamed);
       const most_nano_usd = [model, ...others].reduce((sum, each) => sum + mostCost(ctx, each, upstream), 0);
-      const { input, output, runs, compactions, compaction_output } = most;
+      const all_runs = most.runs + most.compactions;
+      const input = most.input * all_runs;
+      const output = most.output * most.runs + most.compaction_output * most.compactions;
       return {
-        most: {
-          ...NO_TOKENS,
-          input: input * (runs + compactions),
-          output: output * runs + compaction_output * compactions,
-        },
+        most: { ...NO_TOKENS, input, output },
+        possible: { input, output, input_limit: model.context_window * all_runs },
         most_nano_usd: Math.min(most_nano_usd, Number.MAX_SAFE_INTEGER),
         likely_tokens: likelyTokens(ctx, model),
       };
@@ -309,10 +312,7 @@ export default defineStage({
         }
         ctx.set('spend.reserved_nano_usd', unheld ? 0 : reservation.amount_nano_usd);
         ctx.set('spend.most_nano_usd', expected.most_nano_usd);
-        if (charge === 'full') {
-          ctx.set('spend.most_input_tokens', expected.most.input);
-          ctx.set('spend.most_output_tokens', expected.most.output);
-        }
+        ctx.set('spend.most_tokens', expected.possible);
         if (unheld) ctx.set('spend.unheld', true);
         return undefined;
       },

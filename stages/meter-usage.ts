@@ -1,8 +1,10 @@
 import {
   type Bill,
+  type Billed,
   billFor,
   type CacheLifetime,
-  costOf,
+  type Charged,
+  chargeFor,
   defineStage,
   type EffectivePrice,
   emptyBill,
@@ -10,9 +12,11 @@ import {
   type ModelConfig,
   moreToHold,
   newUsageReading,
+  type Possible,
   type PriceNote,
   type Provenance,
   type ResponseEvent,
+  type Served,
   type Services,
   type Settlement,
   type StageContext,
@@ -53,6 +57,11 @@ const READS = [
 
 const READS_IF_SET = [
   'request.choices',
+  'request.service_tier',
+  'request.speed',
+  'request.inference_geo',
+  'request.other_models',
+  'spend.most_tokens',
   'route.protocol',
   'principal.team',
   'principal.project',
@@ -71,6 +80,8 @@ const WRITES = [
   'usage.cache_write_5m_input_tokens',
   'usage.cache_write_1h_input_tokens',
   'usage.server_tools',
+  'usage.answered_model',
+  'usage.billed',
   'usage.cost_nano_usd',
   'usage.provenance',
 ] as const;
@@ -79,6 +90,7 @@ const WRITES = [
 interface Charge extends Omit<Bill, 'provenance'> {
   readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
   readonly cost: number;
+  readonly billed?: Billed | undefined;
 }
 
 const NO_TOOLS = Object.freeze({});
@@ -118,12 +130,35 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
 }
 
 /** A guess never costs more than the most that the request was found to cost before it was forwarded. */
-function atMost(ctx: MeterContext, { provenance }: Bill, cost: number): number {
-  if (provenance.cost === 'upstream') return cost;
+function atMost(ctx: MeterContext, cost: number, is_known: boolean): number {
+  if (is_known) return cost;
   return Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
 }
 
-function writeFacts(ctx: MeterContext, { usage, provenance, cost }: Charge): void {
+/** Where nothing was held, nobody has looked at what the request can take. */
+const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity };
+
+/**
+ * The most tokens that an answer can have used. Where nothing is hidden from the client, that is no more than the letters it
+ * was sent.
+ */
+function possibleFor(ctx: MeterContext, { context_window, supports }: ModelConfig, chars: number): Possible {
+  const most = (ctx.get('spend.most_tokens') as Possible | undefined) ?? UNBOUNDED;
+  const is_open = supports.thinking === 'none' && most.input_limit <= context_window && chars > 0;
+  return is_open ? { ...most, output: Math.min(most.output, chars) } : most;
+}
+
+/** How the client asked to be served. */
+function askedOf(ctx: MeterContext): Served {
+  const service_tier = ctx.get('request.service_tier');
+  const speed = ctx.get('request.speed');
+  const inference_geo = ctx.get('request.inference_geo');
+  return { ...(service_tier && { service_tier }), ...(speed && { speed }), ...(inference_geo && { inference_geo }) };
+}
+
+function writeFacts(ctx: MeterContext, { usage, provenance, cost, billed }: Charge): void {
+  if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
+  if (billed !== undefined) ctx.set('usage.billed', { ...billed });
   ctx.set('usage.input_tokens', usage.input);
   ctx.set('usage.output_tokens', usage.output);
   ctx.set('usage.cache_read_input_tokens', usage.cache_read);
@@ -135,7 +170,7 @@ function writeFacts(ctx: MeterContext, { usage, provenance, cost }: Charge): voi
 }
 
 /** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
-function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenance, cost }: Charge): void {
+function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenance, cost, billed }: Charge): void {
   const request_id = ctx.get('request.id');
   const { server_tools, ...tokens } = usage;
   const settlement: Settlement = {
@@ -155,6 +190,7 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenanc
     cost_nano_usd: cost,
     provenance,
     ...(server_tools && { server_tools }),
+    ...(billed && { billed }),
     reserved: ctx.get('spend.reserved_nano_usd') !== undefined,
   };
   ledger.settle(settlement).catch((error: unknown) => {
@@ -166,7 +202,7 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenanc
 function createCharger(services: Services) {
   const { log } = services;
   const told = new Set<string>();
-  function tellOnce(fields: { readonly model: string; readonly tool?: string }, message: string): void {
+  function tellOnce(fields: Readonly<Record<string, string | undefined>>, message: string): void {
     const name = JSON.stringify(fields);
     if (told.has(name) || told.size >= TOLD_MAX) return;
     told.add(name);
@@ -186,18 +222,55 @@ function createCharger(services: Services) {
       relayed_bytes: ctx.relayed_bytes,
       fees: price.server_tools_pico,
     });
-    const { usage } = bill;
+    const charged = chargeFor(bill.is_empty ? newUsageReading() : reading, bill, {
+      models: services.models,
+      model,
+      others: (ctx.get('request.other_models') ?? []).flatMap((id) => services.models.find(id) ?? []),
+      route: { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') },
+      asked: askedOf(ctx),
+      cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
+      possible: possibleFor(ctx, model, reading.chars),
+    });
+    const { usage, billed, impossible, unpriced_serving } = charged;
+    if (impossible.length > 0) {
+      const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream'), impossible };
+      log.warn(fields, 'the upstream reported more usage than is possible; the most that is possible was booked');
+    }
+    if (unpriced_serving) {
+      const { service_tier, speed, inference_geo } = reading.served ?? {};
+      const how = { model: model.id, service_tier, speed, inference_geo };
+      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the dearest there is');
+    }
     const unknown_model = price.source === 'prices.unknown_model';
     if (unknown_model) tellOnce({ model: model.id }, 'a model without a price was charged by prices.unknown_model');
     const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
     for (const tool of unpriced)
       tellOnce({ model: model.id, tool }, 'a tool without a price was used; it cost nothing');
     const notes = {
+      ...clampedNumbers(impossible),
+      ...(unpriced_serving && { price: 'unknown_tier' as const }),
       ...(unknown_model && { price: 'unknown_model' as const }),
       ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
     };
-    const provenance = unknown_model || unpriced.length > 0 ? { ...bill.provenance, ...notes } : bill.provenance;
-    return { usage, provenance, cost: atMost(ctx, bill, costOf(price, usage)) };
+    const provenance = Object.keys(notes).length > 0 ? { ...bill.provenance, ...notes } : bill.provenance;
+    const is_known = bill.provenance.cost === 'upstream' && impossible.length === 0;
+    return { usage, provenance, billed, cost: atMost(ctx, charged.cost, is_known) };
+  };
+}
+
+/** Where the numbers come from that were reported beyond what is possible. */
+function clampedNumbers(impossible: Charged['impossible']): Readonly<Record<string, Provenance>> {
+  if (impossible.length === 0) return {};
+  const input = {
+    input: 'clamped',
+    cache_read: 'clamped',
+    cache_write_5m: 'clamped',
+    cache_write_1h: 'clamped',
+  } as const;
+  return {
+    ...(impossible.includes('input') && input),
+    ...(impossible.includes('output') && { output: 'clamped' as const }),
+    cost: 'clamped',
   };
 }
 
@@ -235,6 +308,7 @@ export default defineStage({
         event(ctx: MeterContext, event: ResponseEvent) {
           ctx.state ??= startMetering(ctx, services);
           const { reading, read, watch } = ctx.state as Metering;
+          reading.chars += event.data.length;
           read(reading, event);
           const more = watch && moreToHold(watch, reading);
           if (more !== undefined) services.ledger.topUp(ctx.get('request.id'), more);

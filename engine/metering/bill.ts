@@ -11,6 +11,8 @@ export interface Bill {
   readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
     readonly server_tools?: Provenance;
   };
+  /** Whether nothing was used by the upstream's word, whatever its answer says beside. */
+  readonly is_empty?: true;
 }
 
 /** How a forwarded request ended, and what is known of it beside its response. */
@@ -28,7 +30,7 @@ export interface Circumstances {
 
 /** The bill of a request that used nothing, by the upstream's word. */
 export function emptyBill(): Bill {
-  return billOf(NO_TOKENS, 'upstream', 'upstream', 'upstream');
+  return { ...billOf(NO_TOKENS, 'upstream', 'upstream', 'upstream'), is_empty: true };
 }
 
 /** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
@@ -36,13 +38,12 @@ export function billFor(reading: UsageReading, { status, aborted, ...request }: 
   const guess = aborted ? 'abort' : 'estimate';
   if (status === undefined) return billOf({ ...NO_TOKENS, input: request.input_estimate }, guess, guess, guess);
   const succeeded = status >= 200 && status < 300;
-  const { reported, seen, complete, counted, deltas } = reading;
+  const { reported, seen, complete, deltas } = reading;
   if (!succeeded || (reading.failed && !seen && deltas === 0)) return emptyBill();
 
   const cache = cacheTokens(reported, request.cache_asked);
   const input = inputTokens(reported, cache, request.input_estimate);
-  // Every delta is at least one token.
-  const final = complete && reported.output_tokens !== undefined && (counted || reported.output_tokens >= deltas);
+  const final = complete && reported.output_tokens !== undefined && isCredible(reading);
   const output = final
     ? reported.output_tokens!
     : Math.max(
@@ -61,6 +62,15 @@ export function billFor(reading: UsageReading, { status, aborted, ...request }: 
     usage: { ...bill.usage, server_tools },
     provenance: { ...bill.provenance, server_tools: final ? 'upstream' : guess },
   };
+}
+
+/** Deltas that one token can be cut into at most: there are servers that send letter by letter. */
+const DELTAS_PER_TOKEN = 20;
+
+/** Whether a final count can be one: every delta was a token, or one before it was; a count from the start need not be final. */
+function isCredible({ reported, counted, deltas }: UsageReading): boolean {
+  const { output_tokens = 0 } = reported;
+  return output_tokens >= deltas || (counted && output_tokens * DELTAS_PER_TOKEN >= deltas);
 }
 
 /**

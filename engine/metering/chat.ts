@@ -1,6 +1,7 @@
 import type { ResponseEvent } from '../api.ts';
 import { jsonTextLength } from './json-text.ts';
 import { asObject, isCount, parseObject, TOKENS_MAX, type UsageReading } from './reading.ts';
+import { noteModel, noteServed } from './telling.ts';
 import { overlayTotals, type TotalNames } from './totals.ts';
 
 const NAMES: TotalNames = {
@@ -44,6 +45,7 @@ function readChunk(reading: UsageReading, chunk: Record<string, unknown> | undef
   if (Array.isArray(chunk.choices) && chunk.choices.some((choice) => asObject(choice)?.finish_reason != null)) {
     reading.complete = true;
   }
+  noteAnswer(reading, chunk);
   overlayTotals(reading, chunk.usage, NAMES);
   // Before the end it is what has been counted so far.
   const is_last = reading.complete || (Array.isArray(chunk.choices) && chunk.choices.length === 0);
@@ -54,9 +56,20 @@ function readDocument(reading: UsageReading, document: Record<string, unknown> |
   if (document === undefined) return;
   if (document.error != null) reading.failed = true;
   if (!Array.isArray(document.choices) && asObject(document.usage) === undefined) return;
+  noteAnswer(reading, document);
   overlayTotals(reading, document.usage, NAMES);
   reading.counted = true;
   reading.complete = true;
+}
+
+/** Who answered, and how: some upstreams tell the tier beside the usage, others in it. */
+function noteAnswer(reading: UsageReading, said: Record<string, unknown>): void {
+  noteModel(reading, said.model);
+  noteServed(reading, { ...asObject(said.usage), ...withValue(said) });
+}
+
+function withValue({ service_tier }: Record<string, unknown>): object {
+  return service_tier == null ? {} : { service_tier };
 }
 
 /** Every chunk that says something is a token or more. */

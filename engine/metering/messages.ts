@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../api.ts';
+import { readIterations } from './iterations.ts';
 import {
   asObject,
   countTool,
@@ -12,6 +13,7 @@ import {
   type UsageField,
   type UsageReading,
 } from './reading.ts';
+import { noteModel, noteServed } from './telling.ts';
 
 /** How the wire names the uses of a tool: `web_search_requests`. */
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
@@ -46,6 +48,7 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
     case 'message_start':
       reading.streamed = true;
       overlay(reading, asObject(message.message)?.usage);
+      noteModel(reading, asObject(message.message)?.model);
       break;
     case 'message_delta':
       overlay(reading, message.usage);
@@ -64,6 +67,7 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
       break;
     case 'message':
       overlay(reading, message.usage);
+      noteModel(reading, message.model);
       reading.counted = true;
       reading.complete = true;
       break;
@@ -82,6 +86,8 @@ function overlay(reading: UsageReading, value: unknown): void {
   for (const field of TOTALS) take(field, usage[field]);
   const split = asObject(usage.cache_creation);
   for (const field of SPLIT) take(field, split?.[field]);
+  noteServed(reading, usage);
+  readIterations(reading, usage.iterations);
   if (usage.server_tool_use != null) overlayTools(reading, asObject(usage.server_tool_use));
 }
 

@@ -1,3 +1,5 @@
+import type { Served } from '../stage-services.ts';
+
 /** Fields of a `usage` object that hold a total, as the Messages API names them. */
 export const TOTALS = [
   'input_tokens',
@@ -11,13 +13,28 @@ export const SPLIT = ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens'] 
 /** What an upstream reports, by the names of the Messages API. */
 export type UsageField = (typeof TOTALS)[number] | (typeof SPLIT)[number];
 
-/** What is remembered of one response: numbers and names of tools, never text. */
+/** What one run of a model used, of the several that an answer took. */
+export interface Iteration {
+  /** `message`, `compaction`, `advisor_message`, `fallback_message`, or whatever else the upstream calls it. */
+  readonly type: string;
+  /** As the upstream calls it; absent where it does not say. */
+  readonly model?: string;
+  readonly reported: Partial<Record<UsageField, number>>;
+}
+
+/** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
 export interface UsageReading {
   /**
    * Usage as the upstream reported it, in the terms of the Messages API: `input_tokens` is what was neither read from nor
    * written to the cache. A field is absent until a usable number arrives.
    */
   readonly reported: Partial<Record<UsageField, number>>;
+  /** How the upstream says that it served the request. */
+  served: Served | undefined;
+  /** The model that it says has answered. */
+  model: string | undefined;
+  /** What each run of a model used, where the upstream tells them apart. */
+  iterations: readonly Iteration[] | undefined;
   /** Uses of tools that the upstream ran, by name, as it reported them; `undefined` until it does. */
   server_tools: Record<string, number> | undefined;
   /** Uses of such tools that were seen to begin, by name. */
@@ -36,6 +53,8 @@ export interface UsageReading {
   streamed: boolean;
   deltas: number;
   delta_chars: number;
+  /** Characters of all events, or of the document. */
+  chars: number;
 }
 
 /** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
@@ -54,6 +73,9 @@ const CHARS_PER_TOKEN = 4;
 export function newUsageReading(): UsageReading {
   return {
     reported: {},
+    served: undefined,
+    model: undefined,
+    iterations: undefined,
     server_tools: undefined,
     tools_begun: undefined,
     seen: false,
@@ -64,6 +86,7 @@ export function newUsageReading(): UsageReading {
     streamed: false,
     deltas: 0,
     delta_chars: 0,
+    chars: 0,
   };
 }
 

@@ -1,6 +1,7 @@
 import type { ResponseEvent } from '../api.ts';
 import { jsonTextLength } from './json-text.ts';
 import { asObject, countTool, isCount, parseObject, TOKENS_MAX, TOOL_USES_MAX, type UsageReading } from './reading.ts';
+import { noteModel, noteServed } from './telling.ts';
 import { overlayTotals, type TotalNames } from './totals.ts';
 
 const NAMES: TotalNames = {
@@ -78,6 +79,8 @@ function countItem(reading: UsageReading, value: unknown): void {
 
 function readEnd(reading: UsageReading, response: Record<string, unknown> | undefined, is_whole: boolean): void {
   const usage = asObject(response?.usage);
+  noteModel(reading, response?.model);
+  noteServed(reading, { ...usage, ...(response?.service_tier != null && { service_tier: response.service_tier }) });
   overlayTotals(reading, usage, NAMES);
   const is_counted = isCount(usage?.output_tokens, TOKENS_MAX);
   reading.counted ||= is_counted;

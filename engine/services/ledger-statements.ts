@@ -212,8 +212,18 @@ function smaller(a: number | null, b: number | null): number | null {
  * amount. Who asked for what, and what it counts on, stands in the reservation already, where there is one.
  */
 function packSettlement(settlement: Settlement, counters: CounterList, counted?: readonly CounterName[]): object {
-  const { tokens, cost_nano_usd, status, provenance, request_id, reserved, aborted, server_tools, ...identity } =
-    settlement;
+  const {
+    tokens,
+    cost_nano_usd,
+    status,
+    provenance,
+    request_id,
+    reserved,
+    aborted,
+    server_tools,
+    billed,
+    ...identity
+  } = settlement;
   const cost_is_known = isCount(cost_nano_usd);
   return {
     request_id,
@@ -227,6 +237,7 @@ function packSettlement(settlement: Settlement, counters: CounterList, counted?:
     status: Number.isInteger(status) ? status : null,
     cost_nano_usd: cost_is_known ? cost_nano_usd : null,
     ...(server_tools !== undefined && { server_tools }),
+    ...(billed !== undefined && { billed }),
     provenance: cost_is_known ? provenance : { ...provenance, cost: 'estimate' },
   };
 }

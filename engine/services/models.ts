@@ -1,6 +1,7 @@
 import type { EffectivePrice, ManagedPolicies, ModelCaller, ModelCatalog, ModelRefusal, PricedRoute } from '../api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../config.ts';
 import { matchesGlob } from '../rules/glob.ts';
+import { answeringModels } from './answering-model.ts';
 import { costOf, createPriceBook } from './prices.ts';
 
 /** What an absent `token_groups` section means. */
@@ -35,6 +36,7 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
       return { by: 'policy', policy: policy.models_policy! };
     },
     upstream: (name) => known(upstreams.get(name), 'upstream', name),
+    answering: answeringModels(config),
     price,
     cost: (model, usage, route) => costOf(price(model, route), usage),
   };

@@ -93,6 +93,25 @@ export function costAt(price: EffectivePrice, { pico: short, long_context }: Tok
   return priceTokens(counts, prices);
 }
 
+/**
+ * What several runs cost together, each by its model; uses of tools cost what they cost for the model that was asked for. A
+ * request that takes one run is rounded once.
+ */
+export function costOfParts(
+  requested: string,
+  parts: readonly { readonly model: string; readonly tokens: TokenCounts }[],
+  server_tools: Usage['server_tools'],
+  costFor: (model: string, usage: Usage) => number,
+): number {
+  const fees = server_tools === undefined ? {} : { server_tools };
+  const carrier = parts.findIndex(({ model }) => model === requested);
+  const alone = carrier < 0 && server_tools !== undefined ? costFor(requested, { ...NO_TOKENS, ...fees }) : 0;
+  return parts.reduce(
+    (sum, { model, tokens }, i) => sum + costFor(model, i === carrier ? { ...tokens, ...fees } : tokens),
+    alone,
+  );
+}
+
 /** The tools used that have no price, by name. */
 export function unpricedTools(price: EffectivePrice, { server_tools = {} }: Usage): string[] {
   return Object.keys(server_tools).filter((tool) => server_tools[tool]! > 0 && !(tool in price.server_tools_pico));

@@ -1,11 +1,13 @@
-import type { Clock, TokenCounts } from '../api.ts';
+import type { Billed, Clock, TokenCounts } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { matchesGlob } from '../rules/glob.ts';
+import type { Usage } from '../stage-services.ts';
 import type { Actor } from './admin-changes.ts';
+import { type AnsweringModel, answeringModels } from './answering-model.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
-import { costOf, createPriceBook } from './prices.ts';
+import { costOf, costOfParts, createPriceBook, type PriceBook } from './prices.ts';
 
 /** Which requests are priced again. */
 export interface RepriceWish {
@@ -59,6 +61,7 @@ interface PricedRow extends TokenCounts {
   readonly model: string;
   readonly upstream: string;
   readonly server_tools: Readonly<Record<string, number>> | null;
+  readonly billed: Billed | null;
   readonly source: string | null;
   readonly at: number;
   readonly day: string;
@@ -146,7 +149,7 @@ function readPage(
     read<PricedRow>(
       `select l.request_id, l.model, l.upstream, l.input_tokens as input, l.output_tokens as output,
          l.cache_read_tokens as cache_read, l.cache_write_5m_tokens as cache_write_5m,
-         l.cache_write_1h_tokens as cache_write_1h, l.server_tools, l.provenance ->> 'cost' as source,
+         l.cache_write_1h_tokens as cache_write_1h, l.server_tools, l.billed, l.provenance ->> 'cost' as source,
          to_char(l.settled_at at time zone 'UTC', 'YYYY-MM-DD') as day,
          cast(extract(epoch from l.forwarded_at) * 1000 as double precision) as at,
          cast(l.cost_nano_usd + coalesce(a.cost_nano_usd, 0) as bigint) as cost
@@ -167,6 +170,7 @@ function sliceEnd(from: Date): Date {
 /** Prices requests again and remembers what came of it. */
 function createTally(config: GatewayConfig, { model: glob, estimates = false }: RepriceWish) {
   const book = createPriceBook(config);
+  const answering = answeringModels(config);
   const upstreams = new Set(config.upstreams.map(({ name }) => name));
   const groups = new Map<string, { -readonly [Key in keyof RepricedGroup]: RepricedGroup[Key] }>();
   const skipped = {
@@ -192,11 +196,7 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
     if (!usedAnything(row)) return void skipped.no_tokens++;
     if (row.source !== 'upstream' && !estimates) return void skipped.estimates++;
     if (!upstreams.has(upstream)) return countOne(skipped.no_upstream, upstream);
-    const usage = { ...row, server_tools: row.server_tools ?? {} };
-    const priceAt = (time: number) => {
-      const price = book.of(model, { upstream, at: time });
-      return price && costOf(price, usage);
-    };
+    const priceAt = (time: number) => costAgain(row, { book, answering, at: time });
     const cost = priceAt(at);
     if (cost === undefined) return countOne(skipped.no_price, model);
     compared++;
@@ -211,6 +211,35 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
       return { compared, changes, skipped };
     },
   };
+}
+
+/** What a request costs as it was billed: every run by its model, and the dearer of the model asked for and the one that answered. */
+function costAgain(
+  row: PricedRow,
+  by: { readonly book: PriceBook; readonly answering: AnsweringModel; readonly at: number },
+): number | undefined {
+  const { upstream, billed } = row;
+  const { service_tier, speed, inference_geo } = billed ?? {};
+  const served = {
+    ...(service_tier !== undefined && { service_tier }),
+    ...(speed !== undefined && { speed }),
+    ...(inference_geo !== undefined && { inference_geo }),
+  };
+  const priceOf = (model: string) => by.book.of(model, { upstream, at: by.at });
+  const costFor = (model: string, usage: Usage) => costOf(priceOf(model)!, { ...usage, served });
+  const tokens = tokensOf(row);
+  const answered = billed?.model === undefined ? undefined : by.answering(billed.model, upstream, row.model)?.id;
+  const all = billed?.parts?.map((part) => ({ model: part.model, tokens: tokensOf(part) }));
+  const models = [row.model, ...(all?.map(({ model }) => model) ?? [])];
+  if (models.some((model) => priceOf(model) === undefined)) return undefined;
+  const is_dearer =
+    answered !== undefined && priceOf(answered) && costFor(answered, tokens) > costFor(row.model, tokens);
+  const parts = all ?? [{ model: is_dearer ? answered : row.model, tokens }];
+  return costOfParts(row.model, parts, row.server_tools ?? undefined, costFor);
+}
+
+function tokensOf({ input, output, cache_read, cache_write_5m, cache_write_1h }: TokenCounts): TokenCounts {
+  return { input, output, cache_read, cache_write_5m, cache_write_1h };
 }
 
 function nameOf({ day, model, upstream }: RepricedGroup): string {

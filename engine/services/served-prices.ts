@@ -15,7 +15,8 @@ type ServedPrices = NonNullable<EffectivePrice['served']>;
 
 /** What providers call the ordinary way, whose price is that of the model. */
 const ORDINARY: Readonly<Record<keyof Served, ReadonlySet<string>>> = {
-  service_tier: new Set(['default', 'standard', 'standard_only']),
+  // Those that cost less without a price of their own cost what the model costs.
+  service_tier: new Set(['default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch']),
   speed: new Set(['standard']),
   inference_geo: new Set(['global', 'not_available']),
 };
@@ -60,6 +61,15 @@ export function combinations(
 /** The name of a combination; an empty part is the ordinary way. */
 export function servedKey({ service_tier = '', speed = '', inference_geo = '' }: Served): string {
   return `${service_tier}/${speed}/${inference_geo}`;
+}
+
+/** What of a way to be served is not the ordinary one. */
+export function notableServing(served: Served): Served {
+  const notable = SERVED_FIELDS.filter((field) => {
+    const name = served[field];
+    return name !== undefined && !ORDINARY[field].has(name) && !LEFT_OPEN.has(name);
+  });
+  return Object.fromEntries(notable.map((field) => [field, served[field]])) as Served;
 }
 
 /** The fields of `served` whose name has no price, where the model has one at all. */

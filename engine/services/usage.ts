@@ -19,6 +19,10 @@ export interface UsageFilter {
   /** Id of an access token or session. */
   readonly token?: string | undefined;
   readonly token_group?: string | undefined;
+  /** Model that answered, where it is not the one asked for; service tier and speed, where they are not the ordinary ones. */
+  readonly answered_model?: string | undefined;
+  readonly service_tier?: string | undefined;
+  readonly speed?: string | undefined;
 }
 
 /** The dimensions that are texts of a row, by which it can be looked for. */
@@ -32,6 +36,9 @@ const NAMED = [
   'surface',
   'token',
   'token_group',
+  'answered_model',
+  'service_tier',
+  'speed',
 ] as const;
 
 /**
@@ -85,6 +92,9 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   surface: 'l.surface',
   token: 'l.token_id',
   token_group: 't.token_group',
+  answered_model: "l.billed ->> 'model'",
+  service_tier: "l.billed ->> 'service_tier'",
+  speed: "l.billed ->> 'speed'",
   status: "left(l.status::text, 1) || 'xx'",
   // An adjustment goes with what it adjusts.
   estimated: "case when coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') = 'upstream' then 'no' else 'yes' end",

@@ -263,7 +263,7 @@ function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
 
 /** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was held. */
 function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
-  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools } = settlement;
+  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
   const identity = open?.request ?? settlement;
   const count = (value: number) => (isCount(value) ? value : 0);
   const priced = isCount(cost_nano_usd);
@@ -287,6 +287,7 @@ function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
     cache_write_1h_tokens: count(tokens.cache_write_1h),
     cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
     server_tools: server_tools ?? null,
+    billed: billed ?? null,
     kind: 'request',
     provenance: priced ? provenance : { ...provenance, cost: 'estimate' },
   };

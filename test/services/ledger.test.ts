@@ -213,6 +213,7 @@ describe('a settlement', () => {
       cache_write_1h_tokens: 1,
       cost_nano_usd: 60,
       provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+      billed: null,
       server_tools: null,
       forwarded_at: new Date(start),
       settled_at: new Date(start),

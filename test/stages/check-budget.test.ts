@@ -8,7 +8,7 @@ import { enter, reserved, spendLimits, standing } from './budget-bench.ts';
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
 const COST = 1000 * PRICE.input + 500 * PRICE.output;
 /** The tokens it is for. */
-const MOST = { 'spend.most_input_tokens': 1000, 'spend.most_output_tokens': 500 };
+const MOST = { 'spend.most_tokens': { input: 1000, output: 500, input_limit: 200_000 } };
 
 describe('what check-budget holds', () => {
   it('is the input bound and the output bound at full price', async () => {

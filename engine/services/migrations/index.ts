@@ -6,6 +6,7 @@ import { limitSettings } from './0004_limit_settings.ts';
 import { limits } from './0005_limits.ts';
 import { ledgerUpkeep } from './0006_ledger_upkeep.ts';
 import { boundPeople } from './0007_bound_people.ts';
+import { billed } from './0008_billed.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -16,4 +17,5 @@ export const migrations: readonly SchemaMigration[] = [
   limits,
   ledgerUpkeep,
   boundPeople,
+  billed,
 ];

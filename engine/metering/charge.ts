@@ -1,0 +1,127 @@
+import type { ModelConfig } from '../config.ts';
+import { costOfParts } from '../services/prices.ts';
+import { notableServing, unpricedServing } from '../services/served-prices.ts';
+import type { Billed, ModelCatalog, PricedRoute, Served, TokenCounts, Usage } from '../stage-services.ts';
+import type { Bill, CacheLifetime } from './bill.ts';
+import { partsOf, sumOf, type UsedPart } from './parts.ts';
+import { boundUsage, type Possible } from './possible.ts';
+import type { UsageReading } from './reading.ts';
+
+/** What decides the price of an answer beside what it used. */
+export interface Charging {
+  readonly models: ModelCatalog;
+  /** The model that was asked for, and those that the request may use beside it. */
+  readonly model: ModelConfig;
+  readonly others: readonly ModelConfig[];
+  readonly route: PricedRoute;
+  /** How the request asked to be served. */
+  readonly asked: Served;
+  readonly cache_asked: CacheLifetime;
+  readonly possible: Possible;
+}
+
+/** What an answer costs and how that came about. */
+export interface Charged {
+  /** In nano-USD. */
+  readonly cost: number;
+  /** All runs together, as far as they are possible. */
+  readonly usage: Usage;
+  /** `undefined` where it is billed as the model that was asked for, in the ordinary way. */
+  readonly billed: Billed | undefined;
+  /** What was reported beyond what is possible. */
+  readonly impossible: readonly ('input' | 'output')[];
+  /** Whether it was served in a way that has no price, so that the dearest counts. */
+  readonly unpriced_serving: boolean;
+}
+
+/** Prices what an answer used: every run by the model that did it, in the way in which the upstream says that it served it. */
+export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Charging): Charged {
+  const { models, model, route, asked } = charging;
+  const served: Served = { ...asked, ...reading.served };
+  const { server_tools, ...totals } = usage;
+  const answering = reading.model === undefined ? undefined : answeringFor(reading.model, charging);
+  const runs = partsOf(reading, totals, charging.cache_asked);
+  const parts = (runs ?? [{ tokens: totals }]).map((part) => priced(part, answering, served, charging));
+  const bounded = boundParts(parts, answering, charging);
+  const prices = parts.map((part) => models.price(part.model, route));
+  return {
+    cost: costOfParts(
+      model.id,
+      bounded.parts.map((part) => ({ model: part.model.id, tokens: part.tokens })),
+      server_tools,
+      (id, used) => models.cost(models.find(id)!, { ...used, served }, route),
+    ),
+    usage: { ...sumOf(bounded.parts), ...(server_tools && { server_tools }) },
+    billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts }),
+    impossible: bounded.impossible,
+    unpriced_serving: prices.some((price) => unpricedServing(price, served).length > 0),
+  };
+}
+
+interface Priced {
+  readonly model: ModelConfig;
+  readonly tokens: TokenCounts;
+}
+
+function answeringFor(name: string, { models, model, route }: Charging): ModelConfig | undefined {
+  return models.answering(name, route.upstream, model.id);
+}
+
+/**
+ * A run with the model whose price it has. Where nobody says which model it was, or nobody knows the name, it has the price
+ * of the dearest that it can have been.
+ */
+function priced(part: UsedPart, answering: ModelConfig | undefined, served: Served, charging: Charging): Priced {
+  const { models, model, others, route } = charging;
+  const named = part.model === undefined ? undefined : answeringFor(part.model, charging);
+  if (named !== undefined) return { model: named, tokens: part.tokens };
+  const candidates = [model, ...(answering ? [answering] : []), ...(part.model === undefined ? [] : others)];
+  const cost = (each: ModelConfig) => models.cost(each, { ...part.tokens, served }, route);
+  const dearest = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
+  return { model: dearest, tokens: part.tokens };
+}
+
+/** Bounds the runs of the model that was asked for together, and those of others each by itself. */
+function boundParts(
+  parts: readonly Priced[],
+  answering: ModelConfig | undefined,
+  { model, possible }: Charging,
+): { readonly parts: readonly Priced[]; readonly impossible: readonly ('input' | 'output')[] } {
+  const isOwn = (part: Priced) => part.model === model || part.model === answering;
+  const own = parts.filter(isOwn);
+  const window = Math.max(1, (answering?.context_window ?? 0) / model.context_window);
+  const whole = boundUsage(sumOf(own), { ...possible, input_limit: possible.input_limit * window });
+  const impossible = new Set(whole.impossible);
+  const others = parts
+    .filter((part) => !isOwn(part))
+    .map((part) => {
+      const { context_window, max_output_tokens } = part.model;
+      const output = Math.max(context_window, max_output_tokens);
+      const bounded = boundUsage(part.tokens, { input: context_window, output, input_limit: context_window });
+      for (const kind of bounded.impossible) impossible.add(kind);
+      return { ...part, tokens: bounded.tokens };
+    });
+  const kept = whole.impossible.length === 0 ? own : [{ model: own[0]!.model, tokens: whole.tokens }];
+  return { parts: [...kept, ...others], impossible: [...impossible] };
+}
+
+function billedAs(
+  reading: UsageReading,
+  about: {
+    readonly runs: readonly UsedPart[] | undefined;
+    readonly served: Served;
+    readonly answering: ModelConfig | undefined;
+    readonly model: ModelConfig;
+    readonly parts: readonly Priced[];
+  },
+): Billed | undefined {
+  const { runs, served, answering, model, parts } = about;
+  const billed: Billed = {
+    ...notableServing(served),
+    ...(reading.model !== undefined && answering !== model && { model: reading.model }),
+    ...(runs !== undefined &&
+      parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),
+    ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
+  };
+  return Object.keys(billed).length === 0 ? undefined : billed;
+}

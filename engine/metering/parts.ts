@@ -1,0 +1,49 @@
+import { NO_TOKENS } from '../services/prices.ts';
+import type { TokenCounts } from '../stage-services.ts';
+import { type CacheLifetime, cacheTokens } from './bill.ts';
+import type { UsageReading } from './reading.ts';
+
+/** What one run of a model used. */
+export interface UsedPart {
+  /** As the upstream calls it; absent: the model that answered. */
+  readonly model?: string;
+  readonly tokens: TokenCounts;
+}
+
+/** Runs whose tokens are in the totals as well; those of all others come on top of them. */
+const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
+
+/**
+ * What the runs of an answer used, each by itself, and last what the totals have beyond all of them; `undefined` where the
+ * upstream does not tell them apart. Totals may leave runs out, and runs may be missing: together nothing is.
+ */
+export function partsOf(
+  { iterations }: UsageReading,
+  totals: TokenCounts,
+  asked: CacheLifetime,
+): readonly UsedPart[] | undefined {
+  if (iterations === undefined) return undefined;
+  const parts = iterations.map(({ type, model, reported }) => {
+    const { input_tokens: input = 0, output_tokens: output = 0 } = reported;
+    const tokens: TokenCounts = { input, output, ...cacheTokens(reported, asked) };
+    return { type, part: { tokens, ...(model !== undefined && { model }) } };
+  });
+  const told = sumOf(parts.filter(({ type }) => IN_TOTALS.has(type)).map(({ part }) => part));
+  const rest = eachKind((kind) => Math.max(0, totals[kind] - told[kind]));
+  const used = parts.map(({ part }) => part).filter(({ tokens }) => tokenSum(tokens) > 0);
+  return tokenSum(rest) === 0 ? used : [...used, { tokens: rest }];
+}
+
+/** All tokens of some parts. */
+export function sumOf(parts: readonly Pick<UsedPart, 'tokens'>[]): TokenCounts {
+  return eachKind((kind) => parts.reduce((sum, { tokens }) => sum + tokens[kind], 0));
+}
+
+function eachKind(count: (kind: keyof TokenCounts) => number): TokenCounts {
+  const kinds = Object.keys(NO_TOKENS) as (keyof TokenCounts)[];
+  return Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as unknown as TokenCounts;
+}
+
+function tokenSum(tokens: TokenCounts): number {
+  return Object.values(tokens).reduce((sum, count) => sum + count, 0);
+}
