@@ -11,6 +11,16 @@ export const CONNECTION_HEADERS: readonly string[] = [
   'upgrade',
 ];
 
+/** Request headers that end here: those of the connection, the caller's credential, what is set anew. */
+export const ENDING_HERE: ReadonlySet<string> = new Set([
+  ...CONNECTION_HEADERS,
+  'authorization',
+  'content-length',
+  'expect',
+  'host',
+  'x-api-key',
+]);
+
 /**
  * Names that a Connection header adds to them, in lower case; none of those that describe the body, which are for whoever
  * reads it (RFC 9110 section 7.6.1).

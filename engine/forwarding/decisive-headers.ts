@@ -1,3 +1,5 @@
+import { ENDING_HERE } from './connection-headers.ts';
+
 /**
  * Request headers that choose who serves or pays. They are dropped on the way to an upstream, unless its `allow_headers`
  * lists them: clients send some of them by habit, and without them a request is charged to the account of the upstream's
@@ -46,6 +48,19 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   row('x-pass-*', 'route', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
   row('x-bf-*', 'route', 'credential and target of a router', 'Bifrost documentation'),
   row('x-tfy-*', 'route', 'target of a router', 'TrueFoundry AI Gateway'),
+  row('x-original-url', 'route', 'the path that is served', 'Internet Information Services, ASP.NET; Symfony'),
+  row('x-original-uri', 'route', 'the path that is served', 'nginx, authentication by subrequest'),
+  row('x-rewrite-url', 'route', 'the path that is served', 'Internet Information Services, URL rewriting'),
+  row('x-forwarded-uri', 'route', 'the path that is served', 'Traefik and Caddy, forwarded authentication'),
+  row('x-forwarded-path', 'route', 'the path that is served', 'Kong, proxy headers'),
+  row('x-http-method*', 'route', 'the method that is served', 'several web frameworks, method override'),
+  row('x-method-override', 'route', 'the method that is served', 'several web frameworks, method override'),
+  row(
+    'x-envoy-original-*',
+    'route',
+    'the host or path that is served',
+    'Envoy, original destination and path rewriting',
+  ),
   row('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
   row('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
 ];
@@ -69,7 +84,7 @@ const REMEMBERED_MAX = 1000;
 
 const remembered = new Map<string, boolean>();
 
-/** Whether a request header, in lower case, chooses who serves or pays. */
+/** Whether a request header, in lower case, chooses who serves or pays, or is one that ends here in another spelling. */
 export function isDecisiveHeader(name: string): boolean {
   let decisive = remembered.get(name);
   if (decisive === undefined) {
@@ -77,7 +92,10 @@ export function isDecisiveHeader(name: string): boolean {
     const spelt = name.replaceAll('_', '-');
     decisive =
       !HARMLESS.has(spelt) &&
-      (EXACT.has(spelt) || PREFIXES.some((prefix) => spelt.startsWith(prefix)) || DECISIVE_WORDS.test(spelt));
+      ((spelt !== name && ENDING_HERE.has(spelt)) ||
+        EXACT.has(spelt) ||
+        PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
+        DECISIVE_WORDS.test(spelt));
     if (remembered.size >= REMEMBERED_MAX) remembered.clear();
     remembered.set(name, decisive);
   }

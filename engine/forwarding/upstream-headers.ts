@@ -1,18 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { UpstreamConfig } from '../config.ts';
 import type { Protocol } from '../translation/protocol.ts';
-import { CONNECTION_HEADERS, nominated } from './connection-headers.ts';
+import { ENDING_HERE, nominated } from './connection-headers.ts';
 import { isDecisiveHeader } from './decisive-headers.ts';
-
-/** Request headers that end here: those of the connection, the caller's credential, what is set anew. */
-const DROPPED: ReadonlySet<string> = new Set([
-  ...CONNECTION_HEADERS,
-  'authorization',
-  'content-length',
-  'expect',
-  'host',
-  'x-api-key',
-]);
 
 const NO_HEADERS: ReadonlySet<string> = new Set();
 
@@ -53,7 +43,7 @@ export function forwardedHeaders(
   const headers: IncomingHttpHeaders = {};
   let dropped: string[] | undefined;
   for (const name in received) {
-    if (DROPPED.has(name) || of_connection.includes(name)) continue;
+    if (ENDING_HERE.has(name) || of_connection.includes(name)) continue;
     if (isDecisiveHeader(name) && !allowed.has(name)) {
       dropped ??= [];
       dropped.push(name);

@@ -1,3 +1,4 @@
+import { jsonText } from '../diagnostics/printable.ts';
 import { ERRORS, type StageError } from '../errors.ts';
 import { errorBody, type Surface } from './envelopes.ts';
 
@@ -37,5 +38,5 @@ function responseFailed(error: StageError, stream: BrokenStream): string {
 }
 
 function event(value: { readonly type: string; readonly [key: string]: unknown }): string {
-  return `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
+  return `event: ${value.type}\ndata: ${jsonText(value)}\n\n`;
 }

@@ -1,3 +1,4 @@
+import { jsonText } from '../diagnostics/printable.ts';
 import { ERRORS, type StageError } from '../errors.ts';
 import type { PipelineSpec } from '../load/spec.ts';
 
@@ -9,9 +10,9 @@ export function errorBody(surface: Surface, error: StageError, request_id: strin
   const spec = ERRORS[error.code];
   if (surface === 'chat' || surface === 'responses') {
     const { type, code } = spec.compat;
-    return JSON.stringify({ error: { message: error.message, type, code, param: null, ...error.details, request_id } });
+    return jsonText({ error: { message: error.message, type, code, param: null, ...error.details, request_id } });
   }
-  return JSON.stringify({
+  return jsonText({
     type: 'error',
     error: { type: spec.type, message: error.message, code: error.code, ...error.details },
     request_id,

@@ -12,6 +12,6 @@ export function wantsWebSocket({ headers, httpVersion }: IncomingMessage): boole
 export function refuseWebSocket(res: ServerResponse, path: string): void {
   const problem =
     'This is a WebSocket handshake; model requests are taken as plain HTTP. Send a POST request to this path, or switch WebSockets off in the client.';
-  const headers = { connection: 'upgrade', upgrade: 'HTTP/1.1' };
+  const headers = { connection: res.shouldKeepAlive ? 'upgrade' : 'upgrade, close', upgrade: 'HTTP/1.1' };
   sendError(res, path, new StageError('upgrade_required', problem, { headers }));
 }

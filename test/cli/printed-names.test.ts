@@ -199,6 +199,16 @@ test('a model whose name cannot be printed is refused, on every API, and nowhere
   assert.equal(upstream.requests.length, 0);
 });
 
+test('an error that names what a request named shows it as escapes', async () => {
+  const response = await send(gateway.url, {
+    method: 'GET',
+    path: '/v1/models/%C2%9B31m%E2%80%AE%1B%5B2J',
+    headers: bearer(gateway.token),
+  });
+  assert.equal(response.status, 404);
+  assertShowable(response.text, 'the answer');
+});
+
 test('what a terminal gets has its own colours and nothing else that it would act upon', () => {
   const text = `\x1b[1;31merror\x1b[0m ${HOSTILE}\n`;
   assert.ok(printableStyled(text).startsWith('\x1b[1;31merror\x1b[0m x\uFFFD[2J'));

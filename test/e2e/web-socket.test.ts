@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import type { TestGateway } from '../support/gateway.ts';
 import type { ScriptedUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
-import { ask, collect, connect, MESSAGES, messagesBody } from './client.ts';
+import { ask, collect, connect, MESSAGES, messagesBody, sendRaw } from './client.ts';
 import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -51,6 +51,12 @@ const post = (headers: string): string => {
   const credential = `authorization: Bearer ${gateway.token}\r\n`;
   return `POST ${MESSAGES} HTTP/1.1\r\n${HOST}${credential}${headers}content-length: ${body.length}\r\n\r\n${body}`;
 };
+
+test('a WebSocket handshake on a connection that is to end ends it', { timeout: 20_000 }, async () => {
+  const closing = HANDSHAKE.replace('keep-alive', 'close');
+  const raw = await sendRaw(gateway.url, `GET ${MESSAGES} HTTP/1.1\r\n${HOST}${closing}\r\n`);
+  assert.match(raw, /^HTTP\/1\.1 426 /);
+});
 
 describe('a WebSocket handshake', () => {
   for (const path of [MESSAGES, '/v1/chat/completions', '/v1/responses', '/v1/responses?x=1', '/nowhere', '/healthz']) {

@@ -115,3 +115,13 @@ describe('forwarded headers', () => {
     assert.deepEqual(headers, { accept: 'application/json', 'content-type': 'application/json' });
   });
 });
+
+test('what chooses the path or method at some servers, and what ends here in another spelling, does not travel', () => {
+  const names = [
+    ...['x-original-url', 'x-rewrite-url', 'x_original_url', 'x-http-method-override', 'x-method-override'],
+    ...['content_length', 'transfer_encoding', 'x_api_key', 'proxy_authorization'],
+    ...['x-envoy-original-dst-host', 'x-forwarded-uri'],
+  ];
+  const { headers } = forwardedHeaders({ ...Object.fromEntries(names.map((name) => [name, '1'])), 'x-kept': '1' });
+  assert.deepEqual(headers, { 'x-kept': '1' });
+});

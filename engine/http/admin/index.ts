@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type NextFunction, type Request, type Response, Router } from 'express';
+import { jsonText } from '../../diagnostics/printable.ts';
 import { StageError } from '../../errors.ts';
 import { PACKAGE_ROOT, programVersion } from '../../package-root.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
@@ -95,7 +96,7 @@ function describe(public_url: string): object {
 }
 
 function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer): void {
-  const bytes = Buffer.from(JSON.stringify(body));
+  const bytes = Buffer.from(jsonText(body));
   res
     .writeHead(status, {
       'content-type': 'application/json',
