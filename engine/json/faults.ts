@@ -1,4 +1,4 @@
-import type { JsonBounds, JsonFault } from './scan.ts';
+import { type JsonBounds, type JsonFault, TOKEN_BYTES_MAX } from './scan.ts';
 
 const LF = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
@@ -24,6 +24,8 @@ export function describeFault({ kind, at }: JsonFault, bytes: Buffer, bounds: Js
       return `is nested deeper than ${bounds.depth} levels, the most this gateway accepts`;
     case 'values':
       return `has more than ${bounds.values} values and keys, the most this gateway accepts`;
+    case 'length':
+      return `has a key or a number of more than ${TOKEN_BYTES_MAX} bytes, the most this gateway accepts`;
     case 'end':
       return `is not valid JSON: it ${bytes.length === 0 ? 'is empty' : 'ends too early'}`;
     case 'structure':

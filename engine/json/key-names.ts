@@ -1,3 +1,5 @@
+import { BACKSLASH } from './tokens.ts';
+
 /**
  * Where a key decides, so that two parsers must not be able to disagree on it: `anywhere`; in all objects but the messages
  * of the prompt themselves, whose parts may be tools (`not in messages`); in the outermost object only (`top`).
@@ -19,7 +21,7 @@ export interface KnownKey {
 
 const SEPARATORS = /[\s._-]+/g;
 /** Longer spellings than this, as they stand in the text, mean none of the keys. */
-const SPELLING_BYTES_MAX = 512;
+const SPELLING_BYTES_MAX = { plain: 128, escaped: 512 };
 const FILTER_BITS = 4095;
 
 /**
@@ -69,7 +71,9 @@ export class KeyNames {
 
   /** The known key that the inside of a JSON string spells, however it spells it. */
   find(bytes: Buffer, start: number, end: number): KnownKey | undefined {
-    if (end - start > SPELLING_BYTES_MAX) return undefined;
+    const length = end - start;
+    if (length > SPELLING_BYTES_MAX.escaped) return undefined;
+    if (length > SPELLING_BYTES_MAX.plain && !bytes.subarray(start, end).includes(BACKSLASH)) return undefined;
     const text = keyText(bytes, start, end);
     return text === undefined ? undefined : this.#by_fold.get(foldKey(text));
   }

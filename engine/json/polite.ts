@@ -46,10 +46,11 @@ export async function scanAll(scan: JsonScan): Promise<void> {
 }
 
 /** Parses a text that was scanned without a fault, letting others in between. Raises SyntaxError. */
-export async function parseScanned({ bytes, seams }: JsonScan): Promise<unknown> {
+export async function parseScanned(scan: JsonScan): Promise<unknown> {
+  const { bytes, seams } = scan;
   if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(bytes.toString('utf8'));
   return inTurn(bytes.length, async () => {
-    const pieces = parsePieces(bytes, seams);
+    const pieces = parsePieces(scan);
     for (;;) {
       const step = pieces.next();
       if (step.done) return step.value;

@@ -1,4 +1,18 @@
 import { addToHash, areBytes, type KeyNames, type KnownKey, keyText } from './key-names.ts';
+import {
+  ATOM,
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  isSpace,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  SHORT_STRING,
+  stringEnd,
+} from './tokens.ts';
 
 /** Bounds of a JSON text. */
 export interface JsonBounds {
@@ -10,7 +24,7 @@ export interface JsonBounds {
 
 /** Where a JSON text is no JSON, or passes a bound. */
 export interface JsonFault {
-  readonly kind: 'structure' | 'end' | 'depth' | 'values';
+  readonly kind: 'structure' | 'end' | 'depth' | 'values' | 'length';
   /** Index of the byte. */
   readonly at: number;
 }
@@ -29,14 +43,13 @@ export interface Seam {
   readonly open: readonly (string | undefined)[];
 }
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COLON = 0x3a;
-const COMMA = 0x2c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
+/** A string that is parsed by itself, a part at a time, because it is long: the bytes between its quotes. */
+export interface LongString {
+  readonly start: number;
+  readonly end: number;
+  /** Like those of a seam; it is the latest value in all of them. */
+  readonly open: Seam['open'];
+}
 
 /** What may come next. */
 const VALUE = 0;
@@ -55,44 +68,17 @@ export interface ScanOptions {
   readonly places_max?: number;
   /** Values after which a text can be taken apart. */
   readonly piece_values?: number;
+  /** And bytes. */
+  readonly piece_bytes?: number;
 }
 
-/** Up to this length a loop finds the end of a string sooner than a native search does; measured. */
-const SHORT_STRING = 64;
 /** A text is taken apart after so many values, or bytes: milliseconds for a parser. */
 const PIECE = { values: 16_384, bytes: 1024 * 1024 };
 /** Depth of the objects in a list that is a member of the outermost object. */
 const MESSAGE_DEPTH = 3;
 const PLACES_MAX = 256;
-
-/** Bytes of numbers and literals are 1, those that begin one are 3. What they spell is for the parser to judge. */
-const ATOM = new Uint8Array(256);
-for (const char of '0123456789+-.eEtrufalsn') ATOM[char.charCodeAt(0)] = 1;
-for (const char of '-0123456789tfn') ATOM[char.charCodeAt(0)] = 3;
-
-function isSpace(byte: number | undefined): boolean {
-  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
-}
-
-/** Index of the quote that closes the string opened at `open`; the length of `bytes` without one. */
-export function stringEnd(bytes: Buffer, open: number): number {
-  let i = open + 1;
-  for (;;) {
-    const near = Math.min(i + SHORT_STRING, bytes.length);
-    while (i < near) {
-      const byte = bytes[i]!;
-      if (byte === QUOTE) return i;
-      i += byte === BACKSLASH ? 2 : 1;
-    }
-    // One native search for every stretch read by the loop: none of them can be made to search for every quote.
-    const quote = i < bytes.length ? bytes.indexOf(QUOTE, i) : -1;
-    if (quote < 0) return bytes.length;
-    let slashes = 0;
-    while (quote - slashes > i && bytes[quote - 1 - slashes] === BACKSLASH) slashes++;
-    if (slashes % 2 === 0) return quote;
-    i = quote + 1;
-  }
-}
+/** Longest key and number, in bytes; no bound on strings. */
+export const TOKEN_BYTES_MAX = 65_536;
 
 /**
  * One pass over the bytes of a JSON text, in time that is linear whatever they are and in slices of any size. It is strict
@@ -105,6 +91,7 @@ export class JsonScan {
   ambiguous: AmbiguousKey | undefined;
   values = 0;
   readonly seams: Seam[] = [];
+  readonly long_strings: LongString[] = [];
   /** Four numbers for each of the first members of the outermost object: inside of the key, value; from and up to. */
   readonly places: number[] = [];
   /** Whether there are more members than places. */
@@ -117,24 +104,25 @@ export class JsonScan {
   #root_is_object = false;
   readonly #piece_values: number;
   #seam_values: number;
-  #seam_bytes = PIECE.bytes;
+  readonly #piece_bytes: number;
+  #seam_bytes: number;
   /** For every open container its kind: the index of the quote of its current key, or -1 for an array. */
   readonly #open: number[] = [];
   /** Known keys seen in the open objects, and for each of these where its own begin. */
   readonly #seen: KnownKey[] = [];
   readonly #seen_from: number[] = [];
-  /** The keys of the latest seam by where they are, so that a long one is not read again for the next. */
-  #open_keys: ReadonlyMap<number, string | undefined> = new Map();
   /** Depth of the object whose current member is somebody's data; 0 outside. */
   #data_depth = 0;
   /** Whether the current member of the outermost object is the prompt. */
   #in_prompt = false;
 
   constructor(bytes: Buffer, bounds: JsonBounds, options: ScanOptions = {}) {
-    const { names, places_max = PLACES_MAX, piece_values = PIECE.values } = options;
+    const { names, places_max = PLACES_MAX, piece_values = PIECE.values, piece_bytes = PIECE.bytes } = options;
     this.#places_max = places_max;
     this.#piece_values = piece_values;
+    this.#piece_bytes = piece_bytes;
     this.#seam_values = piece_values;
+    this.#seam_bytes = piece_bytes;
     this.bytes = bytes;
     this.#bounds = bounds;
     this.#names = names;
@@ -157,12 +145,15 @@ export class JsonScan {
       }
       if (byte === QUOTE) {
         if (next === KEY || next === KEY_OR_CLOSE) {
+          const start = i;
           i = this.#key(i);
+          if (i - start > TOKEN_BYTES_MAX) return this.#fails('length', start);
           next = COLON_NEXT;
         } else if (next === VALUE || next === VALUE_OR_CLOSE) {
           const start = i;
           i = stringEnd(bytes, i) + 1;
           if (i > bytes.length) break;
+          if (i - start > this.#piece_bytes) this.#longString(start + 1, i - 1);
           next = this.#valueEnds(start, i);
         } else return this.#fails('structure', i);
         if (++values > values_max) return this.#fails('values', i);
@@ -194,6 +185,7 @@ export class JsonScan {
         if (ATOM[byte] !== 3 || (next !== VALUE && next !== VALUE_OR_CLOSE)) return this.#fails('structure', i);
         const start = i++;
         while (i < bytes.length && ATOM[bytes[i]!]! > 0) i++;
+        if (i - start > TOKEN_BYTES_MAX) return this.#fails('length', start);
         next = this.#valueEnds(start, i);
         if (++values > values_max) return this.#fails('values', i);
       }
@@ -316,18 +308,22 @@ export class JsonScan {
     else if (held === 'prompt') this.#in_prompt = true;
   }
 
-  #keyAt(quote: number): string | undefined {
-    return keyText(this.bytes, quote + 1, stringEnd(this.bytes, quote));
+  /** The containers that are open, for a seam. */
+  #path(): Seam['open'] {
+    return this.#open.map((quote) => {
+      if (quote < 0) return undefined;
+      return keyText(this.bytes, quote + 1, stringEnd(this.bytes, quote)) ?? '';
+    });
+  }
+
+  #longString(start: number, end: number): void {
+    // Any comma behind it is a seam, because of the bytes before.
+    if (this.#open.length > 0) this.long_strings.push({ start, end, open: this.#path() });
   }
 
   #seam(at: number, values: number): void {
     this.#seam_values = values + this.#piece_values;
-    this.#seam_bytes = at + PIECE.bytes;
-    const texts = new Map<number, string | undefined>();
-    for (const quote of this.#open) {
-      if (quote >= 0) texts.set(quote, this.#open_keys.get(quote) ?? this.#keyAt(quote));
-    }
-    this.#open_keys = texts;
-    this.seams.push({ at, open: this.#open.map((quote) => (quote < 0 ? undefined : (texts.get(quote) ?? ''))) });
+    this.#seam_bytes = at + this.#piece_bytes;
+    this.seams.push({ at, open: this.#path() });
   }
 }

@@ -53,7 +53,8 @@ export class HeldBody implements RequestBody {
     const scan = new JsonScan(bytes, this.#bounds, { names });
     await scanAll(scan);
     if (scan.fault !== undefined) {
-      const code = scan.fault.kind === 'depth' || scan.fault.kind === 'values' ? 'invalid_request' : 'invalid_json';
+      const is_json = scan.fault.kind !== 'structure' && scan.fault.kind !== 'end';
+      const code = is_json ? 'invalid_request' : 'invalid_json';
       throw new StageError(code, `The request body ${describeFault(scan.fault, bytes, this.#bounds)}.`);
     }
     if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);

@@ -7,18 +7,22 @@ import { type JsonBounds, JsonScan } from '../../engine/json/scan.ts';
 
 const BOUNDS: JsonBounds = { depth: 100, values: 100_000 };
 
-function scan(text: string | Buffer, { slice = Infinity, bounds = BOUNDS, piece = 16_384 } = {}): JsonScan {
-  const done = new JsonScan(Buffer.from(text), bounds, { piece_values: piece });
+function scan(
+  text: string | Buffer,
+  { slice = Infinity, bounds = BOUNDS, piece = 16_384, piece_bytes = 1_000_000 } = {},
+): JsonScan {
+  const done = new JsonScan(Buffer.from(text), bounds, { piece_values: piece, piece_bytes });
   while (!done.step(slice));
   return done;
 }
 
 /** What `JSON.parse` makes of a text; a fault of the scan counts as one of the parser. */
 function read(text: string, options?: Parameters<typeof scan>[1]): unknown {
-  const { fault, bytes, seams } = scan(text, options);
+  const scanned = scan(text, options);
+  const { fault } = scanned;
   if (fault !== undefined) return 'no JSON';
   try {
-    const pieces = parsePieces(bytes, seams);
+    const pieces = parsePieces(scanned, Math.max(1, (options?.piece_bytes ?? 0) >> 1));
     for (;;) {
       const step = pieces.next();
       if (step.done) return step.value;
@@ -45,9 +49,9 @@ const pad = fc.constantFrom(undefined, 1, '\t', '\n\r ');
 describe('a JSON text', () => {
   it('is read as a parser reads it, in slices of any size and taken apart anywhere', () => {
     fc.assert(
-      fc.property(value, pad, fc.nat(40), fc.nat(8), (json, space, slice, piece) => {
+      fc.property(value, pad, fc.nat(40), fc.nat(8), fc.nat(60), (json, space, slice, piece, piece_bytes) => {
         const text = JSON.stringify(json, null, space);
-        assert.deepEqual(read(text, { slice: slice + 1, piece }), JSON.parse(text));
+        assert.deepEqual(read(text, { slice: slice + 1, piece, piece_bytes }), JSON.parse(text));
       }),
     );
   });
@@ -55,14 +59,20 @@ describe('a JSON text', () => {
   it('is refused where a parser refuses it, whatever is changed in it', () => {
     const change = fc.tuple(fc.nat(), fc.nat(3), fc.constantFrom(...'{}[]:,"\\ 0-.e1tn\n\u00a0\ufeff', ',,', '}{', ''));
     fc.assert(
-      fc.property(value, fc.array(change, { maxLength: 2 }), fc.nat(3), (json, changes, piece) => {
-        let text = JSON.stringify(json);
-        for (const [at, length, put] of changes) {
-          const start = at % (text.length + 1);
-          text = (text.slice(0, start) + put + text.slice(start + length)).toWellFormed();
-        }
-        assert.deepEqual(read(text, { piece }), parsed(text), text);
-      }),
+      fc.property(
+        value,
+        fc.array(change, { maxLength: 2 }),
+        fc.nat(3),
+        fc.nat(60),
+        (json, changes, piece, piece_bytes) => {
+          let text = JSON.stringify(json);
+          for (const [at, length, put] of changes) {
+            const start = at % (text.length + 1);
+            text = (text.slice(0, start) + put + text.slice(start + length)).toWellFormed();
+          }
+          assert.deepEqual(read(text, { piece, piece_bytes }), parsed(text), text);
+        },
+      ),
       { numRuns: 1000 },
     );
   });
@@ -73,7 +83,8 @@ describe('a JSON text', () => {
       '{"a":1,"__proto__":{"x":[1,2],"y":3},"b":[{"__proto__":[1,[2,3]]},4]}',
       '[[[1,2],[3]],[],{},[[[]]],"",{"a":{"b":{"c":[1,{"d":2,"e":3}]}}}]',
     ]) {
-      for (let piece = 0; piece < 8; piece++) assert.deepEqual(read(text, { piece }), JSON.parse(text));
+      for (let piece = 0; piece < 8; piece++)
+        assert.deepEqual(read(text, { piece, piece_bytes: piece }), JSON.parse(text));
     }
   });
 
