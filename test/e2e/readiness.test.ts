@@ -91,6 +91,17 @@ test('the first request after a restore is served, from a backup as old as one w
   try {
     const crowd = () => Promise.all(Array.from({ length: 8 }, () => ask(gateway.url, gateway.token)));
     const empty = 'drop schema public cascade; create schema public';
+    // That the token was made is announced, and makes the gateway look it up once more.
+    let is_heard = false;
+    await gateway.database.listen(
+      'test_readiness',
+      () => {
+        is_heard = true;
+      },
+      () => {},
+    );
+    await outside(url, 'notify test_readiness');
+    await until('announcements are heard', () => is_heard);
     // Every connection of the pool knows statements about the tables that go.
     await crowd();
     await outside(url, empty);
