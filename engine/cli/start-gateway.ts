@@ -184,12 +184,15 @@ async function openServices(
   });
   opened('ledger', ledger);
   const spool_dir = () => limitsNow()?.spool_dir;
-  const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, clock, log });
+  const writeRecords = (texts: readonly string[]) => audit.writeAgain(texts);
+  const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
+  opened('spool', spooling);
+  const audit = opened('audit log', openAuditLog({ database, clock, log, spool: spooling }));
   const lasting: LastingServices = {
     clock,
     log,
-    audit: opened('audit log', openAuditLog({ database, clock, log })),
-    ledger: opened('spool', spooling),
+    audit,
+    ledger: spooling,
     limits_in_force: createLimitsInForce({ database, clock }),
     health: createGatewayHealth({
       database,

@@ -10,7 +10,9 @@ import { waitAtMost } from './wait-at-most.ts';
 export interface OpenAuditLog extends AuditLog {
   /** Writes what is queued, as far as possible now. A timer calls it; so may a test. Never rejects. */
   flush(): Promise<void>;
-  /** Writes what is queued, for at most 1.5 seconds. */
+  /** Writes records that were kept elsewhere; one that is there already changes nothing. Raises store_unavailable. */
+  writeAgain(texts: readonly string[]): Promise<void>;
+  /** Writes what is queued, for at most 1.5 seconds; keeps the rest in the spool, where there is one. */
   close(): Promise<void>;
 }
 
@@ -27,20 +29,34 @@ function queued(at_ms: number, record: AuditRecord): Queued {
   return storableJson({ at_ms, request_id: requestIdOf(record), record });
 }
 
-/** Opens the audit log; needs no database yet. While the store is away 10,000 records are kept, then the oldest are dropped. */
+/** Where records are kept that the store doesn't take now, and how many are. */
+export interface RecordSpool {
+  readonly records: number;
+  /** Durable when it resolves. Raises what keeps it from that. */
+  keepRecords(texts: readonly string[]): Promise<void>;
+}
+
+/**
+ * Opens the audit log; needs no database yet. While the store is away records are kept in the spool, and written in their
+ * order when it is back. Where that can't be, 10,000 of them are kept in memory, then the oldest are dropped.
+ */
 export function openAuditLog(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
   readonly standard_output?: { write(text: string): unknown };
+  readonly spool?: RecordSpool;
 }): OpenAuditLog {
-  const { database, clock, log, every = everyInBackground, standard_output = process.stdout } = options;
+  const { database, clock, log, every = everyInBackground, standard_output = process.stdout, spool } = options;
   const files = new Map<string, LineFile>();
   const queue: Queued[] = [];
   let writing: Promise<void> | undefined;
   let dropped = 0;
   let last_failed = false;
+  /** What a statement is writing now; whether it did may stay unknown. */
+  let in_flight: readonly Queued[] = [];
+  let spilling = false;
 
   const insert = async (batch: readonly Queued[], again: boolean) => {
     await database.query('audit_append', 'select audit_append($1, $2)', [`[${batch.join(',')}]`, again]);
@@ -53,16 +69,43 @@ export function openAuditLog(options: {
       });
     }
   };
+  const insertAll = (batch: readonly Queued[], again: boolean) =>
+    insert(batch, again).catch((error) => {
+      if (!isPermanent(error)) throw error;
+      return insertOneByOne(batch);
+    });
+  /** Whether the spool took what is queued. */
+  const spill = async (): Promise<boolean> => {
+    if (spool === undefined || spilling) return false;
+    const batch = queue.splice(0);
+    spilling = true;
+    try {
+      await spool.keepRecords(batch);
+      return true;
+    } catch (error) {
+      queue.unshift(...batch);
+      log.debug({ err: error }, 'audit records cannot be kept on the disk');
+      return false;
+    } finally {
+      spilling = false;
+    }
+  };
   const writeQueue = async () => {
     while (queue.length > 0) {
+      // What came before is on the disk still, and is written first.
+      if (spool !== undefined && spool.records > 0 && (await spill())) return;
       const batch = queue.splice(0, MAX_BATCH);
       try {
-        await insert(batch, last_failed).catch((error) => {
-          if (!isPermanent(error)) throw error;
-          return insertOneByOne(batch);
-        });
+        in_flight = batch;
+        await insertAll(batch, last_failed);
+        in_flight = [];
       } catch (error) {
-        queue.unshift(...batch);
+        queue.unshift(...in_flight);
+        in_flight = [];
+        if (await spill()) {
+          log.warn({ err: error }, 'audit records wait in the spool until the database is back');
+          return;
+        }
         if (!last_failed) log.warn({ err: error }, 'audit records wait in memory until the database is back');
         last_failed = true;
         return;
@@ -98,6 +141,8 @@ export function openAuditLog(options: {
       } catch (error) {
         log.error({ err: error, request_id: requestIdOf(record) }, 'an audit record cannot be stored');
       }
+      // A silent database keeps the statement before this one waiting.
+      if (queue.length === MAX_QUEUED / 2) void spill();
       if (queue.length > MAX_QUEUED) {
         queue.shift();
         dropped++;
@@ -109,12 +154,16 @@ export function openAuditLog(options: {
       else fileAt(path).append(line);
     },
     flush,
+    writeAgain: (texts) => insertAll(texts, true),
     async close() {
       stopFlushing();
       await waitAtMost(
         CLOSE_PATIENCE_MS,
         flushUntilEmpty(() => queue.length === 0 || last_failed, flush),
       );
+      queue.unshift(...in_flight);
+      in_flight = [];
+      if (queue.length > 0) await waitAtMost(CLOSE_PATIENCE_MS, spill());
       const left = queue.length + dropped;
       if (left > 0) log.error({ records: left }, 'audit records were lost because the database is away');
       await Promise.all([...files.values()].map((file) => file.close()));

@@ -51,15 +51,17 @@ export interface TopUp {
 export interface LedgerStatements {
   /** Settles, then reserves, in one transaction. */
   exchange(settlements: readonly Settlement[], requests: readonly ReservationRequest[]): Promise<Exchanged>;
-  /** Whether the settlement was written; false when it was written before. */
-  settleAt(late: LateSettlement): Promise<boolean>;
+  /** Whether each settlement was written; false for one that was written before. */
+  settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
   release(request_ids: readonly string[]): Promise<void>;
   topUp(top_ups: readonly TopUp[]): Promise<void>;
   standings(claims: readonly LimitClaim[]): Promise<Standing[]>;
 }
 
 const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
-const NONE = '[]';
+const EXCHANGE_LATE = 'call exchange_late($1, $2, $3, $4, $5, $6, $7, $8, $9, null)';
+/** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
+const SAME_WINDOWS_MS = 900_000;
 
 /** Creates the statements of one process. */
 export function createLedgerStatements(options: {
@@ -70,18 +72,35 @@ export function createLedgerStatements(options: {
 }): LedgerStatements {
   const { database, clock, time_zone, process_id } = options;
 
-  const exchange = async (counters: CounterList, rows: string, holds: string, counted_at: Date | null) => {
+  const exchange = async (counters: CounterList, rows: string, holds: string) => {
     const [row] = await database.query<{ answer: string | null }>('ledger_exchange', EXCHANGE, [
       process_id,
       databaseTime(clock),
-      counted_at,
+      null,
       time_zone(),
       ...counters.columns,
       rows,
       holds,
     ]);
-    const answer = row?.answer;
-    return answer == null ? NOTHING_TO_TELL : (JSON.parse(answer) as ExchangeAnswer);
+    return parseAnswer(row);
+  };
+  const settleTogether = async (late: readonly LateSettlement[]): Promise<readonly string[]> => {
+    const counters = new CounterList();
+    const rows = late.map(({ settlement, counters: named, at_ms }) => {
+      const money = named.filter(({ unit }) => unit === 'nano_usd');
+      const counted = money.length > 0 ? money : undefined;
+      return { ...packSettlement({ ...settlement, reserved: false }, counters, counted), at: new Date(at_ms) };
+    });
+    const counted_at = new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
+    const [row] = await database.query<{ answer: string | null }>('ledger_exchange_late', EXCHANGE_LATE, [
+      process_id,
+      databaseTime(clock),
+      counted_at,
+      time_zone(),
+      ...counters.columns,
+      storableJson(rows),
+    ]);
+    return parseAnswer(row).repeated;
   };
 
   return {
@@ -90,20 +109,18 @@ export function createLedgerStatements(options: {
       const rows = settlements.map((each) => packSettlement(each, counters));
       const holds = requests.map((request) => packHold(request, counters));
       const [written, held] = [storableJson(rows), storableJson(holds.map(({ row }) => row))];
-      const answer = await exchange(counters, written, held, null);
+      const answer = await exchange(counters, written, held);
       const { repeated } = answer;
       return {
         written: settlements.map(({ request_id }) => !repeated.includes(request_id)),
         reservations: judge(holds, answer),
       };
     },
-    async settleAt({ settlement, counters: named, at_ms }) {
-      const counters = new CounterList();
-      const money = named.filter(({ unit }) => unit === 'nano_usd');
-      const counted = money.length > 0 ? money : undefined;
-      const row = packSettlement({ ...settlement, reserved: false }, counters, counted);
-      const { repeated } = await exchange(counters, storableJson([row]), NONE, new Date(at_ms));
-      return repeated.length === 0;
+    async settleLate(late) {
+      const together = Map.groupBy(late, ({ at_ms }) => Math.floor(at_ms / SAME_WINDOWS_MS));
+      const repeated = new Set<string>();
+      for (const some of together.values()) for (const id of await settleTogether(some)) repeated.add(id);
+      return late.map(({ settlement }) => !repeated.has(settlement.request_id));
     },
     async release(request_ids) {
       await database.query('ledger_release', 'select release_batch($1)', [request_ids]);
@@ -137,6 +154,10 @@ export function createLedgerStatements(options: {
       return addSpentByDay(standings, { database, now: databaseTime(clock), time_zone: time_zone() });
     },
   };
+}
+
+function parseAnswer(row: { readonly answer: string | null } | undefined): ExchangeAnswer {
+  return row?.answer == null ? NOTHING_TO_TELL : (JSON.parse(row.answer) as ExchangeAnswer);
 }
 
 /** The time to tell the database; `null` lets it use its own clock, the one clock that all replicas share. */

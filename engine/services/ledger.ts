@@ -12,7 +12,7 @@ import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import { createGroupCommit, type GroupCommit } from './group-commit.ts';
 import { createHeartbeat } from './heartbeat.ts';
-import { createLedgerStatements, isCount, type LedgerStore } from './ledger-statements.ts';
+import { createLedgerStatements, isCount, type LateSettlement, type LedgerStore } from './ledger-statements.ts';
 import { readRecentCosts } from './recent-costs.ts';
 import { assertReservable } from './reservable.ts';
 import { createRetryPause } from './retry-pause.ts';
@@ -52,6 +52,10 @@ export interface OpenLedger extends Ledger {
 }
 
 const MAX_BATCH = 500;
+/** So few that requests hardly wait for the counters of a batch. */
+const MAX_LATE_BATCH = 500;
+/** One waits for the disk while the other works. */
+const LATE_LANES = 2;
 const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
@@ -134,6 +138,12 @@ export function openLedger(options: {
         return move === wishes[reserved] ? reservations[reserved++]! : GIVEN_UP;
       });
     },
+  });
+  const settlingLate = createGroupCommit<LateSettlement, boolean>({
+    lanes: LATE_LANES,
+    max_items: MAX_LATE_BATCH,
+    isolates: isPermanent,
+    execute: statements.settleLate,
   });
   const releasing = inBatches(statements.release);
   const toppingUp = inBatches(statements.topUp, TOP_UP_PATIENCE_MS);
@@ -243,7 +253,7 @@ export function openLedger(options: {
     release,
     async settleAt(settlement, counters, at_ms) {
       try {
-        const written = await statements.settleAt({ settlement, counters, at_ms });
+        const written = await settlingLate.run({ settlement, counters, at_ms });
         if (written) learn(settlement);
         return written;
       } catch (error) {

@@ -22,6 +22,8 @@ export interface SpooledRequest extends LedgerIdentity {
 export type SpoolRecord =
   | { readonly what: 'forwarded'; readonly at_ms: number; readonly request: SpooledRequest }
   | { readonly what: 'settled'; readonly at_ms: number; readonly settlement: Settlement }
+  /** An audit record, as the text that the audit log takes. */
+  | { readonly what: 'audit'; readonly request_id: string; readonly text: string }
   /** Nothing is left to be written: it is in the ledger, or it never went out. */
   | { readonly what: 'done'; readonly request_id: string };
 
@@ -196,6 +198,7 @@ export function requestOf(record: SpoolRecord): string {
       return record.request.request_id;
     case 'settled':
       return record.settlement.request_id;
+    case 'audit':
     case 'done':
       return record.request_id;
   }

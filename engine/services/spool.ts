@@ -9,6 +9,7 @@ import {
   type SpoolFilesOptions,
 } from './spool-files.ts';
 import { type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
+import { createSpooledRecords, type SpooledRecords } from './spooled-records.ts';
 import { isPermanent } from './store-errors.ts';
 
 /** Requests that went out without a hold, on the disk until their rows are in the ledger. */
@@ -23,6 +24,8 @@ export interface Spool {
   settle(settlement: Settlement): Promise<void>;
   /** Notes that a request did not go out after all. */
   release(request_id: string): Promise<void>;
+  /** Audit records that wait for the database. */
+  readonly records: SpooledRecords;
   /**
    * Writes the rows of all requests that are over, several at a time. A row that the ledger refuses for good is set aside.
    * Raises what `write` raises for trouble that passes; the rest stays for the next time.
@@ -33,7 +36,7 @@ export interface Spool {
   /** Takes over the files of processes that are gone, and shows others that this one is alive. Never rejects. */
   lookAround(): Promise<void>;
   /**
-   * Leaves its files to whoever comes next, and says how many requests are in them. What is not over by then is recorded
+   * Leaves its files to whoever comes next, and says how many requests and records are in them. What is not over by then is recorded
    * as an estimate. Never rejects.
    */
   close(): Promise<number>;
@@ -41,7 +44,8 @@ export interface Spool {
 
 const MIB = 1_048_576;
 const DEFAULT_MAX_BYTES = 256 * MIB;
-const WRITERS = 4;
+/** As many as make two whole batches in the ledger. */
+const WRITERS = 1000;
 
 interface Entry {
   readonly owned: OwnedFile;
@@ -74,6 +78,10 @@ export function openSpool(
     if (!was_full) log.error({ spool_dir: spool_dir(), bytes }, 'the spool is full; requests are refused');
     throw new SpoolError(`more than ${Math.ceil(max_bytes / MIB)} MiB wait in it`);
   };
+  const records = createSpooledRecords(files, () => {
+    if (spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
+    assertRoom();
+  });
   const mark = (entry: Entry, over: boolean) => {
     if (entry.over !== over) due += over ? 1 : -1;
     entry.over = over;
@@ -146,6 +154,7 @@ export function openSpool(
   };
 
   return {
+    records,
     has: (request_id) => entries.has(request_id),
     get due() {
       return due;
@@ -198,17 +207,19 @@ export function openSpool(
       await files.touch();
       await files.takeOver((owned, lines) => {
         const found = entriesOf(owned, lines);
+        const audits = lines.filter(({ what }) => what === 'audit');
+        for (const { place } of audits) records.adopt(owned, place);
         for (const [request_id, entry] of found) {
           entries.set(request_id, entry);
           mark(entry, true);
         }
-        return found.size;
+        return found.size + audits.length;
       });
     },
     async close() {
       await draining?.catch(() => {});
       await files.close();
-      return entries.size;
+      return entries.size + records.count;
     },
   };
 }
@@ -225,7 +236,7 @@ function entriesOf(owned: OwnedFile, lines: readonly Found[]): Map<string, Entry
   };
   for (const { what, request_id, place } of lines) {
     if (what === 'done') found.delete(request_id);
-    else entryOf(request_id)[what] = place;
+    else if (what !== 'audit') entryOf(request_id)[what] = place;
   }
   return found;
 }

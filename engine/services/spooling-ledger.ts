@@ -12,6 +12,7 @@ import { type Every, everyInBackground } from './clock.ts';
 import type { OpenLedger } from './ledger.ts';
 import { openSpool } from './spool.ts';
 import type { SpoolFilesOptions } from './spool-files.ts';
+import type { WriteRecords } from './spooled-records.ts';
 import { createStoreBreaker } from './store-breaker.ts';
 import { isUnavailable } from './store-errors.ts';
 import { waitAtMost } from './wait-at-most.ts';
@@ -23,6 +24,10 @@ export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'keep' | 'forg
 export interface SpoolingLedger extends Ledger {
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   drain(): Promise<void>;
+  /** How many audit records are on the disk. */
+  readonly records: number;
+  /** Keeps audit records on the disk until the database takes them, in their order. Raises SpoolError and what the disk raises. */
+  keepRecords(texts: readonly string[]): Promise<void>;
   /** Whether the disk would take requests now. Never rejects. */
   tryOut(): Promise<boolean>;
   /** Takes over what processes left that are gone. A timer calls it; so may a test. Never rejects. */
@@ -52,9 +57,12 @@ export function openSpoolingLedger(
     /** Whether some limit lets requests go out while the store is away; the disk is then tried out at the start. */
     readonly needed?: () => boolean;
     readonly every?: Every;
+    /** Writes audit records that were kept. Raises store_unavailable. */
+    readonly writeRecords?: WriteRecords;
   },
 ): SpoolingLedger {
   const { ledger, clock, log, needed = () => false, every = everyInBackground } = options;
+  const { writeRecords = nobodyWrites } = options;
   const spool = openSpool(options);
   const breaker = createStoreBreaker(clock, () => void drain());
   /** Requests let out since the last time that all were in the ledger. */
@@ -67,20 +75,24 @@ export function openSpoolingLedger(
   };
   let draining: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
-    if (spool.due === 0) return;
+    if (spool.due + spool.records.count === 0) return;
     draining ??= drainNow().finally(() => {
       draining = undefined;
     });
     await draining;
   };
   const drainNow = async (): Promise<void> => {
-    const { due } = spool;
+    const { due, records } = spool;
+    const { count } = records;
     try {
-      await spool.drain(writeRow);
-      log.info({ requests: due }, 'requests that went out without a hold are in the ledger now');
+      if (due > 0) await spool.drain(writeRow);
+      if (due > 0) log.info({ requests: due }, 'requests that went out without a hold are in the ledger now');
       let_out = 0;
+      await records.drain(writeRecords);
+      if (count > 0) log.info({ records: count }, 'audit records that waited on the disk are in the audit log now');
     } catch (error) {
-      log.debug({ err: error, requests: spool.due }, 'requests that went out without a hold wait for the database');
+      const waiting = { requests: spool.due, records: records.count };
+      log.debug({ err: error, ...waiting }, 'what went out without a hold, or its record, waits for the database');
     }
   };
   const drainSoon = () => {
@@ -117,6 +129,10 @@ export function openSpoolingLedger(
   return {
     drain,
     tryOut: spool.tryOut,
+    get records() {
+      return spool.records.count;
+    },
+    keepRecords: (texts) => spool.records.keep(texts),
     lookAround,
     async reserve(request) {
       const may_go_out = request.on_store_error === 'allow';
@@ -147,7 +163,12 @@ export function openSpoolingLedger(
       stopLooking();
       if (!breaker.broken) await waitAtMost(CLOSE_PATIENCE_MS, drain());
       const left = await spool.close();
-      if (left > 0) log.warn({ requests: left }, 'requests stay in the spool until the next start');
+      if (left > 0) log.warn({ waiting: left }, 'requests or audit records stay in the spool until the next start');
     },
   };
+}
+
+/** Records that were taken over where nothing writes them stay. */
+async function nobodyWrites(): Promise<never> {
+  throw new Error('nothing writes audit records here');
 }

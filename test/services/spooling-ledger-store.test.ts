@@ -149,3 +149,37 @@ it('what a process left is in the ledger once, also when its reservation was pla
   assert.match(kinds.sort().join(), /^(adjustment,)?request$/);
   assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 60, held: 0 });
 });
+
+it('writes what waits many rows at a time, each with the time it was forwarded', async () => {
+  const directory = join(root, 'many');
+  const clock = frozenClock('2027-03-14T23:58:00Z');
+  const trouble = { now: away() as Error | undefined };
+  let statements = 0;
+  const counted: Pick<Database, 'query'> = {
+    query(name, text, values) {
+      statements++;
+      return database.query(name, text, values);
+    },
+  };
+  const { ledger, behind } = openGateway({ directory, clock, trouble, database: counted });
+  const forwarded: string[] = [];
+  for (let i = 0; i < 600; i++) {
+    const request = reservation({ user: 'many', claims: [userClaim('many', null)], on_store_error: 'allow' });
+    await ledger.reserve(request);
+    await ledger.settle(settlement(request));
+    forwarded.push(new Date(clock.now()).toISOString());
+    clock.advance(1000);
+  }
+  trouble.now = undefined;
+  await ledger.drain();
+  assert.ok(statements < 15, `${statements} statements`);
+  const rows = await ledgerRowsOf(database, 'many');
+  const times = rows.map((row) => new Date((row as unknown as { forwarded_at: Date }).forwarded_at).toISOString());
+  assert.deepEqual(times.sort(), forwarded);
+  const days = await countersOf(database, 'many');
+  assert.equal(days.length, 2, 'one for the day before midnight, one for the day after');
+  const { differences } = await verifyLedger({ database, clock });
+  assert.deepEqual(differences, { total: 0, first: [] });
+  await ledger.close();
+  await behind.close();
+});

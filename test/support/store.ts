@@ -188,6 +188,7 @@ export function spoiltStore(
 ): Pick<Database, 'query'> {
   let left = times;
   const isMeant = (name: string, values: readonly unknown[]): boolean => {
+    if (name === 'ledger_exchange_late') return statement === 'settle';
     if (name !== 'ledger_exchange') return name === statement;
     // One statement does both; which it does now, its last two values say.
     const [rows, requests] = values.slice(-2);

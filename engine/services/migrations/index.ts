@@ -7,6 +7,7 @@ import { limits } from './0005_limits.ts';
 import { ledgerUpkeep } from './0006_ledger_upkeep.ts';
 import { boundPeople } from './0007_bound_people.ts';
 import { billed } from './0008_billed.ts';
+import { store } from './0010_store.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -18,4 +19,5 @@ export const migrations: readonly SchemaMigration[] = [
   ledgerUpkeep,
   boundPeople,
   billed,
+  store,
 ];

@@ -1,0 +1,34 @@
+import { PLANNED_ONCE } from './0005_plans.ts';
+
+/** Rows that are written late, many at a time. */
+export const LATE_FUNCTIONS = `
+-- Says of rows that were just written when each was forwarded, where exchange_batch took one time for all.
+create function note_forwarded(p_now timestamptz, p_counted_at timestamptz, p_rows jsonb) returns void
+language plpgsql ${PLANNED_ONCE} set enable_seqscan = off as $$
+begin
+  update ledger l set forwarded_at = least(r.at, p_now)
+  from jsonb_to_recordset(p_rows) as r (request_id text, at timestamptz)
+  where l.request_id = r.request_id and l.settled_at = p_now and l.kind = 'request'
+    and l.forwarded_at = least(p_counted_at, p_now) and l.forwarded_at <> r.at;
+end $$;
+
+-- Settles requests that went out without a hold, all of them in the windows of p_counted_at, in one transaction: like
+-- exchange, but each row of p_rows also says when it was forwarded (at), and nothing is reserved.
+create procedure exchange_late(
+  p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
+  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_rows jsonb, inout answer text
+)
+language plpgsql as $$
+declare
+  v_now timestamptz := coalesce(p_now, now());
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  answer := exchange_batch(
+    p_process, v_now, p_counted_at, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_rows, '[]');
+  perform note_forwarded(v_now, p_counted_at, p_rows);
+  commit;
+  perform ensure_durable_commit();
+  -- A commit waits for the disk only when its transaction wrote something.
+  perform pg_logical_emit_message(true, 'appscli', '');
+end $$;
+`;
