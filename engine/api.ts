@@ -10,7 +10,7 @@ import type { KeyNames } from './json/key-names.ts';
 import type { Services } from './stage-services.ts';
 
 export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
-export type { DecisiveValue } from './bodies/read-decisive.ts';
+export type { DecisiveChoice } from './bodies/read-decisive.ts';
 export type {
   GatewayConfig,
   ModelConfig,

@@ -206,10 +206,16 @@ export default defineStage({
       refuseZero(ctx, upstream);
       const most = mostTokensOf(ctx, model, upstream);
       const others = (ctx.get('request.other_models') ?? []).map(modelNamed);
-      const most_nano_usd = [model, ...others].reduce((sum, each) => sum + mostCost(ctx, each, upstream), 0);
-      const all_runs = most.runs + most.compactions;
+      const most_nano_usd = others.reduce(
+        (sum, other) => sum + mostCost(ctx, other, upstream, true),
+        mostCost(ctx, model, upstream, false),
+      );
+      // A tool may ask the model of the request itself, under bounds of its own.
+      const asked_again = others.includes(model) ? most.runs : 0;
+      const all_runs = most.runs + most.compactions + asked_again;
       const input = most.input * all_runs;
-      const output = most.output * most.runs + most.compaction_output * most.compactions;
+      const output =
+        most.output * most.runs + most.compaction_output * most.compactions + model.max_output_tokens * asked_again;
       return {
         most: { ...NO_TOKENS, input, output },
         possible: { input, output, input_limit: model.context_window * all_runs },
@@ -225,14 +231,13 @@ export default defineStage({
     }
 
     /** The most that a request can cost for one of the models it may use. */
-    function mostCost(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig): number {
+    function mostCost(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig, is_other: boolean): number {
       const tokens = mostTokensOf(ctx, model, upstream);
       // How far a limit can be passed under typical reservations is computed for one run: see `overshootBound`.
       const runs = reserve === 'typical' ? { runs: choicesOf(ctx), compactions: 0 } : {};
-      const is_requested = model.id === ctx.get('request.model');
-      // Another model keeps to bounds of its own.
-      const output = is_requested ? tokens.output : model.max_output_tokens;
-      const server_tools = is_requested && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
+      // What is named beside the model keeps to bounds of its own.
+      const output = is_other ? model.max_output_tokens : tokens.output;
+      const server_tools = !is_other && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
       const usage = {
         ...tokens,
         ...runs,

@@ -1,6 +1,6 @@
 import {
   createDecisiveCheck,
-  type DecisiveValue,
+  type DecisiveChoice,
   defineStage,
   type FactView,
   MODEL_FACTS,
@@ -55,6 +55,15 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
     shadows.push(rule);
   }
   return { rule: undefined, shadows };
+}
+
+/** The facts of a request as if it asked for another model. */
+function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
+  return {
+    ...facts,
+    request: { ...(facts.request as FactView), model: id },
+    model: { ...(facts.model as FactView), family },
+  };
 }
 
 /**
@@ -136,10 +145,11 @@ export default defineStage({
         for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
         refuseDecisiveQuery(ctx.url, upstream);
-        const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveValue>> | undefined;
+        const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
         if (decisive !== undefined) {
+          const facts = services.facts(ctx);
           const upstreamOf = (other: ModelConfig) =>
-            findRule(rules_by_model.get(other)!, services.facts(ctx)).rule?.upstream ?? default_upstream;
+            findRule(rules_by_model.get(other)!, factsFor(facts, other)).rule?.upstream ?? default_upstream;
           const others = checkDecisive(decisive, { caller, model, called, upstream, at: priced_as.at, upstreamOf });
           if (others.length > 0) ctx.set('request.other_models', others);
         }

@@ -36,9 +36,11 @@ function snakeCase(key: string): string {
 
 const OF_TABLE = new Map(DECISIVE_FIELDS.filter(({ rule }) => rule !== 'pass').map((field) => [field.name, field]));
 
-function ruleOf(name: string): (FieldRule & { readonly place: 'top' | 'any' }) | undefined {
-  const named = OF_TABLE.get(name);
+function ruleOf(folded: string): (FieldRule & { readonly place: 'top' | 'any' }) | undefined {
+  const named = OF_TABLE.get(folded);
   if (named !== undefined) return named;
+  // Folding can make a name longer; its end is what counts.
+  const name = folded.slice(-NAME_LENGTH_MAX);
   if (MODEL_NAME.test(name)) return { name, place: 'any', decides: 'model', rule: 'check', meaning: 'a model' };
   const account = ACCOUNT_NAME.test(name);
   if (!account && !CREDENTIAL_NAME.test(name)) return undefined;

@@ -7,7 +7,7 @@ import { readChatBody } from './chat.ts';
 import type { BodyReading, Fields } from './fields.ts';
 import { knownKeys } from './known-keys.ts';
 import { readMessagesBody } from './messages.ts';
-import { type DecisiveValue, readDecisive } from './read-decisive.ts';
+import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
 import { readResponsesBody } from './responses.ts';
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
@@ -28,7 +28,7 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   /** How the client wants to be served, as it wrote it. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
   /** Fields beside `model` that decide over models, prices or accounts, by their place; `undefined` without any. */
-  readonly decisive: Readonly<Record<string, DecisiveValue>> | undefined;
+  readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
 }
 
 /** Fields that say how a request is to be served. */
@@ -74,9 +74,11 @@ export async function readBodyFacts(surface: string, body: RequestBody): Promise
   };
 }
 
-function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveValue> {
-  const places: Record<string, DecisiveValue> = Object.create(null);
-  for (const value of decisive) places[value.param] = value;
+function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
+  const places: Record<string, DecisiveChoice> = Object.create(null);
+  for (const { param, rule, value } of decisive) {
+    places[param] = { field: rule.name, ...(value !== undefined && { value }) };
+  }
   return places;
 }
 

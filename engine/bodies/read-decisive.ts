@@ -12,6 +12,13 @@ export interface DecisiveValue {
   readonly value?: string;
 }
 
+/** A decisive value as the fact `request.decisive_fields` has it, by its place. */
+export interface DecisiveChoice {
+  /** The field of the table that it is. */
+  readonly field: string;
+  readonly value?: string;
+}
+
 /** The rule of tools that may ask models they do not name. */
 const UNNAMED_MODEL: FieldRule = {
   name: 'tools[].type',
@@ -19,6 +26,13 @@ const UNNAMED_MODEL: FieldRule = {
   rule: 'check',
   meaning: 'a tool that may ask other models',
 };
+
+/** The rule that a field of a `DecisiveChoice` comes under. Throws for what is none. */
+export function ruleNamed(field: string): FieldRule {
+  const rule = field === UNNAMED_MODEL.name ? UNNAMED_MODEL : fieldRule(field, true);
+  if (rule === undefined) throw new Error(`"${field}" is no decisive field`);
+  return rule;
+}
 
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;

@@ -1,5 +1,5 @@
 import { DECISIVE_NAMES, fieldRule } from '../bodies/field-rules.ts';
-import type { DecisiveValue } from '../bodies/read-decisive.ts';
+import { type DecisiveChoice, type DecisiveValue, ruleNamed } from '../bodies/read-decisive.ts';
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../config.ts';
 import { type ErrorDetails, StageError } from '../errors.ts';
 import type { EffectivePrice, ModelCaller, ModelCatalog, Served } from '../stage-services.ts';
@@ -19,7 +19,7 @@ export interface DecidedRequest {
 }
 
 /** Checks the decisive fields of requests and returns the identifiers of all models that they name beside `model`. */
-export type DecisiveCheck = (values: Readonly<Record<string, DecisiveValue>>, request: DecidedRequest) => string[];
+export type DecisiveCheck = (choices: Readonly<Record<string, DecisiveChoice>>, request: DecidedRequest) => string[];
 
 /** Where prices by service tier, speed and place stand in the pricing of a model. */
 const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
@@ -48,20 +48,21 @@ export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, m
       { fields: new Set(allow_fields), names: Map.groupBy(all, ({ id, upstream_ids }) => upstream_ids[name] ?? id) },
     ]),
   );
-  return (values, request) => {
+  return (choices, request) => {
     const { fields, names } = allowed.get(request.upstream.name)!;
     const others = new Set<string>();
     const priced: DecisiveValue[] = [];
-    for (const value of Object.values(values)) {
-      const is_allowed = fields.has(value.param.replaceAll(/\[\d+\]/g, '[]'));
+    for (const param in choices) {
+      const { field, value: said } = choices[param]!;
+      const value: DecisiveValue = { param, rule: ruleNamed(field), ...(said !== undefined && { value: said }) };
+      const is_allowed = fields.has(param.replaceAll(/\[\d+\]/g, '[]'));
       if (value.rule.rule === 'check') {
         for (const { id } of modelsNamed(value, is_allowed, names, request, models)) others.add(id);
       } else if (is_allowed || fields.has(value.rule.name)) continue;
       else if (value.rule.rule === 'price') priced.push(value);
       else throw refusedField(value, request.upstream);
     }
-    others.delete(request.model.id);
-    for (const value of priced) checkPriced(value, [request.model.id, ...others], request, models);
+    for (const value of priced) checkPriced(value, new Set([request.model.id, ...others]), request, models);
     return [...others];
   };
 }
@@ -96,7 +97,7 @@ function modelsNamed(
       `is ${rule.meaning} and must name its models, each as a string or as an object with \`model\``,
     );
   }
-  if (value === called && !KNOWN_PLACE.test(param)) return [model];
+  if (value === called && !KNOWN_PLACE.test(param)) return [];
   const known = names.get(value) ?? [models.find(value)].filter((found) => found !== undefined);
   if (known.length === 0 && is_allowed) return [];
   const usable = known.filter((found) => models.refusal(caller, found) === undefined);
@@ -113,7 +114,7 @@ function modelsNamed(
 
 function checkPriced(
   { param, rule, value }: DecisiveValue,
-  ids: readonly string[],
+  ids: ReadonlySet<string>,
   { upstream, at }: DecidedRequest,
   models: ModelCatalog,
 ): void {

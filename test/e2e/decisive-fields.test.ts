@@ -155,6 +155,7 @@ describe('a model named beside `model`', () => {
       tool({ type: 'function', function: { name: 'f', parameters: {}, model: 'dear-1' } }),
       'tools[0].function.model',
     ],
+    ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'dear-1' }, `${'\ufdfa'.repeat(30)}_model`],
     ['chat', { unheard_of: { 'judge-model-id': 'dear-1' } }, 'unheard_of.judge-model-id'],
     ['responses', tool({ type: 'image_generation', model: 'dear-1' }), 'tools[0].model'],
     [

@@ -64,6 +64,19 @@ describe('what check-budget holds', () => {
     assert.equal(await amount('chat', '1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
   });
 
+  it('covers every model that is named beside that of the request, to the end of its own output, the same one again', async () => {
+    const amount = async (others: readonly string[]) =>
+      (await reserved({ facts: { 'request.other_models': others } })).amount_nano_usd;
+    const other = 1000 * PRICE.input + 64_000 * PRICE.output;
+    assert.equal(await amount(['coder-2']), COST + other);
+    assert.equal(await amount(['coder-1']), COST + other);
+    assert.equal(await amount(['coder-1', 'coder-2']), COST + 2 * other);
+    const { stage, ctx } = enter({ facts: { 'request.other_models': ['coder-1'] } });
+    await stage.hooks.request!(ctx);
+    const most = ctx.written['spend.most_tokens'];
+    assert.deepEqual(most, { input: 2000, output: 64_500, input_limit: 400_000 }, 'nor is what it says cut below that');
+  });
+
   it('is held for the caller, its request and where it goes', async () => {
     const { claims: _, ...identity } = await reserved({
       facts: { 'principal.team': 'search', 'principal.project': 'apollo' },

@@ -93,6 +93,20 @@ describe('resolve-route', () => {
     assert.equal(by({ models: ['writer-*'] }), 'default');
   });
 
+  it('finds for a model that is named beside the requested one whether the same upstream serves it', () => {
+    const naming = (value: string): Facts => ({
+      'request.decisive_fields': { 'models[0]': { field: 'models', value } },
+    });
+    const rules: Rule[] = [{ upstream: 'spare', when: { '===': [{ var: 'request.model' }, 'writer-1'] } }];
+    assert.deepEqual(route(rules, naming('coder-2'))['request.other_models'], ['coder-2']);
+    assert.throws(() => route(rules, naming('writer-1')), {
+      code: 'model_not_found',
+      message: /^models\[0\]: .*"main"/,
+    });
+    assert.deepEqual(route([], naming('coder-1'))['request.other_models'], ['coder-1'], 'it may run once more');
+    assert.throws(() => route([], naming('unheard-of')), { code: 'model_not_found' });
+  });
+
   it('matches a rule only when all of its fields match', () => {
     const rules = [{ name: 'hit', upstream: 'spare', user: 'alice@example.com', team: 'search', models: ['coder-1'] }];
     assert.equal(ruleTaken(rules, { 'principal.team': 'search' }), 'hit');
