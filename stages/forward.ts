@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import {
   API_PATHS,
   askedIn,
@@ -21,6 +21,7 @@ import {
   type UpstreamConfig,
   upstreamCredential,
   upstreamPaths,
+  withoutLongerWindow,
 } from '../engine/api.ts';
 
 /** An upstream with everything a request to it needs, prepared once. */
@@ -72,7 +73,13 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
 }
 
 type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.surface';
-type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream' | 'spend.most_nano_usd';
+type ReadsIfSet =
+  | 'route.protocol'
+  | 'request.alias'
+  | 'request.stream'
+  | 'request.input_tokens_max'
+  | 'model.context_window'
+  | 'spend.most_nano_usd';
 type Writes =
   | 'request.dropped_headers'
   | 'upstream.status'
@@ -91,7 +98,14 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
   reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
-  readsIfSet: ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'],
+  readsIfSet: [
+    'route.protocol',
+    'request.alias',
+    'request.stream',
+    'request.input_tokens_max',
+    'model.context_window',
+    'spend.most_nano_usd',
+  ],
   writes: [
     'request.dropped_headers',
     'upstream.status',
@@ -109,6 +123,18 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
     const { timeouts, profile } = config.server;
     const targets = new Map(config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, services)]));
 
+    /** The client's headers that go upstream; notes those that do not because of what they decide. */
+    function forwardHeaders(ctx: ForwardContext, { allowed_headers }: Target): IncomingHttpHeaders {
+      const { headers, dropped = [] } = forwardedHeaders(ctx.exchange.req.headers, allowed_headers);
+      const context_window = ctx.get('model.context_window') ?? Infinity;
+      const is_longer = (ctx.get('request.input_tokens_max') ?? 0) > context_window;
+      const betas = is_longer ? withoutLongerWindow(headers, context_window) : undefined;
+      if (betas !== undefined || dropped.length > 0) {
+        ctx.set('request.dropped_headers', [...dropped, ...(betas ?? [])]);
+      }
+      return headers;
+    }
+
     /** Raises not_supported when the upstream would not understand the body. */
     function prepare(ctx: ForwardContext, target: Target): OutgoingRequest {
       const surface = ctx.get('request.surface');
@@ -120,8 +146,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
       const model = ctx.get('route.upstream_model');
       if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
         body.rewrite('model', model);
-      const { headers, dropped } = forwardedHeaders(ctx.exchange.req.headers, target.allowed_headers);
-      if (dropped !== undefined) ctx.set('request.dropped_headers', dropped);
+      const headers = forwardHeaders(ctx, target);
       if (ctx.converts_response) headers['accept-encoding'] = 'identity';
       if (foreign) {
         const stream = ctx.get('request.stream') ?? false;

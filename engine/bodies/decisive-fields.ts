@@ -111,6 +111,18 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
     meaning: 'whether the answer is also spoken or drawn; those tokens have prices of their own',
     source: COMPAT_REFERENCE,
   },
+  ...['best_of', 'num_return_sequences', 'candidate_count'].map(
+    (name): DecisiveField => ({
+      name,
+      place: 'top',
+      apis: CHAT,
+      decides: 'price',
+      rule: 'price',
+      harmless: ['0', '1'],
+      meaning: 'how many answers are made, beside `n`; all of them cost',
+      source: 'completions API, before version 1; servers of open models',
+    }),
+  ),
   {
     name: 'performance_config',
     place: 'any',

@@ -213,9 +213,10 @@ function readModel(item: unknown, { param, rule, in_tools }: Found, reading: Rea
 function readPriced(value: unknown, { param, rule }: Found, reading: Reading): void {
   const items: readonly unknown[] = Array.isArray(value) ? value : [value];
   for (const [index, item] of items.entries()) {
-    if (typeof item === 'string' && rule.harmless?.includes(item)) continue;
+    const is_plain = typeof item === 'string' || typeof item === 'number';
+    if (is_plain && rule.harmless?.includes(String(item))) continue;
     const at = items === value ? `${param}[${index}]` : param;
-    note(reading, { param: at, rule, ...(typeof item === 'string' && { value: item }) });
+    note(reading, { param: at, rule, ...(is_plain && { value: String(item) }) });
   }
 }
 

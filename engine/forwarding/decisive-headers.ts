@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from 'node:http';
+
 import { ENDING_HERE } from './connection-headers.ts';
 
 /**
@@ -40,6 +42,11 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   row('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
   row('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
   row('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
+  row('x-http-method-override', 'route', 'another method than the one governed', 'several frameworks'),
+  row('x-http-method', 'route', 'another method than the one governed', 'several frameworks'),
+  row('x-method-override', 'route', 'another method than the one governed', 'several frameworks'),
+  row('x-original-url', 'route', 'another path than the one governed', 'IIS, Symfony'),
+  row('x-rewrite-url', 'route', 'another path than the one governed', 'IIS, Symfony'),
   row('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
   row('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
   row('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
@@ -78,6 +85,42 @@ const EXACT: ReadonlySet<string> = new Set(
 const PREFIXES: readonly string[] = DECISIVE_HEADERS.map(({ name }) => name)
   .filter((name) => name.endsWith('*'))
   .map((name) => name.slice(0, -1));
+
+/** How betas of the Messages API that lengthen the context window are written: `context-1m-2025-08-07`. */
+const WINDOW_BETA = /^context-(\d+)([km])(?:-|$)/;
+
+const UNITS = { k: 1000, m: 1_000_000 } as const;
+
+/**
+ * Takes betas out of the headers that would lengthen the context window past the one that is paid for, and returns their names:
+ * for a body that could be longer, nothing could be held. `undefined` where there are none.
+ */
+export function withoutLongerWindow(
+  headers: IncomingHttpHeaders,
+  context_window: number,
+): readonly string[] | undefined {
+  let dropped: string[] | undefined;
+  for (const name in headers) {
+    if (!name.endsWith('-beta')) continue;
+    const betas = String(headers[name]).split(',');
+    const kept = betas.filter((beta) => {
+      const [, count, unit] = WINDOW_BETA.exec(beta.trim()) ?? [];
+      return count === undefined || Number(count) * UNITS[unit as keyof typeof UNITS] <= context_window;
+    });
+    if (kept.length === betas.length) continue;
+    dropped ??= [];
+    dropped.push(
+      `${name}: ${betas
+        .filter((beta) => !kept.includes(beta))
+        .join()
+        .trim()
+        .slice(0, 100)}`,
+    );
+    if (kept.length === 0) delete headers[name];
+    else headers[name] = kept.join(',');
+  }
+  return dropped;
+}
 
 /** Most names that are remembered: clients send the same few. */
 const REMEMBERED_MAX = 1000;

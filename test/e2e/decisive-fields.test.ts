@@ -316,6 +316,17 @@ describe('a header that chooses who serves or pays', () => {
     assert.deepEqual(record.dropped_headers, ['openai-project', 'cookie', 'x-portkey-config']);
   });
 
+  const betas = ['vendor-beta', 'first-1, context-1m-2025-08-07,last-2'];
+
+  test('does not lengthen the context window past the one that is paid for, where the body could be longer', async () => {
+    await post('messages', {}, betas);
+    assert.equal(upstream.only().headers['vendor-beta'], betas[1], 'a short one is forwarded as it came');
+    upstream.requests.length = 0;
+    const response = await post('messages', { messages: [{ role: 'user', content: 'x'.repeat(200_000) }] }, betas);
+    assert.equal(upstream.only().headers['vendor-beta'], 'first-1,last-2');
+    assert.deepEqual((await recordOf(response)).dropped_headers, ['vendor-beta: context-1m-2025-08-07']);
+  });
+
   test('reaches an upstream that allows it', async () => {
     await post('chat', { model: 'open-1' }, headers);
     const received = upstream.only().headers;
