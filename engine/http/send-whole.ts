@@ -1,5 +1,6 @@
 import { type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { discardBody } from './discard.ts';
 
 /** A request body up to this size is read to its end so that the connection can be used again. */
 const DISCARD_BYTES_MAX = 1024 * 1024;
@@ -45,7 +46,8 @@ export function sendWhole(res: ServerResponse, status: number, headers: Outgoing
     clearTimeout(timer);
     res.end();
   }
-  req.on('end', close).on('close', close).on('error', close).resume();
+  req.on('end', close).on('close', close).on('error', close);
+  discardBody(req);
 }
 
 /** Whether what arrives on a connection is for nobody: its last answer is sent, or the rest of a body is discarded. */

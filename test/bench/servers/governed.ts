@@ -4,6 +4,7 @@
  */
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { startGateway } from '../../../engine/cli/start-gateway.ts';
 import { systemClock } from '../../../engine/services/clock.ts';
 import { createToken } from '../../../engine/services/tokens.ts';
@@ -51,10 +52,25 @@ const gateway = await startGateway({
   log: silent,
 });
 await until('the database is ready', async () => (await gateway.database.check()).ok);
-const { token } = await createToken(
-  { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'bench' } },
-  { user: 'bench@example.com', group: 'engineers', name: 'bench', team: 'speed' },
-);
+
+async function tokenOf(user: unknown): Promise<string> {
+  const { token } = await createToken(
+    { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'bench' } },
+    { user: String(user), group: 'engineers', name: 'bench', team: 'speed' },
+  );
+  return token;
+}
+const token = await tokenOf('bench@example.com');
+
+const pauses = monitorEventLoopDelay({ resolution: 10 });
+pauses.enable();
+
+/** The longest time the event loop stood still since this was asked last, in milliseconds. */
+function longestPause(): number {
+  const longest = pauses.max / 1e6;
+  pauses.reset();
+  return longest;
+}
 
 const MICROSECONDS_PER_TICK = 10_000;
 
@@ -76,4 +92,8 @@ async function databaseCpu(): Promise<number> {
   return processes.reduce((sum, { pid }) => sum + cpuOf(pid), 0);
 }
 
-serveParent({ url: gateway.url, token }, { database_cpu: databaseCpu }, () => gateway.close());
+serveParent(
+  { url: gateway.url, token },
+  { database_cpu: databaseCpu, token_of: tokenOf, memory: () => process.memoryUsage(), longest_pause: longestPause },
+  () => gateway.close(),
+);
