@@ -167,6 +167,8 @@ export interface RequestBody {
   rewrite(key: string, value: JsonValue): void;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
+  /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
+  free(): void;
   /** Whether `replace` was called: the body is no longer what its surface's protocol says. */
   readonly replaced: boolean;
 }

@@ -188,6 +188,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
         let response: IncomingMessage | undefined;
         try {
           response = await awaitHead(ctx, target, sending);
+          if (sending.body_is_sent) ctx.body?.free();
           ctx.set('upstream.status', response.statusCode!);
           ctx.set('upstream.ttfb_ms', clock.monotonic() - started);
           const request_id = response.headers['request-id'] ?? response.headers['x-request-id'];

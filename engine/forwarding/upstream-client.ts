@@ -37,6 +37,8 @@ export interface Sending {
   readonly attempts: number;
   /** Why it was sent a second time. */
   readonly resent: 'stale_socket' | undefined;
+  /** Whether the operating system has all of the body, so that nobody reads it here any more. */
+  readonly body_is_sent: boolean;
   /** Gives the request up unless it is answered. */
   abandon(reason: Error): void;
   /** Lets go of the body: it is not sent again. */
@@ -192,6 +194,10 @@ class Attempt implements Sending {
     }
     this.#end();
     this.#reject(error);
+  }
+
+  get body_is_sent(): boolean {
+    return this.#over && this.resent === undefined && this.#request?.writableFinished === true;
   }
 
   abandon(reason: Error): void {

@@ -14,7 +14,7 @@ function takeTurn(): void {
 }
 
 function schedule(): void {
-  if (waiting.length > 0) timer ??= setTimeout(takeTurn, PACE_MS);
+  if (waiting.length > 0 && timer === undefined) timer = setTimeout(takeTurn, PACE_MS);
 }
 
 /** Reads the rest of a body that nobody wants, slowly: a crowd of refused bodies must not keep the process busy. */

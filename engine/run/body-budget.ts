@@ -82,19 +82,21 @@ export class HeldBytes {
     this.#bytes += bytes;
   }
 
-  /** @returns false when there is no room. */
-  tryTake(bytes: number): boolean {
+  give(bytes: number): void {
+    this.#budget.give(this.#owner, bytes);
+    this.#bytes -= bytes;
+  }
+
+  /** Holds this many bytes in all. @returns false, and holds what it held before, when there is no room. */
+  hold(bytes: number): boolean {
+    const more = bytes - this.#bytes;
     try {
-      this.take(bytes);
+      if (more > 0) this.take(more);
+      else this.give(-more);
       return true;
     } catch {
       return false;
     }
-  }
-
-  give(bytes: number): void {
-    this.#budget.give(this.#owner, bytes);
-    this.#bytes -= bytes;
   }
 
   /** Gives back everything. */

@@ -6,6 +6,7 @@ import { type KeyNames, keyText } from '../json/key-names.ts';
 import { parseScanned, scanAll } from '../json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan } from '../json/scan.ts';
 import type { HeldBytes } from './body-budget.ts';
+import { releaseMemory } from './memory.ts';
 
 /** Where the value of a top-level key stands: the bytes from `start` up to, not including, `end`. */
 interface ValueRange {
@@ -24,6 +25,7 @@ const SHOWN_CHARS_MAX = 60;
 export class HeldBody implements RequestBody {
   bytes: Buffer;
   replaced = false;
+  #is_free = false;
   readonly #onRewrite: (key: string) => void;
   readonly #room: HeldBytes | undefined;
   readonly #bounds: JsonBounds;
@@ -87,6 +89,15 @@ export class HeldBody implements RequestBody {
     this.replaced = true;
   }
 
+  free(): void {
+    this.#is_free = true;
+  }
+
+  /** The body is not used any more. */
+  drop(): void {
+    if (this.#is_free) releaseMemory(this.bytes);
+  }
+
   /** The outermost object, with the places of its members. */
   #members(): JsonScan {
     const { bytes } = this;
@@ -126,12 +137,12 @@ export class HeldBody implements RequestBody {
     );
   }
 
-  /** While other bytes are made of these, both are held. */
+  /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
   #become(size: number, make: () => Buffer): void {
-    this.#room?.take(size);
-    const replaced = this.bytes.length;
+    const more = size - this.bytes.length;
+    if (more > 0) this.#room?.take(more);
     this.bytes = make();
-    this.#room?.give(replaced);
+    if (more < 0) this.#room?.give(-more);
   }
 }
 

@@ -111,6 +111,7 @@ const CONTEXT_CODES: ReadonlySet<string> = new Set([
   'invalid_encoding',
   'invalid_json',
   'overloaded',
+  'rate_limit_exceeded',
   'request_timeout',
 ]);
 

@@ -88,6 +88,7 @@ export class RequestContext implements StageContext, Bagged {
   #drain_limits: DrainLimits | undefined;
   readonly #environment: RequestEnvironment;
   #held: HeldBytes | undefined;
+  #rooms: HeldBytes[] | undefined;
   #places: string[] | undefined;
 
   constructor(
@@ -288,10 +289,24 @@ export class RequestContext implements StageContext, Bagged {
     if (!connections.claim(req.socket, caller, connections_per_principal)) res.shouldKeepAlive = false;
   }
 
+  /** Room for bytes of the answer in the share of whoever asked; given back when the request is no longer under way. */
+  room(): HeldBytes {
+    const room = new HeldBytes(this.#environment.budget, this.#caller());
+    this.#rooms ??= [];
+    this.#rooms.push(room);
+    return room;
+  }
+
+  /** Takes room for a copy of the body, which lives as long as the body. Raises rate_limit_exceeded, overloaded. */
+  takeForCopy(bytes: number): void {
+    this.#held?.take(bytes);
+  }
+
   /** Lets go of the body: nothing needs it once there is an answer. */
   dropBody(): void {
     this.#answered = true;
     this.#receiving = undefined;
+    this.body?.drop();
     this.body = undefined;
     this.#held?.release();
   }
@@ -301,6 +316,7 @@ export class RequestContext implements StageContext, Bagged {
     this.dropBody();
     for (const name of this.#places ?? []) this.#environment.under_way.leave(name);
     this.#places = undefined;
+    for (const room of this.#rooms ?? []) room.release();
   }
 
   #recordRewrite(key: string): void {

@@ -222,6 +222,7 @@ class LeasedBody implements RequestBody {
   get bytes(): Buffer {
     const { bytes } = this.#held();
     if (this.#copied !== bytes) {
+      this.#ctx.takeForCopy(bytes.length);
       this.#copied = bytes;
       this.#copy = Buffer.from(bytes);
     }
@@ -250,6 +251,9 @@ class LeasedBody implements RequestBody {
     JSON.parse(json);
     this.#held().replace(json);
   }
+
+  /** The copy it was given may be read for as long as somebody likes. */
+  free(): void {}
 
   get replaced(): boolean {
     return this.#held().replaced;

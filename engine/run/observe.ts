@@ -4,9 +4,13 @@ import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../api.ts';
 import { isEventStream, isPlain } from '../forwarding/media-type.ts';
+import type { HeldBytes } from './body-budget.ts';
 
 /** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */
 const OBSERVED_BYTES_MAX = 32 * 1024 * 1024;
+
+/** What is kept of an event that has not ended is counted from here on: most are far shorter. */
+const UNCOUNTED_BYTES = 65_536;
 
 /** Reads a copy of a response while the original travels. */
 export interface Observer {
@@ -19,35 +23,64 @@ export interface Observer {
 
 type Sink = { write(chunk: Buffer): void; end(): void };
 
-function eventSink(onEvent: (event: ResponseEvent) => void): Sink {
+function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
   const decoder = new StringDecoder('utf8');
   let overflown = false;
+  /** Bytes since the last event ended. */
+  let pending = 0;
   const parser = createParser({
     maxBufferSize: OBSERVED_BYTES_MAX,
-    onEvent: (event) => onEvent({ name: event.event || 'message', data: event.data }),
+    onEvent: (event) => {
+      if (pending > UNCOUNTED_BYTES) room.hold(0);
+      pending = 0;
+      onEvent({ name: event.event || 'message', data: event.data });
+    },
     onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') overflown = true;
+      if (error.type === 'max-buffer-size-exceeded') overflow();
     },
   });
+  function overflow(): void {
+    overflown = true;
+    parser.reset();
+    room.hold(0);
+  }
   const feed = (text: string) => {
     if (!overflown) parser.feed(text);
   };
-  return { write: (chunk) => feed(decoder.write(chunk)), end: () => feed(decoder.end()) };
-}
-
-function documentSink(onEvent: (event: ResponseEvent) => void): Sink {
-  const chunks: Buffer[] = [];
-  let size = 0;
   return {
     write(chunk) {
-      size += chunk.length;
-      if (size <= OBSERVED_BYTES_MAX) chunks.push(chunk);
-      else chunks.length = 0;
+      pending += chunk.length;
+      feed(decoder.write(chunk));
+      if (pending > UNCOUNTED_BYTES && !overflown && !room.hold(pending)) overflow();
     },
     end() {
-      if (chunks.length === 0) return;
-      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-      onEvent({ name: undefined, data: bytes.toString('utf8') });
+      feed(decoder.end());
+      room.hold(0);
+    },
+  };
+}
+
+function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  let overflown = false;
+  return {
+    write(chunk) {
+      if (overflown) return;
+      size += chunk.length;
+      overflown = size > OBSERVED_BYTES_MAX || !room.hold(size);
+      if (!overflown) chunks.push(chunk);
+      else {
+        chunks.length = 0;
+        room.hold(0);
+      }
+    },
+    end() {
+      if (chunks.length > 0) {
+        const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+        onEvent({ name: undefined, data: bytes.toString('utf8') });
+      }
+      room.hold(0);
     },
   };
 }
@@ -110,16 +143,17 @@ function compressedObserver(sink: Sink, inflate: Transform): Observer {
 }
 
 /**
- * An observer for a response with these headers, or `undefined` when its content is none that stages can see.
- * Errors thrown by `onEvent` are the caller's to contain.
+ * An observer for a response with these headers, or `undefined` when its content is none that stages can see. What has no
+ * room is relayed and not observed. Errors thrown by `onEvent` are the caller's to contain.
  */
 export function createObserver(
   content_type: string | undefined,
   content_encoding: string | undefined,
   onEvent: (event: ResponseEvent) => void,
+  room: HeldBytes,
 ): Observer | undefined {
   const stream = isEventStream(content_type);
-  const sink = stream ? eventSink(onEvent) : documentSink(onEvent);
+  const sink = stream ? eventSink(onEvent, room) : documentSink(onEvent, room);
   if (isPlain(content_encoding)) return plainObserver(sink);
   const inflate = decompressor(content_encoding!);
   return inflate === undefined ? undefined : compressedObserver(sink, inflate);

@@ -51,12 +51,13 @@ export function openPassage(
 ): Passage {
   const converter = ctx.makeConverter(head);
   const inflate = converter && prepare(upstream.headers['content-encoding'], head);
-  const events = isOpenEventStream(head) ? new WholeEvents(ends.send) : undefined;
+  const events = isOpenEventStream(head) ? new WholeEvents(ends.send, ctx.room()) : undefined;
   if (events !== undefined) ctx.endEvents = (error) => endOf(ctx, events, converter, error);
+  const from_events = isEventStream(upstream.headers['content-type']);
   const passage =
     converter === undefined
       ? plainPassage(events, ends)
-      : convertingPassage(converter, inflate, events, isEventStream(upstream.headers['content-type']), ends);
+      : convertingPassage(from_events ? converter : counted(ctx, converter), inflate, events, from_events, ends);
   if (events === undefined || ctx.pipeline.spec.match.surface !== 'messages') return passage;
   return {
     ...passage,
@@ -109,6 +110,25 @@ function endOf(
 function nextNumber(events: string): number {
   const last = events.lastIndexOf('"sequence_number":');
   return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
+}
+
+/** A converter that keeps a whole document, whose bytes are counted. Raises overloaded where they have no room. */
+function counted(ctx: RequestContext, converter: ResponseConverter): ResponseConverter {
+  const room = ctx.room();
+  let size = 0;
+  return {
+    ...converter,
+    write(chunk) {
+      size += chunk.length;
+      if (!room.hold(size)) throw noRoom();
+      return converter.write(chunk);
+    },
+  };
+}
+
+function noRoom(): StageError {
+  const problem = 'The gateway has no room for the answer, which it must hold as a whole to translate it.';
+  return new StageError('overloaded', problem, { headers: { 'retry-after': '1' } });
 }
 
 function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {

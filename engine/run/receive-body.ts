@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock, Timer } from '../api.ts';
 import { StageError } from '../errors.ts';
 import type { HeldBytes } from './body-budget.ts';
+import { releaseMemory } from './memory.ts';
 
 /** What a client may take for sending a body. */
 export interface BodyLimits {
@@ -112,6 +113,7 @@ class Receiving {
     if (this.#clock.monotonic() > this.#deadline) throw this.#late();
     this.#makeRoom(size);
     chunk.copy(this.#memory!, this.#size);
+    releaseMemory(chunk);
     this.#timer.refresh();
   }
 

@@ -65,8 +65,8 @@ class Transfer {
     this.#res = ctx.exchange.res;
     this.#upstream = relay.response;
     const { headers } = relay.response;
-    this.#observer =
-      hooks.onEvent && createObserver(headers['content-type'], headers['content-encoding'], hooks.onEvent);
+    const { 'content-type': type, 'content-encoding': encoding } = headers;
+    this.#observer = hooks.onEvent && createObserver(type, encoding, hooks.onEvent, ctx.room());
     this.#idle = ctx.clock.after(relay.idle_seconds * 1000, () => this.#onSilence());
   }
 

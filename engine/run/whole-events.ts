@@ -1,8 +1,13 @@
+import type { HeldBytes } from './body-budget.ts';
+
 const LF = 10;
 const CR = 13;
 
 /** An event longer than this is passed on as it comes, so that holding it can't fill memory. */
 const HELD_BYTES_MAX = 1024 * 1024;
+
+/** What is held is counted from here on: most events are far shorter. */
+const UNCOUNTED_BYTES = 65_536;
 
 /**
  * Lets server-sent events through whole, byte for byte: what arrives of an event stays here until its blank line does, so
@@ -14,13 +19,16 @@ export class WholeEvents {
   /** What was let through last. */
   latest: Buffer | string = '';
   readonly #send: (bytes: Buffer | string) => void;
+  readonly #room: HeldBytes | undefined;
   #held: Buffer | undefined;
   #size = 0;
   /** The last byte seen, and the one before it. */
   #last = 0;
   #second_last = 0;
 
-  constructor(send: (bytes: Buffer | string) => void) {
+  /** @param room for what is held of long events; what has none is passed on as it comes */
+  constructor(send: (bytes: Buffer | string) => void, room?: HeldBytes) {
+    this.#room = room;
     this.#send = (bytes) => {
       this.latest = bytes;
       send(bytes);
@@ -82,12 +90,13 @@ export class WholeEvents {
     if (this.#held === undefined) return;
     this.#send(this.#held.subarray(0, this.#size));
     this.#held = undefined;
+    if (this.#size > UNCOUNTED_BYTES) this.#room?.hold(0);
     this.#size = 0;
   }
 
   #hold(bytes: Buffer): void {
     const size = this.#size + bytes.length;
-    if (size > HELD_BYTES_MAX) {
+    if (size > HELD_BYTES_MAX || (size > UNCOUNTED_BYTES && this.#room?.hold(2 * size) === false)) {
       this.#release();
       this.inside = true;
       this.#send(bytes);

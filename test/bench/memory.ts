@@ -21,7 +21,7 @@ const frame = JSON.stringify({ model: 'bench-model', max_tokens: 16, messages: [
 const [start, end] = frame.split('""') as [string, string];
 const TEXT = Buffer.concat([
   Buffer.from(`${start}"`),
-  Buffer.alloc(32 * MIB - frame.length, process.argv[2] === '--escapes' ? 'a\\u00e9b ' : 'some words '),
+  Buffer.alloc(32 * MIB - frame.length, process.argv[2] === '--wide' ? '\u6f22 ' : 'some words '),
   Buffer.from(`"${end}`),
 ]);
 
@@ -31,6 +31,8 @@ function send(url: string, token: string): Promise<number> {
       authorization: `Bearer ${token}`,
       'content-type': 'application/json',
       'content-length': TEXT.length,
+      // Long enough for all of them to be there before the first is answered.
+      'x-bench-delay': '6000',
     };
     const req = request(`${url}/v1/messages`, { method: 'POST', headers, agent: false });
     req.on('response', (res) => res.resume().on('end', () => resolve(res.statusCode!)));

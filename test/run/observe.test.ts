@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
+import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
 import { createObserver } from '../../engine/run/observe.ts';
 
 const encodings = {
@@ -20,11 +21,13 @@ function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
 
 async function observe(type: string, encoding: string, chunks: readonly Buffer[]): Promise<ResponseEvent[]> {
   const seen: ResponseEvent[] = [];
-  const observer = createObserver(type, encoding, (event) => void seen.push(event))!;
+  const observer = createObserver(type, encoding, (event) => void seen.push(event), room())!;
   for (const chunk of chunks) observer.write(chunk);
   await observer.end();
   return seen;
 }
+
+const room = (bytes = 1_000_000) => new HeldBytes(new BodyBudget(bytes, bytes), 'ana');
 
 const event = fc.record(
   {
@@ -70,7 +73,25 @@ test('a copy that does not decompress ends quietly', async () => {
 
 test('a copy in an encoding nobody knows is not observed', () => {
   assert.equal(
-    createObserver('application/json', 'rot13', () => {}),
+    createObserver('application/json', 'rot13', () => {}, room()),
     undefined,
   );
+});
+
+test('a document or event that has no room is not observed, and what it held is given back', async () => {
+  const small = room(100_000);
+  const seen: ResponseEvent[] = [];
+  for (const [type, more] of [
+    ['application/json', ''],
+    ['text/event-stream', 'data: '],
+  ] as const) {
+    const observer = createObserver(type, undefined, (event) => void seen.push(event), small)!;
+    observer.write(Buffer.from(more));
+    for (let i = 0; i < 20; i++) observer.write(Buffer.alloc(10_000, 0x20));
+    observer.write(Buffer.from('\n\n'));
+    await observer.end();
+    assert.deepEqual(seen, []);
+    assert.equal(small.hold(100_000), true);
+    small.hold(0);
+  }
 });

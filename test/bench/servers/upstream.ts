@@ -1,6 +1,6 @@
 /**
  * The static upstream of the bench: reads and drops the body, then answers a fixed Messages response, or a stream of
- * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds.
+ * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds; `x-bench-delay` has it wait that long first.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -74,8 +74,13 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
     stream(res, events, Number(req.headers['x-bench-interval']));
     return;
   }
-  res.writeHead(200, { ...HEAD, 'content-type': 'application/json', 'content-length': ANSWER.length });
-  res.end(ANSWER);
+  const send = () => {
+    res.writeHead(200, { ...HEAD, 'content-type': 'application/json', 'content-length': ANSWER.length });
+    res.end(ANSWER);
+  };
+  const delay_ms = Number(req.headers['x-bench-delay'] ?? 0);
+  if (delay_ms > 0) setTimeout(send, delay_ms);
+  else send();
 }
 
 const server = createServer((req, res) => {
