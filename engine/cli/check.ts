@@ -4,6 +4,7 @@ import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../load/paths.ts';
+import { type MemoryBound, memoryBound } from '../services/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import { type Overshoot, overshootBound } from '../services/overshoot.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
@@ -83,6 +84,18 @@ function describeOvershoot(overshoot: Overshoot): string {
   return printableLines(lines);
 }
 
+const MIB = 1024 * 1024;
+const inMib = (bytes: number) => `${Math.ceil(bytes / MIB)} MiB`;
+
+function bounds({ gateways }: CheckedPaths): MemoryBound[] {
+  return gateways.map(({ config, pipelines }) => memoryBound(config, pipelines));
+}
+
+function describeMemory({ total_bytes, held_bytes, reading_bytes }: MemoryBound): string {
+  const why = `buffered_bytes, ${inMib(held_bytes)}, and ${inMib(reading_bytes)} to read one body at a time`;
+  return `memory for bodies: at most ${inMib(total_bytes)} (${why})\n`;
+}
+
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
   const found = [errors > 0 && count(errors, 'error'), warnings > 0 && count(warnings, 'warning')].filter(Boolean);
   const code = checked.diagnostics[0]?.code;
@@ -90,7 +103,8 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   if (errors > 0) return `${found.join(', ')}; ${more}`;
   const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
   const money = new Set(overshoots(checked).map(describeOvershoot));
-  return ok + [...money].join('') + more;
+  const memory = new Set(bounds(checked).map(describeMemory));
+  return ok + [...money, ...memory].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {
@@ -108,7 +122,8 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
     dearest_request_usd: inUsd(dearest?.cost_nano_usd),
     not_bounded,
   }));
-  const document = { ...JSON.parse(findings), spend_limits, ...(live === undefined ? {} : { live }) };
+  const memory = bounds(checked).map(({ total_bytes }) => ({ bodies_at_most_bytes: total_bytes }));
+  const document = { ...JSON.parse(findings), spend_limits, memory, ...(live === undefined ? {} : { live }) };
   return `${jsonText(document, 2)}\n`;
 }
 

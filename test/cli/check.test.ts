@@ -41,7 +41,17 @@ test('a configuration without mistakes is ok, and the check says what it looked 
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
   assert.match(
     words,
-    /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\nspend limits: none, so spending is not bounded\n$/,
+    /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\nspend limits: none, so spending is not bounded\nmemory for bodies: /,
+  );
+});
+
+test('the check says how much memory bodies can take', async () => {
+  const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
+  const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
+  const { words } = await check([path('gateway.yaml')]);
+  assert.match(
+    words,
+    /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\n$/,
   );
 });
 
@@ -75,6 +85,7 @@ test('json is one document on standard output and nothing else', async () => {
     spend_limits: [
       { passed_by_at_most_usd: null, limits: [], dearest_request_usd: null, not_bounded: ['all spending'] },
     ],
+    memory: [{ bodies_at_most_bytes: 704 * 1024 * 1024 }],
   });
   assert.equal(words, '');
 });
@@ -180,7 +191,7 @@ async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string>
   const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
   const { words, data } = await check([path('gateway.yaml')]);
   assert.equal(data, '');
-  return words.slice(words.indexOf('\n') + 1);
+  return words.slice(words.indexOf('\n') + 1, words.indexOf('memory for bodies'));
 }
 
 test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {

@@ -1,0 +1,25 @@
+import type { GatewayConfig } from '../config.ts';
+import type { PipelineSpec } from '../load/spec.ts';
+
+/**
+ * What reading one large body takes beside its bytes, as a multiple of them: its text, the values made of it, and what is not
+ * collected yet of the one before. Bodies are read one at a time. Measured with test/bench/memory.ts.
+ */
+const READING_FACTOR = 6;
+
+/** The memory that bodies and answers take at most, in bytes. */
+export interface MemoryBound {
+  readonly total_bytes: number;
+  /** `server.limits.buffered_bytes`. */
+  readonly held_bytes: number;
+  /** What reading one body of the largest size takes. */
+  readonly reading_bytes: number;
+}
+
+/** The most memory that bodies and answers take, beside that of the process itself. */
+export function memoryBound({ server }: GatewayConfig, pipelines: readonly PipelineSpec[]): MemoryBound {
+  const { buffered_bytes: held_bytes, body_bytes } = server.limits;
+  const largest = Math.max(...pipelines.map(({ limits }) => limits.body_bytes ?? body_bytes), body_bytes);
+  const reading_bytes = READING_FACTOR * Math.min(largest, held_bytes);
+  return { total_bytes: held_bytes + reading_bytes, held_bytes, reading_bytes };
+}
