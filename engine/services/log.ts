@@ -78,7 +78,7 @@ export function createLog(options: {
       if (secret.length < SHORTEST_SECRET) return;
       hidden.add(secret);
       // As it looks inside a JSON string, where quotes and control characters are escaped.
-      hidden.add(JSON.stringify(secret).slice(1, -1));
+      hidden.add(jsonText(secret).slice(1, -1));
     },
   };
 }
