@@ -4,6 +4,7 @@ import { FACTS, type FactKind, type FactPath } from '../facts.ts';
 import { CONNECTION_HEADERS } from '../forwarding/connection-headers.ts';
 import type { OriginHeaders } from '../forwarding/origin-headers.ts';
 import { OPERATORS, type Operator, type OperatorSpec } from '../rules/operators.ts';
+import { requestHeaderWords } from './explain-decisive.ts';
 import { labelled } from './explain-stage.ts';
 
 /** Words for the kinds of facts. */
@@ -86,7 +87,7 @@ export function isHeaderName(text: string): boolean {
   return /^[\w!#$%&'*+.^`|~-]+$/.test(text);
 }
 
-/** What becomes of a header of an upstream's answer, for a person. */
+/** What becomes of a header of an upstream's answer, and of a request, for a person. */
 export function describeHeader(name: string, kept_back: OriginHeaders | undefined, line_width: number): string[] {
   const says =
     kept_back === undefined
@@ -99,5 +100,7 @@ export function describeHeader(name: string, kept_back: OriginHeaders | undefine
     '',
     ...wrapText(says, line_width),
     ...(kept_back === undefined ? [] : ['', ...labelled('as are', kept_back.names.join(', '), line_width)]),
+    '',
+    ...wrapText(requestHeaderWords(name), line_width),
   ];
 }

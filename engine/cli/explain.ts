@@ -4,12 +4,14 @@ import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import { FACTS, type FactPath } from '../facts.ts';
+import { isDecisiveHeader } from '../forwarding/decisive-headers.ts';
 import { ORIGIN_HEADERS, originHeader } from '../forwarding/origin-headers.ts';
 import { OPERATORS, type Operator } from '../rules/operators.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { describeCode, explainCode } from './explain-code.ts';
 import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
+import { describeField, explainField } from './explain-decisive.ts';
 import type { Caller } from './explain-request.ts';
 import { describeStage } from './explain-stage.ts';
 import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './explain-word.ts';
@@ -76,8 +78,22 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
         const found = originHeader(name.toLowerCase());
         return {
           lines: (width) => describeHeader(name, found, width),
-          data: { header: name, kept_back: found !== undefined, effect: found?.effect ?? null },
+          data: {
+            header: name,
+            kept_back: found !== undefined,
+            effect: found?.effect ?? null,
+            dropped_from_requests: isDecisiveHeader(name.toLowerCase()),
+          },
         };
+      },
+    },
+    // Only after its kind: a pipeline may have the name of a field.
+    field: {
+      names: [],
+      takes: (name) => name !== '',
+      explain(name) {
+        const explained = explainField(name);
+        return { lines: (width) => describeField(explained, width), data: explained };
       },
     },
     error: {

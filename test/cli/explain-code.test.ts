@@ -50,7 +50,7 @@ test('a stage is explained with its options, facts, errors and examples', async 
   const text = await explained(['stage', 'check-budget']);
   assert.match(text, /^stage check-budget, version \d+\n/);
   assert.match(text, /\n {2}charge {2,}full or nothing; full where absent\n/);
-  assert.match(text, /\n {2}raises {2,}spend_limit_exceeded/);
+  assert.match(text, /\n {2}raises {2,}invalid_request, spend_limit_exceeded/);
   assert.match(text, /\n {2}- stage: check-budget\n/);
   assert.equal(await explained(['check-budget']), text);
 });
@@ -135,6 +135,15 @@ test('the program prints an explanation as data, and refuses an unknown word wit
   const unknown = await cli(['explain', 'C9999']);
   assert.deepEqual([unknown.exit_code, unknown.stdout], [64, '']);
   assert.match(unknown.stderr, /^appscli: there is no code C9999; .*\n$/);
+});
+
+test('a field or header of a request is explained, whether it passes or decides something', async () => {
+  assert.match(await explained(['field', 'service_tier']), /without a price[\s\S]*passes +auto, default/);
+  assert.match(await explained(['field', 'judgeModel']), /model the caller may use/);
+  assert.match(await explained(['field', 'plugins']), /allow_fields/);
+  assert.match(await explained(['field', 'max_tool_calls']), /It passes/);
+  assert.match(await explained(['field', 'temperature']), /It passes as it was sent/);
+  assert.match(await explained(['header', 'OpenAI-Project']), /dropped unless\s+allow_headers/);
 });
 
 test("a header of an upstream's answer is explained, whether it passes or is kept back", async () => {

@@ -9,10 +9,13 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
     .description('what a pipeline, a rule, a request or a word of the reference comes to')
     .argument(
       '[word]',
-      'pipelines, rules, the name of a pipeline, a file with a request, the id of a past request; or a code, stage, fact, operator, header or error code',
+      'pipelines, rules, the name of a pipeline, a file with a request, the id of a past request; or a code, stage, fact, operator, header, field or error code',
       'pipelines',
     )
-    .argument('[name]', 'the word of the reference, after its kind: code, stage, fact, operator, header or error')
+    .argument(
+      '[name]',
+      'the word of the reference, after its kind: code, stage, fact, operator, header, field or error',
+    )
     .addOption(config())
     .option('--user <email>', 'of a request: who asks', email)
     .option('--group <name>', 'of a request: token group of the caller', notEmpty)
@@ -40,7 +43,8 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
         'appscli explain C2004                    what check complains about',
         'appscli explain stage forward            its options, facts and errors',
         'appscli explain principal.groups         what a rule can see',
-        'appscli explain header set-cookie        what becomes of a header of an upstream',
+        'appscli explain header set-cookie        what becomes of a header',
+        'appscli explain field service_tier       what becomes of a field of a request',
       ),
     )
     .action(async (word, name, given, command) => {
