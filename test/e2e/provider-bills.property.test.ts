@@ -52,6 +52,8 @@ const setupOf = (kind: Kind): ProviderSetup => ({
 const pricingOf = (usd: number) => ({
   input: usd,
   output: 5 * usd,
+  service_tiers: { priority: { multiplier: 2 }, fast: { multiplier: 2 }, flex: { multiplier: 0.5 } },
+  speeds: { fast: { multiplier: 6 } },
   server_tools: { web_search: 10 },
 });
 
