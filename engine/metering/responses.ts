@@ -65,16 +65,16 @@ function countDelta(reading: UsageReading, data: string): void {
 }
 
 function readItem(reading: UsageReading, data: string): void {
-  if (TOOL_ITEM.test(data)) countItem(reading, parseObject(data)?.item);
+  const tool = TOOL_ITEM.test(data) ? toolOf(parseObject(data)?.item) : undefined;
+  if (tool !== undefined) countTool(reading, tool);
 }
 
-/** Of what a web search does, only searching has a price. */
-function countItem(reading: UsageReading, value: unknown): void {
+/** The tool that an item charges for. Of what a web search does, only searching has a price. */
+function toolOf(value: unknown): string | undefined {
   const item = asObject(value);
   const tool = typeof item?.type === 'string' ? TOOL_TYPE.exec(item.type)?.[1] : undefined;
-  if (tool === undefined) return;
-  if (tool === 'web_search' && (asObject(item?.action)?.type ?? 'search') !== 'search') return;
-  countTool(reading, tool);
+  const searches = (asObject(item?.action)?.type ?? 'search') === 'search';
+  return tool === 'web_search' && !searches ? undefined : tool;
 }
 
 function readEnd(reading: UsageReading, response: Record<string, unknown> | undefined, is_whole: boolean): void {
@@ -89,20 +89,24 @@ function readEnd(reading: UsageReading, response: Record<string, unknown> | unde
   if (reading.complete) reportTools(reading, response);
 }
 
-/** Uses are the items that were seen; of searches some upstreams tell the number that they charge. */
+/** Uses are the items that were seen, in the stream or at its end; of searches some upstreams tell the number that they charge. */
 function reportTools(reading: UsageReading, response: Record<string, unknown> | undefined): void {
+  const used = Object.create(null) as Record<string, number>;
+  for (const item of Array.isArray(response?.output) ? response.output : []) {
+    const tool = toolOf(item);
+    if (tool !== undefined) used[tool] = Math.min(TOOL_USES_MAX, (used[tool] ?? 0) + 1);
+  }
+  for (const tool in reading.tools_begun) used[tool] = Math.max(used[tool] ?? 0, reading.tools_begun[tool]!);
   const charged = asObject(asObject(response?.tool_usage)?.web_search)?.num_requests;
-  if (charged === undefined && reading.tools_begun === undefined) return;
-  reading.server_tools = Object.assign(Object.create(null) as Record<string, number>, reading.tools_begun);
-  if (isCount(charged, TOOL_USES_MAX)) reading.server_tools.web_search = charged;
+  if (isCount(charged, TOOL_USES_MAX)) used.web_search = charged;
   else if (charged !== undefined && charged !== null) reading.unusable = true;
+  if (Object.keys(used).length > 0) reading.server_tools = used;
 }
 
 function readDocument(reading: UsageReading, response: Record<string, unknown> | undefined): void {
   if (response === undefined) return;
   if (response.error != null) reading.failed = true;
   if (!Array.isArray(response.output) && asObject(response.usage) === undefined) return;
-  for (const item of Array.isArray(response.output) ? response.output : []) countItem(reading, item);
   readEnd(reading, response, true);
   reading.counted = true;
 }
