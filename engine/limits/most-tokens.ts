@@ -1,5 +1,5 @@
 import type { ModelConfig, OutputBound, UpstreamConfig } from '../config.ts';
-import { type Protocol, protocolOf } from '../translation/protocol.ts';
+import { OUTPUT_BOUND_MIN, type Protocol, protocolOf } from '../translation/protocol.ts';
 
 /** What a request says about the size of its answer, and where it goes. */
 export interface AnswerBounds {
@@ -53,7 +53,8 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
 /** The bound that the upstream keeps to; of several the largest. 0 is none: there are servers that take it for that. */
 function outputBound(model: ModelConfig, { honours }: UpstreamConfig, bounds: AnswerBounds): number | undefined {
   const { surface, protocol, output_bounds, max_tokens = 0 } = bounds;
-  const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: max_tokens };
+  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[protocol] ?? 0);
+  const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: translated };
   const most = Math.max(0, ...honours.map((name) => sent[name] ?? 0));
   return most === 0 ? undefined : most;
 }

@@ -81,13 +81,13 @@ function priced(part: UsedPart, answering: ModelConfig | undefined, served: Serv
   return { model: dearest, tokens: part.tokens };
 }
 
-/** Bounds the runs of the model that was asked for together, and those of others each by itself. */
+/** Bounds the runs of the model that was asked for together, and those of others that the request named each by itself. */
 function boundParts(
   parts: readonly Priced[],
   answering: ModelConfig | undefined,
-  { model, possible }: Charging,
+  { model, others: named, possible }: Charging,
 ): { readonly parts: readonly Priced[]; readonly impossible: readonly ('input' | 'output')[] } {
-  const isOwn = (part: Priced) => part.model === model || part.model === answering;
+  const isOwn = (part: Priced) => part.model === model || (part.model === answering && !named.includes(part.model));
   const own = parts.filter(isOwn);
   const window = Math.max(1, (answering?.context_window ?? 0) / model.context_window);
   const whole = boundUsage(sumOf(own), { ...possible, input_limit: possible.input_limit * window });

@@ -14,3 +14,6 @@ export function askedIn(surface: string, protocols: readonly Protocol[]): Protoc
   const own = protocolOf(surface);
   return own !== undefined && protocols.includes(own) ? own : protocols[0]!;
 }
+
+/** The least bound of an answer that an API takes; a request that is translated asks for no less. */
+export const OUTPUT_BOUND_MIN: Readonly<Partial<Record<Protocol, number>>> = { responses: 16 };

@@ -4,12 +4,12 @@ import { effortOf } from '../efforts.ts';
 import { shortUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
 import { writePromptCache } from '../prompt-cache.ts';
+import { OUTPUT_BOUND_MIN } from '../protocol.ts';
 import { present } from '../read-json.ts';
 import { canBeStrict } from '../strict-schema.ts';
 import { writeItems } from './write-items.ts';
 
-/** The least bound of an answer that the API takes. */
-const OUTPUT_TOKENS_MIN = 16;
+const OUTPUT_TOKENS_MIN = OUTPUT_BOUND_MIN.responses!;
 
 const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
 
