@@ -210,7 +210,12 @@ export const FACTS = {
   'usage.provenance': {
     kind: 'object',
     meaning:
-      'Where each number came from: upstream, estimate, abort, or clamped where more was reported than is possible',
+      'Where each number came from: upstream, estimate, abort, learned, most, possible, or clamped where more was reported than is possible',
+  },
+  'usage.possibly_billed_nano_usd': {
+    kind: 'number',
+    meaning:
+      'What the upstream may bill at most for a request that failed, in nano-USD; set only where it is not known',
   },
 
   'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },

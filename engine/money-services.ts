@@ -103,8 +103,12 @@ export interface Reservation {
   readonly decided_at?: number;
 }
 
-/** Where a number came from; `clamped`: the upstream reported more than is possible, and this is the most that is. */
-export type Provenance = 'upstream' | 'estimate' | 'abort' | 'clamped';
+/**
+ * Where a number came from: the upstream, what was sent and relayed (`abort` where the caller went away), what such requests
+ * cost (`learned`) or can cost (`most`). `possible`: the cost counts what the upstream may bill for a request that failed.
+ * `clamped`: the upstream reported more than is possible, and this is the most that is.
+ */
+export type Provenance = 'upstream' | 'estimate' | 'abort' | 'learned' | 'most' | 'possible' | 'clamped';
 
 /**
  * What is remarkable about a price: that of a model without one, none for a tool that was used, or the dearest because the
@@ -144,6 +148,11 @@ export interface Settlement extends LedgerIdentity {
   /** Uses of tools that the upstream ran, by name, such as `web_search`. */
   readonly server_tools?: Readonly<Record<string, number>>;
   readonly billed?: Billed;
+  /**
+   * What the upstream may bill for a request that failed, at most; it is in the cost only where the cost is `possible`.
+   * Kept with the provenance.
+   */
+  readonly possibly_billed_nano_usd?: number;
   /** Whether a reservation was placed under this request id. */
   readonly reserved: boolean;
 }

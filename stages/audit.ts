@@ -60,6 +60,7 @@ const READS_IF_SET = [
   'usage.billed',
   'usage.provenance',
   'usage.cost_nano_usd',
+  'usage.possibly_billed_nano_usd',
   'outcome.status',
   'outcome.error',
   'outcome.aborted',
@@ -117,6 +118,7 @@ function describeBill(ctx: AuditContext): AuditRecord {
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
 function describe(ctx: AuditContext, now: number): AuditRecord {
   const cost = ctx.get('usage.cost_nano_usd');
+  const possibly_billed = ctx.get('usage.possibly_billed_nano_usd');
   const held = ctx.get('spend.reserved_nano_usd');
   return {
     at: new Date(now).toISOString(),
@@ -157,6 +159,8 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     cache_write_1h_tokens: ctx.get('usage.cache_write_1h_input_tokens'),
     ...describeBill(ctx),
     cost_usd: cost === undefined ? undefined : nanoToUsd(cost),
+    cost_from: ctx.get('usage.provenance')?.cost as string | undefined,
+    possibly_billed_usd: possibly_billed === undefined ? undefined : nanoToUsd(possibly_billed),
     duration_ms: Math.round(ctx.get('outcome.duration_ms') ?? 0),
     client: ctx.get('request.client.name') ?? null,
     client_version: ctx.get('request.client.version') ?? null,

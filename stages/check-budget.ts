@@ -3,7 +3,6 @@ import {
   defineStage,
   highestCost,
   type LimitStanding,
-  ledgerIdentity,
   limitHeaders,
   type ModelConfig,
   type MostTokens,
@@ -18,6 +17,7 @@ import {
   type Settlement,
   type StageContext,
   StageError,
+  settleUnmetered,
   type TokenCounts,
   type UpstreamConfig,
 } from '../engine/api.ts';
@@ -58,6 +58,7 @@ const READS_IF_SET = [
   'principal.project',
   'upstream.attempts',
   'upstream.status',
+  'error.code',
   'usage.provenance',
 ] as const;
 
@@ -148,20 +149,12 @@ function likelyTokens(ctx: BudgetContext, { context_window, max_output_tokens }:
   return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
-/** The bill of a request that left and that nobody metered. What the upstream refused costs nothing. */
-function estimate({ reservation, tokens }: Hold, status: number | undefined, aborted: boolean): Settlement {
+/** The bill of a request that nobody metered. */
+function estimate(ctx: BudgetContext, { reservation, tokens }: Hold, counts_possible: boolean): Settlement {
+  const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
+  const ended = { status, error, aborted: ctx.aborted, relayed_bytes: ctx.relayed_bytes };
   const { amount_nano_usd } = reservation;
-  const refused = status !== undefined && status >= 400;
-  const from = aborted ? 'abort' : 'estimate';
-  return {
-    ...ledgerIdentity(reservation),
-    status: status ?? null,
-    aborted,
-    tokens: refused ? NO_TOKENS : tokens,
-    cost_nano_usd: refused ? 0 : amount_nano_usd,
-    provenance: { input: from, output: from, cache_read: from, cache_write_5m: from, cache_write_1h: from, cost: from },
-    reserved: true,
-  };
+  return settleUnmetered({ identity: reservation, amount_nano_usd, tokens, ended, counts_possible });
 }
 
 export default defineStage({
@@ -335,7 +328,7 @@ export default defineStage({
         if (!ctx.get('upstream.attempts')) {
           void ledger.release(request_id);
         } else if (ctx.get('usage.provenance') === undefined) {
-          ledger.settle(estimate(hold, ctx.get('upstream.status'), ctx.aborted)).catch((error) => {
+          ledger.settle(estimate(ctx, hold, reserve === 'worst_case')).catch((error) => {
             log.error({ err: error, request_id }, 'a request could not be settled');
           });
         }

@@ -3,23 +3,31 @@ import {
   type Billed,
   billFor,
   type CacheLifetime,
-  type Charged,
   chargeFor,
+  clampedNumbers,
+  costOf,
+  createOnceLog,
   defineStage,
   type EffectivePrice,
+  type Ending,
   emptyBill,
+  endingOf,
   type HoldWatch,
   type ModelConfig,
   moreToHold,
+  NO_TOKENS,
   newUsageReading,
   type Possible,
   type PriceNote,
   type Provenance,
+  possibleFor,
   type ResponseEvent,
   type Served,
   type Services,
+  type Settled,
   type Settlement,
   type StageContext,
+  settleUnknown,
   type UsageReader,
   type UsageReading,
   unpricedTools,
@@ -56,6 +64,7 @@ const READS = [
 ] as const;
 
 const READS_IF_SET = [
+  'request.input_tokens_max',
   'request.choices',
   'request.service_tier',
   'request.speed',
@@ -71,6 +80,8 @@ const READS_IF_SET = [
   'upstream.attempts',
   'upstream.status',
   'outcome.aborted',
+  'outcome.drained',
+  'error.code',
 ] as const;
 
 const WRITES = [
@@ -84,6 +95,7 @@ const WRITES = [
   'usage.billed',
   'usage.cost_nano_usd',
   'usage.provenance',
+  'usage.possibly_billed_nano_usd',
 ] as const;
 
 /** A request with its price: what it costs, by whose word, and how it is to be written down. */
@@ -91,12 +103,10 @@ interface Charge extends Omit<Bill, 'provenance'> {
   readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
   readonly cost: number;
   readonly billed?: Billed | undefined;
+  readonly possibly_billed?: number;
 }
 
 const NO_TOOLS = Object.freeze({});
-
-/** The most models and tools without a price that are remembered as told. */
-const TOLD_MAX = 1000;
 
 function modelOf(ctx: MeterContext, { models }: Services): ModelConfig {
   return models.find(ctx.get('request.model'))!;
@@ -109,8 +119,10 @@ function priceOf(ctx: MeterContext, { models }: Services, model: ModelConfig): E
 
 /** Input and output of a request as far as it tells them itself. */
 function expected(ctx: MeterContext, { context_window, max_output_tokens }: ModelConfig) {
+  const estimate = ctx.get('request.input_tokens_estimate');
   return {
-    input_estimate: Math.min(ctx.get('request.input_tokens_estimate'), context_window),
+    input_estimate: Math.min(estimate, context_window),
+    input_most: Math.min(ctx.get('request.input_tokens_max') ?? estimate, context_window),
     output_max: (ctx.get('request.max_tokens') ?? max_output_tokens) * (ctx.get('request.choices') ?? 1),
     cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
   };
@@ -135,19 +147,6 @@ function atMost(ctx: MeterContext, cost: number, is_known: boolean): number {
   return Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
 }
 
-/** Where nothing was held, nobody has looked at what the request can take. */
-const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity };
-
-/**
- * The most tokens that an answer can have used. Where nothing is hidden from the client, that is no more than the letters it
- * was sent.
- */
-function possibleFor(ctx: MeterContext, { context_window, supports }: ModelConfig, chars: number): Possible {
-  const most = (ctx.get('spend.most_tokens') as Possible | undefined) ?? UNBOUNDED;
-  const is_open = supports.thinking === 'none' && most.input_limit <= context_window && chars > 0;
-  return is_open ? { ...most, output: Math.min(most.output, chars) } : most;
-}
-
 /** How the client asked to be served. */
 function askedOf(ctx: MeterContext): Served {
   const service_tier = ctx.get('request.service_tier');
@@ -156,7 +155,8 @@ function askedOf(ctx: MeterContext): Served {
   return { ...(service_tier && { service_tier }), ...(speed && { speed }), ...(inference_geo && { inference_geo }) };
 }
 
-function writeFacts(ctx: MeterContext, { usage, provenance, cost, billed }: Charge): void {
+function writeFacts(ctx: MeterContext, charge: Charge): void {
+  const { usage, provenance, cost, billed, possibly_billed = 0 } = charge;
   if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
   if (billed !== undefined) ctx.set('usage.billed', { ...billed });
   ctx.set('usage.input_tokens', usage.input);
@@ -167,10 +167,12 @@ function writeFacts(ctx: MeterContext, { usage, provenance, cost, billed }: Char
   ctx.set('usage.server_tools', usage.server_tools ?? NO_TOOLS);
   ctx.set('usage.cost_nano_usd', cost);
   ctx.set('usage.provenance', provenance);
+  if (possibly_billed > 0) ctx.set('usage.possibly_billed_nano_usd', possibly_billed);
 }
 
 /** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
-function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenance, cost, billed }: Charge): void {
+function settle(ctx: MeterContext, { ledger, log }: Services, charge: Charge): void {
+  const { usage, provenance, cost, billed, possibly_billed = 0 } = charge;
   const request_id = ctx.get('request.id');
   const { server_tools, ...tokens } = usage;
   const settlement: Settlement = {
@@ -191,6 +193,7 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenanc
     provenance,
     ...(server_tools && { server_tools }),
     ...(billed && { billed }),
+    ...(possibly_billed > 0 && { possibly_billed_nano_usd: possibly_billed }),
     reserved: ctx.get('spend.reserved_nano_usd') !== undefined,
   };
   ledger.settle(settlement).catch((error: unknown) => {
@@ -198,16 +201,34 @@ function settle(ctx: MeterContext, { ledger, log }: Services, { usage, provenanc
   });
 }
 
+function howItEnded(ctx: MeterContext, reading: UsageReading): Ending {
+  return endingOf(reading, {
+    status: ctx.get('upstream.status'),
+    aborted: ctx.get('outcome.aborted') ?? false,
+    drained: ctx.get('outcome.drained') ?? false,
+    error: ctx.get('error.code'),
+    heard: ctx.state !== undefined,
+    relayed_bytes: ctx.relayed_bytes,
+  });
+}
+
+/** What a request comes to whose bill is not known in full, from what is known of it. */
+function settledUnknown(
+  ctx: MeterContext,
+  { config, ledger }: Services,
+  { ending, known, most }: { readonly ending: 'left' | 'failed'; readonly known: number; readonly most: number },
+): Settled {
+  const worst_case = config.spend_limits?.reserve === 'worst_case';
+  // What such requests cost is known of those with one answer.
+  const has_usual = !worst_case && (ctx.get('request.choices') ?? 1) === 1;
+  const usual = has_usual ? ledger.typicalCost(ctx.get('principal.email'), ctx.get('request.model')) : undefined;
+  return settleUnknown(ending, { known, most, usual, counts_possible: worst_case });
+}
+
 /** Charges requests; what has no price is told once for each model and tool. */
 function createCharger(services: Services) {
   const { log } = services;
-  const told = new Set<string>();
-  function tellOnce(fields: Readonly<Record<string, string | undefined>>, message: string): void {
-    const name = JSON.stringify(fields);
-    if (told.has(name) || told.size >= TOLD_MAX) return;
-    told.add(name);
-    log.warn(fields, message);
-  }
+  const tellOnce = createOnceLog(log);
   return (ctx: MeterContext, reading: UsageReading): Charge => {
     if (reading.unusable) {
       const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
@@ -215,9 +236,13 @@ function createCharger(services: Services) {
     }
     const model = modelOf(ctx, services);
     const price = priceOf(ctx, services, model);
+    const ending = howItEnded(ctx, reading);
+    const bounds = expected(ctx, model);
     const bill = billFor(reading, {
-      ...expected(ctx, model),
-      status: ctx.get('upstream.status'),
+      ...bounds,
+      // Nobody who leaves pays less than what was sent.
+      ...(ending === 'left' && { input_estimate: bounds.input_most }),
+      ending,
       aborted: ctx.get('outcome.aborted') ?? false,
       relayed_bytes: ctx.relayed_bytes,
       fees: price.server_tools_pico,
@@ -229,7 +254,7 @@ function createCharger(services: Services) {
       route: { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') },
       asked: askedOf(ctx),
       cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
-      possible: possibleFor(ctx, model, reading.chars),
+      possible: possibleFor(ctx.get('spend.most_tokens') as Possible | undefined, model, reading.chars),
     });
     const { usage, billed, impossible, unpriced_serving } = charged;
     if (impossible.length > 0) {
@@ -254,23 +279,19 @@ function createCharger(services: Services) {
     };
     const provenance = Object.keys(notes).length > 0 ? { ...bill.provenance, ...notes } : bill.provenance;
     const is_known = bill.provenance.cost === 'upstream' && impossible.length === 0;
-    return { usage, provenance, billed, cost: atMost(ctx, charged.cost, is_known) };
-  };
-}
-
-/** Where the numbers come from that were reported beyond what is possible. */
-function clampedNumbers(impossible: Charged['impossible']): Readonly<Record<string, Provenance>> {
-  if (impossible.length === 0) return {};
-  const input = {
-    input: 'clamped',
-    cache_read: 'clamped',
-    cache_write_5m: 'clamped',
-    cache_write_1h: 'clamped',
-  } as const;
-  return {
-    ...(impossible.includes('input') && input),
-    ...(impossible.includes('output') && { output: 'clamped' as const }),
-    cost: 'clamped',
+    const cost = atMost(ctx, charged.cost, is_known);
+    if (ending === 'known' || ending === 'refused') return { usage, provenance, billed, cost };
+    const held = ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd');
+    const { input_estimate: input, output_max: output } = bounds;
+    const most = held ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
+    const settled = settledUnknown(ctx, services, { ending, known: cost, most });
+    return {
+      usage,
+      provenance: settled.by === undefined ? provenance : { ...provenance, cost: settled.by },
+      billed,
+      cost: settled.cost_nano_usd,
+      possibly_billed: settled.possibly_billed_nano_usd,
+    };
   };
 }
 

@@ -1,5 +1,6 @@
 import { NO_TOKENS } from '../services/prices.ts';
 import type { EffectivePrice, Provenance, TokenCounts, Usage } from '../stage-services.ts';
+import type { Ending } from './ending.ts';
 import { relayedOutput, type UsageReading } from './reading.ts';
 
 /** Prompt cache lifetime that a request asked for. */
@@ -17,8 +18,7 @@ export interface Bill {
 
 /** How a forwarded request ended, and what is known of it beside its response. */
 export interface Circumstances {
-  /** `undefined`: the upstream never answered. */
-  readonly status: number | undefined;
+  readonly ending: Ending;
   readonly aborted: boolean;
   readonly input_estimate: number;
   readonly output_max: number;
@@ -34,12 +34,13 @@ export function emptyBill(): Bill {
 }
 
 /** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
-export function billFor(reading: UsageReading, { status, aborted, ...request }: Circumstances): Bill {
+export function billFor(reading: UsageReading, { ending, aborted, ...request }: Circumstances): Bill {
   const guess = aborted ? 'abort' : 'estimate';
-  if (status === undefined) return billOf({ ...NO_TOKENS, input: request.input_estimate }, guess, guess, guess);
-  const succeeded = status >= 200 && status < 300;
+  if (ending === 'refused') return emptyBill();
   const { reported, seen, complete, deltas } = reading;
-  if (!succeeded || (reading.failed && !seen && deltas === 0)) return emptyBill();
+  // Nothing that a model said: nothing to charge.
+  if (ending === 'failed' && !seen && deltas === 0)
+    return { ...billOf(NO_TOKENS, 'estimate', 'estimate', 'estimate'), is_empty: true };
 
   const cache = cacheTokens(reported, request.cache_asked);
   const input = inputTokens(reported, cache, request.input_estimate);

@@ -1,7 +1,7 @@
 import type { ModelConfig } from '../config.ts';
 import { costOfParts } from '../services/prices.ts';
 import { notableServing, unpricedServing } from '../services/served-prices.ts';
-import type { Billed, ModelCatalog, PricedRoute, Served, TokenCounts, Usage } from '../stage-services.ts';
+import type { Billed, ModelCatalog, PricedRoute, Provenance, Served, TokenCounts, Usage } from '../stage-services.ts';
 import type { Bill, CacheLifetime } from './bill.ts';
 import { partsOf, sumOf, type UsedPart } from './parts.ts';
 import { boundUsage, type Possible } from './possible.ts';
@@ -55,6 +55,22 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
     billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts }),
     impossible: bounded.impossible,
     unpriced_serving: prices.some((price) => unpricedServing(price, served).length > 0),
+  };
+}
+
+/** Where the numbers come from that were reported beyond what is possible. */
+export function clampedNumbers(impossible: Charged['impossible']): Readonly<Record<string, Provenance>> {
+  if (impossible.length === 0) return {};
+  const input = {
+    input: 'clamped',
+    cache_read: 'clamped',
+    cache_write_5m: 'clamped',
+    cache_write_1h: 'clamped',
+  } as const;
+  return {
+    ...(impossible.includes('input') && input),
+    ...(impossible.includes('output') && { output: 'clamped' as const }),
+    cost: 'clamped',
   };
 }
 

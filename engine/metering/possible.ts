@@ -1,3 +1,4 @@
+import type { ModelConfig } from '../config.ts';
 import type { TokenCounts } from '../stage-services.ts';
 
 /** The most tokens that a request can have used. */
@@ -13,6 +14,22 @@ export interface Possible {
 export interface Bounded {
   readonly tokens: TokenCounts;
   readonly impossible: readonly ('input' | 'output')[];
+}
+
+/** Where nothing was held, nobody has looked at what the request can take. */
+const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity };
+
+/**
+ * The most tokens that an answer can have used, from what was found before. Where nothing is hidden from the client, that is
+ * no more than the letters it was sent.
+ */
+export function possibleFor(
+  most: Possible = UNBOUNDED,
+  { context_window, supports }: Pick<ModelConfig, 'context_window' | 'supports'>,
+  chars: number,
+): Possible {
+  const is_open = supports.thinking === 'none' && most.input_limit <= context_window && chars > 0;
+  return is_open ? { ...most, output: Math.min(most.output, chars) } : most;
 }
 
 /** Kinds of input, the dearest first as a rule. */

@@ -233,18 +233,9 @@ function smaller(a: number | null, b: number | null): number | null {
  * amount. Who asked for what, and what it counts on, stands in the reservation already, where there is one.
  */
 function packSettlement(settlement: Settlement, counters: CounterList, counted?: readonly CounterName[]): object {
-  const {
-    tokens,
-    cost_nano_usd,
-    status,
-    provenance,
-    request_id,
-    reserved,
-    aborted,
-    server_tools,
-    billed,
-    ...identity
-  } = settlement;
+  const { tokens, cost_nano_usd, status, request_id, reserved, aborted, server_tools, billed, ...others } = settlement;
+  const { provenance: origins, possibly_billed_nano_usd, ...identity } = others;
+  const provenance = possibly_billed_nano_usd === undefined ? origins : { ...origins, possibly_billed_nano_usd };
   const cost_is_known = isCount(cost_nano_usd);
   return {
     request_id,

@@ -194,7 +194,7 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
     const { request_id, model, upstream, at, cost: was } = row;
     if (glob !== undefined && !matchesGlob(glob, model)) return undefined;
     if (!usedAnything(row)) return void skipped.no_tokens++;
-    if (row.source !== 'upstream' && !estimates) return void skipped.estimates++;
+    if (row.source !== 'upstream' && (!estimates || !isByTokens(row.source))) return void skipped.estimates++;
     if (!upstreams.has(upstream)) return countOne(skipped.no_upstream, upstream);
     const priceAt = (time: number) => costAgain(row, { book, answering, at: time });
     const cost = priceAt(at);
@@ -277,6 +277,11 @@ function createWriter(database: Pick<Database, 'query'>, clock: Clock, actor: Ac
       }
     },
   };
+}
+
+/** Whether a cost is that of the tokens beside it, and not of what such requests cost or can cost. */
+function isByTokens(source: string | null): boolean {
+  return source !== 'learned' && source !== 'most' && source !== 'possible';
 }
 
 /** Which requests, for the list of changes. */

@@ -193,6 +193,13 @@ for (const [what, script, nano_usd, by] of GUESSES) {
   });
 }
 
+/** What nobody knows is the most while nothing is learned: 200 x 6000 + 1000 x 15000. */
+function assertUnknown(row: LedgerRow, known: number): void {
+  assert.equal(row.aborted, true);
+  assert.ok(row.cost_nano_usd >= known && row.cost_nano_usd <= 16_200_000, String(row.cost_nano_usd));
+  assert.match(row.provenance.cost!, /^(?:most|learned)$/);
+}
+
 /** Asks and goes away once `leave` is through; gives the row that is new then. */
 async function rowAfterLeaving(leave: (asked: ReturnType<typeof open>) => Promise<void>): Promise<LedgerRow> {
   const known = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
@@ -204,7 +211,7 @@ async function rowAfterLeaving(leave: (asked: ReturnType<typeof open>) => Promis
   );
 }
 
-test('a client that leaves a stream pays what it was sent', async () => {
+test('a client that leaves a stream that is cancelled pays what such requests cost, at least what it was sent', async () => {
   upstream.script = ({ res }) => {
     res.writeHead(200, EVENT_STREAM as string[]);
     res.write([start({ ...USAGE, output_tokens: 1 }), ...WORDS].map((event) => sse(event)).join(''));
@@ -216,14 +223,14 @@ test('a client that leaves a stream pays what it was sent', async () => {
       if (received.split('word ').length > WORDS.length) break;
     }
   });
-  assert.deepEqual([row.aborted, row.cost_nano_usd, row.provenance.cost], [true, 1_282_500, 'abort']);
+  assertUnknown(row, 1_282_500);
 });
 
-test('a client that leaves before the answer pays the input it sent', async () => {
+test('a client that leaves before the answer pays the same, at least the most it can have sent', async () => {
   upstream.script = hang;
   const row = await rowAfterLeaving(async () => void (await upstream.arrived(1)));
-  // 50 x 3000
-  assert.deepEqual([row.aborted, row.cost_nano_usd, row.provenance.cost], [true, 150_000, 'abort']);
+  // 200 bytes x 3000
+  assertUnknown(row, 600_000);
 });
 
 test('counting tokens costs nothing, whatever the upstream says', async () => {

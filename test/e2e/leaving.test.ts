@@ -93,6 +93,7 @@ const bodyOf = (surface: Protocol, protocol: Protocol, stream: boolean): string 
   JSON.stringify(
     askBody(surface, modelVia(protocol), 'Hi', {
       stream,
+      ...(surface === 'messages' && { max_tokens: 20_000 }),
       ...(surface === 'chat' && stream && { stream_options: { include_usage: true } }),
     }),
   );

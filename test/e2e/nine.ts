@@ -82,12 +82,15 @@ export function clientsOf(
 }
 
 /** Boots both for the tests of a file. Before each test the provider has seen nothing and answers a short text. */
-export function useNine(take: (nine: Nine) => void): void {
+export function useNine(take: (nine: Nine) => void, more: (url: string) => ConfigSections = () => ({})): void {
   let provider: ModelProvider | undefined;
   let gateway: TestGateway | undefined;
   before(async () => {
     provider = await startModelProvider();
-    gateway = await bootGateway({ upstream_url: provider.url, config: nineConfig(provider.url) });
+    gateway = await bootGateway({
+      upstream_url: provider.url,
+      config: { ...nineConfig(provider.url), ...more(provider.url) },
+    });
     take({ provider, gateway, ...clientsOf(gateway) });
   });
   after(async () => {

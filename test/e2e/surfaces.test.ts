@@ -6,16 +6,23 @@ import type { TestGateway } from '../support/gateway.ts';
 import type { Answer, ModelProvider } from '../support/model-provider.ts';
 import { until } from '../support/until.ts';
 import { open, type Response, send } from './client.ts';
-import { askBody, COMBINATIONS, modelVia, post, sending, TRANSLATED, useNine } from './nine.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, post, sending, TRANSLATED, useNine } from './nine.ts';
 import { auditRecord, ledgerRow, nothingHeld } from './state.ts';
 import { eventsIn, textIn } from './streams.ts';
 
 let provider: ModelProvider;
 let gateway: TestGateway;
 
-useNine((nine) => {
-  ({ provider, gateway } = nine);
-});
+useNine(
+  (nine) => {
+    ({ provider, gateway } = nine);
+  },
+  (url) => {
+    // Answers that are read on for their bill are another story.
+    const upstreams = nineConfig(url).upstreams as readonly object[];
+    return { upstreams: upstreams.map((upstream) => ({ ...upstream, on_client_abort: 'cancel' })) };
+  },
+);
 
 interface AuditRecord {
   readonly losses: readonly string[];

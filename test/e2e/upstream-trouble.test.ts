@@ -13,7 +13,7 @@ import {
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, type Response, send } from './client.ts';
 import { startDeafServer } from './deaf-server.ts';
-import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from './state.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from './state.ts';
 import { useGateway } from './use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -47,6 +47,16 @@ async function rowOf(response: Response): Promise<LedgerRow> {
   const row = await ledgerRow(gateway.database, requestId(response));
   assert.equal(row.surface, 'messages');
   return row;
+}
+
+/** Checks that a request cost nothing, and that what the upstream may bill is kept apart. */
+async function assertPossiblyBilled(response: Response): Promise<void> {
+  const row = await rowOf(response);
+  assert.equal(row.cost_nano_usd, 0);
+  assert.ok(Number(row.provenance.possibly_billed_nano_usd) > 0, JSON.stringify(row.provenance));
+  assert.deepEqual([row.status, row.provenance.cost], [null, 'estimate']);
+  const { record } = (await auditRecord(gateway.database, row.request_id)) as { record: Record<string, number> };
+  assert.equal(record.possibly_billed_usd, Number(row.provenance.possibly_billed_nano_usd) / 1e9);
 }
 
 describe('an upstream that does not answer', () => {
@@ -88,22 +98,21 @@ describe('an upstream that does not answer', () => {
     const response = await ask(gateway.url, gateway.token);
     await assertGatewayError(response, 504, 'timeout_error', 'upstream_timeout');
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
-    const row = await rowOf(response);
-    assert.match(JSON.stringify(row.provenance), /estimate/);
+    await assertPossiblyBilled(response);
   });
 
   test('because it resets the connection is 502 with a row', async () => {
     upstream.script = reset;
     const response = await ask(gateway.url, gateway.token);
     await assertGatewayError(response, 502, 'api_error', 'upstream_failed');
-    await rowOf(response);
+    await assertPossiblyBilled(response);
   });
 
   test('because it hangs up without a word is 502 with a row', async () => {
     upstream.script = ({ socket }) => void socket.end();
     const response = await ask(gateway.url, gateway.token);
     await assertGatewayError(response, 502, 'api_error', 'upstream_failed');
-    await rowOf(response);
+    await assertPossiblyBilled(response);
   });
 
   test('because it speaks no HTTP is 502 with a row', async () => {
@@ -111,7 +120,22 @@ describe('an upstream that does not answer', () => {
     const response = await ask(gateway.url, gateway.token);
     assert.equal(response.status, 502, response.text);
     assert.equal(response.json().type, 'error');
+    await assertPossiblyBilled(response);
+  });
+
+  test('costs its callers nothing of their limits, however often they try', async () => {
+    const token = await gateway.newToken({ user: 'patient@example.com' });
+    for (const script of [reset, answerRaw('220 mail.example ESMTP\r\n'), answerJson({ error: 'boom' }, 500)]) {
+      upstream.script = script;
+      for (let i = 0; i < 5; i++) assert.ok((await ask(gateway.url, token)).status >= 500);
+    }
+    upstream.script = answerJson(message());
+    const response = await ask(gateway.url, token);
+    assert.equal(response.status, 200, response.text);
     await rowOf(response);
+    const rows = (await ledgerRows(gateway.database)).filter((row) => row.user_email === 'patient@example.com');
+    assert.equal(rows.length, 16);
+    assert.equal(rows.filter((row) => row.cost_nano_usd > 0).length, 1);
   });
 });
 
@@ -135,7 +159,9 @@ describe('an upstream that answers with something that is not the API', () => {
       await assertGatewayError(response, 502, 'api_error', 'upstream_invalid');
       assert.doesNotMatch(response.text, /doctype|<h1>|id\.example/);
       assert.equal(upstream.requests.length, 1, 'the redirect was not followed');
-      await rowOf(response);
+      const { cost_nano_usd, provenance } = await rowOf(response);
+      const is_unclear = /error page|empty/.test(what);
+      assert.deepEqual([cost_nano_usd, provenance.possibly_billed_nano_usd !== undefined], [0, is_unclear]);
     });
   }
 });

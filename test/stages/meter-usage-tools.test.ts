@@ -55,7 +55,7 @@ describe('meter-usage, for tools that the upstream runs', () => {
       begin('calculator', 'tool_use'),
       begin('unpriced_tool'),
     ];
-    const row = await settled({ events, facts: ABORTED, config: withFees() });
+    const row = await settled({ events, facts: ABORTED, config: withFees(), typical_cost: 1 });
     assert.deepEqual(row.server_tools, { web_search: 2, web_fetch: 1 });
     assert.equal(row.provenance.server_tools, 'abort');
     assert.equal(row.cost_nano_usd, TOKEN_COST + 20_000_000 + 500_000);

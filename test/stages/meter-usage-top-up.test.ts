@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../engine/api.ts';
 import { stageConfig } from '../../engine/testing/stage-harness.ts';
-import { ABORTED, delta, type Event, end, meter, start } from './metered.ts';
+import { CUT, delta, type Event, end, meter, start } from './metered.ts';
 
 /** Nano-USD of an output token of the harness's model. */
 const OUTPUT = 15_000;
@@ -108,7 +108,7 @@ describe('meter-usage, while a stream goes on', () => {
       fc.asyncProperty(burst, fc.nat(5_000_000), fc.nat(9_000_000), async ({ texts, input }, held, more) => {
         const most = held + more;
         const events = [start({ input_tokens: input, output_tokens: 0 }), ...texts.map(delta)];
-        const { stage, settlements } = await meter({ events, facts: { ...ABORTED, ...typical(held, most) } });
+        const { stage, settlements } = await meter({ events, facts: { ...CUT, ...typical(held, most) } });
         const amounts = [held, ...stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd)];
         for (let i = 1; i < amounts.length; i++) assert.ok(amounts[i]! > amounts[i - 1]!, 'a hold only grows');
         assert.ok(amounts.at(-1)! <= most);
@@ -118,7 +118,7 @@ describe('meter-usage, while a stream goes on', () => {
   });
 
   it('charges a guess up to the most it can cost, not only what was held', async () => {
-    const facts = { ...ABORTED, ...typical(1000, 10 * OUTPUT) };
+    const facts = { ...CUT, ...typical(1000, 10 * OUTPUT) };
     const { settlements } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(9)], facts });
     assert.equal(settlements[0]!.cost_nano_usd, 9 * OUTPUT);
     const { settlements: cut } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(30)], facts });

@@ -4,6 +4,7 @@ import { openStage } from '../../engine/testing/stage-harness.ts';
 import meterUsage from '../../stages/meter-usage.ts';
 import {
   ABORTED,
+  CUT,
   delta,
   document,
   type Event,
@@ -176,7 +177,7 @@ describe('meter-usage', () => {
 
   describe('when the response is not complete', () => {
     it('charges nothing for an error of the upstream', async () => {
-      for (const status of [400, 404, 429, 500, 529, 302]) {
+      for (const status of [400, 404, 429, 501, 503, 529, 302]) {
         const row = await settled({
           events: [[undefined, { type: 'error', error: { type: 'overloaded_error', message: 'no' } }]],
           facts: { 'upstream.status': status },
@@ -195,28 +196,66 @@ describe('meter-usage', () => {
       assert.equal(row.provenance.cost, 'upstream');
     });
 
-    it('charges what was sent when a client leaves before the upstream answers', async () => {
-      const row = await settled({ facts: { ...ABORTED, 'upstream.status': undefined } });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 500 });
+    it('charges the most it can cost when a client leaves before the upstream answers', async () => {
+      const row = await settled({
+        facts: { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 },
+      });
+      assert.deepEqual(row.tokens, { ...NOTHING, input: 2000 });
       assert.equal(row.status, null);
       assert.equal(row.aborted, true);
       assert.equal(row.provenance.input, 'abort');
-      assert.equal(row.provenance.cost, 'abort');
+      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
     });
 
-    it('charges what was sent when the upstream never answers', async () => {
+    it('charges what such requests cost when that is known', async () => {
+      for (const [typical_cost, cost, by] of [
+        [40_000_000, 40_000_000, 'learned'],
+        [2_000_000_000, 1_000_000_000, 'most'],
+        [1000, 6_000_000, 'abort'],
+      ] as const) {
+        const facts = { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 };
+        const row = await settled({ facts, typical_cost });
+        assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [cost, by]);
+      }
+    });
+
+    it('charges nothing when the upstream never answers, and keeps apart what it may bill', async () => {
+      for (const status of [undefined, 500, 502, 504]) {
+        const { settlements, written } = await meter({
+          facts: { 'upstream.status': status },
+          typical_cost: 40_000_000,
+        });
+        const [row] = settlements;
+        assert.deepEqual(row!.tokens, NOTHING);
+        assert.deepEqual([row!.cost_nano_usd, row!.provenance.cost], [0, 'estimate']);
+        assert.equal(row!.possibly_billed_nano_usd, 40_000_000);
+        assert.equal(written['usage.possibly_billed_nano_usd'], 40_000_000);
+      }
       const row = await settled({ facts: { 'upstream.status': undefined } });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 500 });
-      assert.equal(row.cost_nano_usd, 1_500_000);
-      assert.equal(row.provenance.cost, 'estimate');
+      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000, 'the most it can cost while nothing is known');
+    });
+
+    it('counts what may be billed under worst_case', async () => {
+      const config = { spend_limits: { reserve: 'worst_case' } } as never;
+      const row = await settled({ facts: { 'upstream.status': undefined }, typical_cost: 40_000_000, config });
+      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'possible']);
+      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000);
+    });
+
+    it('charges nothing for a page, and keeps an answer without anything in it apart', async () => {
+      const facts = { 'error.code': 'upstream_invalid' };
+      const page = await settled({ facts, relayed_bytes: 400 });
+      assert.deepEqual([page.cost_nano_usd, page.possibly_billed_nano_usd], [0, undefined]);
+      const empty = await settled({ facts, typical_cost: 40_000_000 });
+      assert.deepEqual([empty.cost_nano_usd, empty.possibly_billed_nano_usd], [0, 40_000_000]);
     });
 
     it('never charges a guess more than was held, nor a number of the upstream less', async () => {
       const held = { 'spend.reserved_nano_usd': 1_000 };
-      const guessed = await settled({ facts: { ...held, 'upstream.status': undefined } });
+      const guessed = await settled({ facts: { ...held, ...ABORTED, 'upstream.status': undefined } });
       assert.equal(guessed.cost_nano_usd, 1_000);
       const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('word '.repeat(100_000))];
-      const cut = await settled({ events, facts: { ...ABORTED, 'request.max_tokens': 20 } });
+      const cut = await settled({ events, facts: { ...CUT, 'request.max_tokens': 20 } });
       assert.equal(cut.tokens.output, 20);
       const reported = await settled({ events: document({ input_tokens: 500, output_tokens: 0 }), facts: held });
       assert.equal(reported.cost_nano_usd, 1_500_000);
@@ -232,7 +271,13 @@ describe('meter-usage', () => {
       assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 15 });
       assert.equal(row.provenance.input, 'upstream');
       assert.equal(row.provenance.output, 'abort');
-      assert.equal(row.provenance.cost, 'abort');
+      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
+    });
+
+    it('charges what was read on, although the client has gone', async () => {
+      const usage = { input_tokens: 10, output_tokens: 900 };
+      const row = await settled({ events: document(usage), facts: { ...ABORTED, 'outcome.drained': true } });
+      assert.deepEqual([row.cost_nano_usd, row.provenance.cost, row.aborted], [13_530_000, 'upstream', true]);
     });
 
     it('takes every delta for at least one token', async () => {
@@ -257,10 +302,11 @@ describe('meter-usage', () => {
 
     it('estimates the output of a stream that the upstream broke off', async () => {
       const events = [start({ input_tokens: 10 }), delta('12345678'), ['error', { type: 'error' }] as Event];
-      const row = await settled({ events });
+      const row = await settled({ events, facts: CUT, typical_cost: 1_000_000 });
       assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 2 });
       assert.equal(row.provenance.input, 'upstream');
       assert.equal(row.provenance.output, 'estimate');
+      assert.deepEqual([row.cost_nano_usd, row.possibly_billed_nano_usd], [60_000, 940_000]);
     });
 
     it('estimates a success without usage from what was sent and relayed', async () => {

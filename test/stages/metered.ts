@@ -39,13 +39,17 @@ export interface Metered {
   readonly relayed_bytes?: number;
   readonly charge?: 'full' | 'nothing';
   readonly config?: Partial<GatewayConfig>;
+  /** What 95 of 100 such requests cost at most. */
+  readonly typical_cost?: number;
 }
 
 /** Runs the stage over a response. */
-export async function meter({ events = [], facts = {}, relayed_bytes = 0, charge = 'full', config }: Metered) {
+export async function meter(wish: Metered) {
+  const { events = [], facts = {}, relayed_bytes = 0, charge = 'full', config, typical_cost } = wish;
   const stage: StageHarness = openStage(meterUsage, {
     options: { charge },
     ...(config && { config: stageConfig(config) }),
+    ...(typical_cost !== undefined && { typicalCost: () => typical_cost }),
   });
   const ctx = stage.request({ facts: { ...FORWARDED, ...facts } });
   ctx.relayed_bytes = relayed_bytes;
@@ -86,5 +90,7 @@ export function end(usage: unknown, stop_reason: string | null = 'end_turn'): Ev
 
 /** The last event of a stream. */
 export const STOP: Event = ['message_stop', { type: 'message_stop' }];
+/** The answer broke off. */
+export const CUT: Facts = { 'error.code': 'upstream_failed' };
 /** The client went away. */
 export const ABORTED: Facts = { 'outcome.aborted': true };
