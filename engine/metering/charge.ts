@@ -76,6 +76,7 @@ export function clampedNumbers(impossible: Charged['impossible']): Readonly<Reco
 
 interface Priced {
   readonly model: ModelConfig;
+  readonly is_aside?: true;
   readonly tokens: TokenCounts;
 }
 
@@ -90,35 +91,41 @@ function answeringFor(name: string, { models, model, route }: Charging): ModelCo
 function priced(part: UsedPart, answering: ModelConfig | undefined, served: Served, charging: Charging): Priced {
   const { models, model, others, route } = charging;
   const named = part.model === undefined ? undefined : answeringFor(part.model, charging);
-  if (named !== undefined) return { model: named, tokens: part.tokens };
+  const { model: _, ...rest } = part;
+  if (named !== undefined) return { ...rest, model: named };
   const candidates = [model, ...(answering ? [answering] : []), ...(part.model === undefined ? [] : others)];
   const cost = (each: ModelConfig) => models.cost(each, { ...part.tokens, served }, route);
   const dearest = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
-  return { model: dearest, tokens: part.tokens };
+  return { ...rest, model: dearest };
 }
 
-/** Bounds the runs of the model that was asked for together, and those of others that the request named each by itself. */
+/** Bounds the runs of the model that was asked for together; those of others each by itself, and in their number. */
 function boundParts(
   parts: readonly Priced[],
   answering: ModelConfig | undefined,
-  { model, others: named, possible }: Charging,
+  { model, others, possible }: Charging,
 ): { readonly parts: readonly Priced[]; readonly impossible: readonly ('input' | 'output')[] } {
-  const isOwn = (part: Priced) => part.model === model || (part.model === answering && !named.includes(part.model));
+  const isAnswering = (id: ModelConfig) => id === model || (id === answering && !others.includes(id));
+  const isOwn = (part: Priced) => part.is_aside !== true && isAnswering(part.model);
   const own = parts.filter(isOwn);
   const window = Math.max(1, (answering?.context_window ?? 0) / model.context_window);
   const whole = boundUsage(sumOf(own), { ...possible, input_limit: possible.input_limit * window });
   const impossible = new Set(whole.impossible);
-  const others = parts
-    .filter((part) => !isOwn(part))
-    .map((part) => {
-      const { context_window, max_output_tokens } = part.model;
-      const output = Math.max(context_window, max_output_tokens);
-      const bounded = boundUsage(part.tokens, { input: context_window, output, input_limit: context_window });
-      for (const kind of bounded.impossible) impossible.add(kind);
-      return { ...part, tokens: bounded.tokens };
-    });
+  const runs = Math.max(1, Math.floor(possible.input_limit / model.context_window));
+  const asides = parts.filter((part) => !isOwn(part));
+  const most_asides = runs * Math.max(1, others.length);
+  if (asides.length > most_asides) impossible.add('input');
+  const bounded = asides.slice(0, most_asides).map((part) => {
+    const { context_window, max_output_tokens } = part.model;
+    const times = part.is_aside === true ? 1 : runs;
+    const output = Math.max(context_window, max_output_tokens) * times;
+    const input = context_window * times;
+    const { tokens, impossible: beyond } = boundUsage(part.tokens, { input, output, input_limit: input });
+    for (const kind of beyond) impossible.add(kind);
+    return { ...part, tokens };
+  });
   const kept = whole.impossible.length === 0 ? own : [{ model: own[0]!.model, tokens: whole.tokens }];
-  return { parts: [...kept, ...others], impossible: [...impossible] };
+  return { parts: [...kept, ...bounded], impossible: [...impossible] };
 }
 
 function billedAs(

@@ -8,7 +8,12 @@ export interface UsedPart {
   /** As the upstream calls it; absent: the model that answered. */
   readonly model?: string;
   readonly tokens: TokenCounts;
+  /** Whether it is a run of another model that was asked in between, which may be the same one again. */
+  readonly is_aside?: true;
 }
+
+/** Runs that answer, or make room for an answer; all others are asked in between. */
+const OF_ANSWER: ReadonlySet<string> = new Set(['message', 'fallback_message', 'compaction']);
 
 /** Runs whose tokens are in the totals as well; those of all others come on top of them. */
 const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
@@ -26,7 +31,8 @@ export function partsOf(
   const parts = iterations.map(({ type, model, reported }) => {
     const { input_tokens: input = 0, output_tokens: output = 0 } = reported;
     const tokens: TokenCounts = { input, output, ...cacheTokens(reported, asked) };
-    return { type, part: { tokens, ...(model !== undefined && { model }) } };
+    const is_aside = !OF_ANSWER.has(type);
+    return { type, part: { tokens, ...(model !== undefined && { model }), ...(is_aside && { is_aside }) } };
   });
   const told = sumOf(parts.filter(({ type }) => IN_TOTALS.has(type)).map(({ part }) => part));
   const rest = eachKind((kind) => Math.max(0, totals[kind] - told[kind]));
