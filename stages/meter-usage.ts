@@ -138,7 +138,7 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   const model = modelOf(ctx, services);
   const { input_estimate, cache_asked } = expected(ctx, model);
   const price = priceOf(ctx, services, model);
-  return { reading, read, watch: watchHold({ held, most, price, input_estimate, cache_asked }) };
+  return { reading, read, watch: watchHold({ held, most, price, input_estimate, cache_asked, asked: askedOf(ctx) }) };
 }
 
 /** A guess never costs more than the most that the request was found to cost before it was forwarded. */

@@ -17,10 +17,13 @@ import { type Column, formatTable, shorten } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
 /** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
-export interface UsageOptions extends Omit<UsageFilter, 'upstream_model' | 'token_group'> {
+export interface UsageOptions
+  extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
   readonly config: string;
   readonly upstreamModel?: string;
   readonly tokenGroup?: string;
+  readonly answeredModel?: string;
+  readonly serviceTier?: string;
   readonly by?: readonly UsageDimension[];
   readonly timeZone?: string;
   readonly json?: true;
@@ -33,14 +36,16 @@ const IN_TABLE = 2;
 /** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
 export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
   const { terminal } = context;
-  const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...others } = given;
+  const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...rest } = given;
+  const { answeredModel: answered_model, serviceTier: service_tier, ...others } = rest;
   if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
     throw new StartError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`, {
       exit_code: EXIT_USAGE,
     });
   }
   demandPeriod(others);
-  const filter = { ...others, upstream_model: upstreamModel, token_group: tokenGroup };
+  const names = { upstream_model: upstreamModel, token_group: tokenGroup, answered_model, service_tier };
+  const filter = { ...others, ...names };
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
     reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
   );

@@ -1,5 +1,5 @@
 import { costOf } from '../services/prices.ts';
-import type { EffectivePrice } from '../stage-services.ts';
+import type { EffectivePrice, Served } from '../stage-services.ts';
 import { type CacheLifetime, cacheTokens, inputTokens, toolsUsed } from './bill.ts';
 import { relayedOutput, type UsageReading } from './reading.ts';
 
@@ -14,6 +14,8 @@ export interface HoldWatch {
   /** Input tokens while the upstream has not said how many there are. */
   readonly input_estimate: number;
   readonly cache_asked: CacheLifetime;
+  /** How the request asked to be served. */
+  readonly asked: Served;
   /** What is held by now, in nano-USD. */
   held: number;
   /** Output in tokens from which on the hold is looked at again. */
@@ -24,7 +26,7 @@ export interface HoldWatch {
 
 /** Watches a hold of `held` nano-USD. */
 export function watchHold(
-  start: Pick<HoldWatch, 'most' | 'price' | 'input_estimate' | 'cache_asked' | 'held'>,
+  start: Pick<HoldWatch, 'most' | 'price' | 'input_estimate' | 'cache_asked' | 'asked' | 'held'>,
 ): HoldWatch {
   return { ...start, next_output: 0, known: -1 };
 }
@@ -61,7 +63,8 @@ function costSoFar(watch: HoldWatch, reading: UsageReading, output: number): num
   const cache = cacheTokens(reading.reported, watch.cache_asked);
   const input = inputTokens(reading.reported, cache, watch.input_estimate);
   const server_tools = toolsUsed(reading, false, watch.price.server_tools_pico);
-  return costOf(watch.price, { input, output, ...cache, ...(server_tools && { server_tools }) });
+  const served = reading.served === undefined ? watch.asked : { ...watch.asked, ...reading.served };
+  return costOf(watch.price, { input, output, ...cache, served, ...(server_tools && { server_tools }) });
 }
 
 /** The output in tokens at which the hold is full, found without a price per delta. */

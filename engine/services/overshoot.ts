@@ -37,6 +37,8 @@ export interface Overshoot {
 const ENDLESS_TOOLS = 'tools that the upstream runs itself, where a request does not say how often at most';
 /** How often a request may use them is up to its caller. */
 const PROVIDER_TOOLS = 'tools that the upstream runs itself';
+/** Under `worst_case` they are held. */
+const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
 /** Fees by the month, minimum charges, taxes. */
 const OTHER_FEES = 'fees that are not by use';
 const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
@@ -71,7 +73,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   const not_bounded = [
     ...open.map(({ name }) => `what the pipeline ${name} sends without a full hold`),
     ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
-    reserve === 'worst_case' ? ENDLESS_TOOLS : PROVIDER_TOOLS,
+    ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [PROVIDER_TOOLS, ...BESIDE]),
     OTHER_FEES,
   ];
   if (reserve === 'worst_case') return { bound_nano_usd: 0, limits: [], not_bounded };

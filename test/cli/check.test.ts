@@ -212,7 +212,8 @@ test('limits are passed by their share or by one request where what is typical i
   each by overshoot_percent of it, or by what one request can cost (${dearest} USD:
     coder-1 at main) if that is more; so is a limit that is set or granted at
     run time; reserve: worst_case makes it 0
-  not bounded: tools that the upstream runs itself, fees that are not by use
+  not bounded: tools that the upstream runs itself, models that a request names
+    beside its own, summaries of conversations, fees that are not by use
 `,
   );
   const { path } = project({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
