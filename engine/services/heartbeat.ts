@@ -12,6 +12,11 @@ export interface Heartbeat {
   /** The part of a beat that every beat has. Raises store_unavailable. */
   sayAlive(): Promise<void>;
   recover(): Promise<number>;
+  /**
+   * A moment by the database's clock, as far as that is known; `undefined` before it was first heard of.
+   * @param at by this process's monotonic clock
+   */
+  databaseTimeOf(at: number): Date | undefined;
   /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
   doubt(): void;
   /** Stops the timer. */
@@ -53,13 +58,19 @@ export function createHeartbeat(options: {
   let beats_in_a_row = 0;
   let doubtful_beats = 0;
 
+  /** How far the database's clock is ahead of the monotonic one. */
+  let ahead_ms: number | undefined;
+
   const sayAlive = async () => {
-    await database.query(
+    const asked_at = clock.monotonic();
+    const [row] = await database.query<{ heartbeat_at: Date }>(
       'process_alive',
       `insert into processes (id, machine, identity, heartbeat_at) values ($1, $2, $3, coalesce($4, now()))
-       on conflict (id) do update set heartbeat_at = excluded.heartbeat_at`,
+       on conflict (id) do update set heartbeat_at = excluded.heartbeat_at returning heartbeat_at`,
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
+    // A stopped clock says nothing about the server's, and of the others the answer was on its way a little.
+    if (!clock.frozen && row !== undefined) ahead_ms = row.heartbeat_at.getTime() - asked_at;
   };
   const register = () => {
     registered ??= sayAlive().catch((error) => {
@@ -161,6 +172,7 @@ export function createHeartbeat(options: {
     beat,
     sayAlive,
     recover,
+    databaseTimeOf: (at) => (ahead_ms === undefined ? undefined : new Date(ahead_ms + at)),
     doubt() {
       doubtful_beats = BEATS_OF_DOUBT;
     },

@@ -30,7 +30,8 @@ export type LedgerStore = Pick<Database, 'query'>;
 export interface Exchanged {
   /** Whether each settlement was written; false for one that was written before. */
   readonly written: readonly boolean[];
-  readonly reservations: readonly Reservation[];
+  /** `undefined` when they came too late, so that none was placed. */
+  readonly reservations: readonly Reservation[] | undefined;
 }
 
 /** A settlement in the windows of an earlier time; see `OpenLedger.settleAt`. */
@@ -49,8 +50,15 @@ export interface TopUp {
 
 /** The ledger's statements, most for many requests at once. Errors are the database's. */
 export interface LedgerStatements {
-  /** Settles, then reserves, in one transaction. */
-  exchange(settlements: readonly Settlement[], requests: readonly ReservationRequest[]): Promise<Exchanged>;
+  /**
+   * Settles, then reserves, in one transaction.
+   * @param valid_until after this moment of the database's clock nothing is reserved any more
+   */
+  exchange(
+    settlements: readonly Settlement[],
+    requests: readonly ReservationRequest[],
+    valid_until?: Date,
+  ): Promise<Exchanged>;
   /** Whether each settlement was written; false for one that was written before. */
   settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
   release(request_ids: readonly string[]): Promise<void>;
@@ -104,16 +112,16 @@ export function createLedgerStatements(options: {
   };
 
   return {
-    async exchange(settlements, requests) {
+    async exchange(settlements, requests, valid_until) {
       const counters = new CounterList();
       const rows = settlements.map((each) => packSettlement(each, counters));
       const holds = requests.map((request) => packHold(request, counters));
-      const [written, held] = [storableJson(rows), storableJson(holds.map(({ row }) => row))];
+      const [written, held] = [storableJson(rows), storableJson(timely(holds, valid_until))];
       const answer = await exchange(counters, written, held);
       const { repeated } = answer;
       return {
         written: settlements.map(({ request_id }) => !repeated.includes(request_id)),
-        reservations: judge(holds, answer),
+        reservations: answer.late === true ? undefined : judge(holds, answer),
       };
     },
     async settleLate(late) {
@@ -158,6 +166,11 @@ export function createLedgerStatements(options: {
 
 function parseAnswer(row: { readonly answer: string | null } | undefined): ExchangeAnswer {
   return row?.answer == null ? NOTHING_TO_TELL : (JSON.parse(row.answer) as ExchangeAnswer);
+}
+
+/** The rows of holds; the first says until when all of them may be placed. */
+function timely(holds: readonly (PackedHold & { readonly row: object })[], valid_until: Date | undefined): object[] {
+  return holds.map(({ row }, i) => (i === 0 && valid_until !== undefined ? { ...row, valid_until } : row));
 }
 
 /** The time to tell the database; `null` lets it use its own clock, the one clock that all replicas share. */

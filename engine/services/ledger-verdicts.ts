@@ -31,6 +31,8 @@ export interface ExchangeAnswer {
   readonly remarks: readonly (readonly [request: number, place: number, ...CounterNumbers])[];
   /** By position in the batch. */
   readonly standings: readonly (readonly [position: number, ...CounterNumbers])[];
+  /** The holds came too late, so that none was placed. */
+  readonly late?: boolean;
   /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
   readonly decided_at?: number;
 }

@@ -18,6 +18,7 @@ import { assertReservable } from './reservable.ts';
 import { createRetryPause } from './retry-pause.ts';
 import { asStoreError, isPermanent } from './store-errors.ts';
 import { createTypicalCosts } from './typical-cost.ts';
+import { createUndecidedHolds } from './undecided-holds.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 /** The ledger of one process. Any number of them share a database. */
@@ -117,6 +118,19 @@ export function openLedger(options: {
     },
   });
 
+  const undecided = createUndecidedHolds(clock);
+  const exchangeInTime = async (settlements: readonly Settlement[], wishes: readonly Wish[]) => {
+    const requests = wishes.map(({ reserve }) => reserve);
+    if (requests.length === 0) return statements.exchange(settlements, requests);
+    const valid_until = clock.monotonic() + reserve_timeout_ms();
+    const database_time = heartbeat.databaseTimeOf(valid_until);
+    const exchange = () => statements.exchange(settlements, requests, database_time);
+    const exchanged = await undecided.place(valid_until, exchange);
+    // The database's clock may have been set; the next ones then go by the new time.
+    if (exchanged.reservations === undefined) heartbeat.sayAlive().catch(() => {});
+    return exchanged;
+  };
+
   const moving = createGroupCommit<Move, MoveResult>({
     lanes: 1,
     max_items: MAX_BATCH,
@@ -128,14 +142,13 @@ export function openLedger(options: {
       if (wanted().length > 0) await heartbeat.register();
       const wishes = wanted();
       if (settlements.length + wishes.length === 0) return moves.map(() => GIVEN_UP);
-      const { written, reservations } = await statements.exchange(
-        settlements,
-        wishes.map(({ reserve }) => reserve),
-      );
+      const { written, reservations } = await exchangeInTime(settlements, wishes);
       let [settled, reserved] = [0, 0];
       return moves.map((move) => {
         if ('settle' in move) return written[settled++]!;
-        return move === wishes[reserved] ? reservations[reserved++]! : GIVEN_UP;
+        if (move !== wishes[reserved]) return GIVEN_UP;
+        reserved++;
+        return reservations?.[reserved - 1] ?? LATE;
       });
     },
   });
@@ -172,10 +185,14 @@ export function openLedger(options: {
     const timer = clock.after(reserve_timeout_ms(), () => setImmediate(giveUp));
     const moved = moving.run(wish) as Promise<Reservation>;
     try {
-      return await Promise.race([moved, too_late]);
+      const reservation = await Promise.race([moved, too_late]);
+      if (reservation === LATE) throw new StageError('store_unavailable', TOO_SLOW);
+      return reservation;
     } catch (error) {
       if (wish.given_up) {
-        const giveBack = async ({ exceeded }: Reservation) => {
+        const giveBack = async (reservation: Reservation) => {
+          if (reservation === LATE) return;
+          const { exceeded } = reservation;
           if (exceeded.length === 0 && !(request_id in live)) await release(request_id);
         };
         moved.then(giveBack).catch(() => {});
@@ -276,12 +293,14 @@ export function openLedger(options: {
     },
     async close() {
       heartbeat.stop();
+      const decided = undecided.over();
       if (unwritten > 0) {
         const all_written = new Promise<void>((resolve) => {
           onAllWritten = resolve;
         });
         await waitAtMost(CLOSE_PATIENCE_MS, all_written);
       }
+      await decided;
       retry.end();
       if (unwritten > 0) {
         log.error({ requests: unwritten }, 'some requests could not be settled; they will be recorded as estimates');
@@ -306,5 +325,7 @@ function inBatches<Item>(execute: (items: readonly Item[]) => Promise<void>, pat
 }
 
 const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
+/** Nothing was placed, and nothing will be. */
+const LATE: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
 /** Nobody looks at it. */
 const GIVEN_UP: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
