@@ -207,6 +207,8 @@ export interface ResponseHead {
 export interface ResponseEvent {
   readonly name: string | undefined;
   readonly data: string;
+  /** Of a large document its size, and its text without long strings and deep values; empty where too much would be left. */
+  readonly large?: { readonly bytes: number; readonly outline: string };
 }
 
 /**

@@ -329,7 +329,7 @@ export default defineStage({
         event(ctx: MeterContext, event: ResponseEvent) {
           ctx.state ??= startMetering(ctx, services);
           const { reading, read, watch } = ctx.state as Metering;
-          reading.chars += event.data.length;
+          reading.chars += event.large?.bytes ?? event.data.length;
           read(reading, event);
           const more = watch && moreToHold(watch, reading);
           if (more !== undefined) services.ledger.topUp(ctx.get('request.id'), more);

@@ -1,3 +1,4 @@
+import { outline } from './outline.ts';
 import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
 
@@ -36,6 +37,14 @@ function others(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+async function inSteps<T>(steps: Generator<undefined, T>): Promise<T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    await others();
+  }
+}
+
 /** Scans a text to its end, or to its fault, letting others in between. */
 export async function scanAll(scan: JsonScan): Promise<void> {
   if (scan.step(STEP_BYTES)) return;
@@ -45,16 +54,14 @@ export async function scanAll(scan: JsonScan): Promise<void> {
   });
 }
 
+/** The outline of a text; `undefined` where too much is left of it. */
+export function outlinePolitely(bytes: Buffer): Promise<string | undefined> {
+  return inTurn(bytes.length, () => inSteps(outline(bytes)));
+}
+
 /** Parses a text that was scanned without a fault, letting others in between. Raises SyntaxError. */
 export async function parseScanned(scan: JsonScan): Promise<unknown> {
   const { bytes, seams } = scan;
   if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(bytes.toString('utf8'));
-  return inTurn(bytes.length, async () => {
-    const pieces = parsePieces(scan);
-    for (;;) {
-      const step = pieces.next();
-      if (step.done) return step.value;
-      await others();
-    }
-  });
+  return inTurn(bytes.length, () => inSteps(parsePieces(scan)));
 }

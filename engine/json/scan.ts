@@ -184,8 +184,9 @@ export class JsonScan {
       } else {
         if (ATOM[byte] !== 3 || (next !== VALUE && next !== VALUE_OR_CLOSE)) return this.#fails('structure', i);
         const start = i++;
-        while (i < bytes.length && ATOM[bytes[i]!]! > 0) i++;
-        if (i - start > TOKEN_BYTES_MAX) return this.#fails('length', start);
+        const last = start + TOKEN_BYTES_MAX;
+        while (i < bytes.length && ATOM[bytes[i]!]! > 0 && i <= last) i++;
+        if (i > last) return this.#fails('length', start);
         next = this.#valueEnds(start, i);
         if (++values > values_max) return this.#fails('values', i);
       }

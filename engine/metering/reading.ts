@@ -1,3 +1,4 @@
+import { outlineOf } from '../json/outline.ts';
 import type { Served } from '../stage-services.ts';
 
 /** Fields of a `usage` object that hold a total, as the Messages API names them. */
@@ -69,6 +70,9 @@ const TOOLS_MAX = 32;
 /** Characters of JSON text that one output token is taken for when the upstream's count never came. */
 const CHARS_PER_TOKEN = 4;
 
+/** A text up to this length is parsed in a moment, whatever it is. */
+const SMALL_CHARS_MAX = 65_536;
+
 /** What is known of a response before its first byte. */
 export function newUsageReading(): UsageReading {
   return {
@@ -118,10 +122,11 @@ export function asObject(value: unknown): Record<string, unknown> | undefined {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
 }
 
-/** The object that a JSON text says; `undefined` when it says none. */
+/** The object that a JSON text says, of a long text its outline; `undefined` when it says none. */
 export function parseObject(text: string): Record<string, unknown> | undefined {
   try {
-    return asObject(JSON.parse(text));
+    const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
+    return shown === undefined ? undefined : asObject(JSON.parse(shown));
   } catch {
     return undefined;
   }

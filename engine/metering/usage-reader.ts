@@ -7,14 +7,25 @@ import { readResponsesUsage } from './responses.ts';
 /** Takes in one event, or one document, that the upstream sent. Malformed ones tell nothing. */
 export type UsageReader = (reading: UsageReading, event: ResponseEvent) => void;
 
+function ofOutline(read: UsageReader): UsageReader {
+  return (reading, event) => {
+    const { name, large } = event;
+    read(reading, large === undefined ? event : { name, data: large.outline });
+  };
+}
+
+const readChat = ofOutline(readChatUsage);
+const readResponses = ofOutline(readResponsesUsage);
+const readMessages = ofOutline(readMessagesUsage);
+
 /** Reads usage as it is told in the API that the upstream was asked in; where it is not known, in Messages. */
 export function usageReader(protocol: string | undefined): UsageReader {
   switch (protocol) {
     case 'chat':
-      return readChatUsage;
+      return readChat;
     case 'responses':
-      return readResponsesUsage;
+      return readResponses;
     default:
-      return readMessagesUsage;
+      return readMessages;
   }
 }

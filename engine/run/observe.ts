@@ -4,6 +4,7 @@ import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../api.ts';
 import { isEventStream, isPlain } from '../forwarding/media-type.ts';
+import { outlinePolitely } from '../json/polite.ts';
 import type { HeldBytes } from './body-budget.ts';
 
 /** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */
@@ -11,6 +12,12 @@ const OBSERVED_BYTES_MAX = 32 * 1024 * 1024;
 
 /** What is kept of an event that has not ended is counted from here on: most are far shorter. */
 const UNCOUNTED_BYTES = 65_536;
+
+/** Like that for an event, which is read at once; lines of it cost more memory than they have bytes. */
+const EVENT_BYTES_MAX = 12 * 1024 * 1024;
+
+/** A document up to this size is parsed in a moment, whatever it is. */
+const SMALL_BYTES_MAX = 65_536;
 
 /** Reads a copy of a response while the original travels. */
 export interface Observer {
@@ -21,7 +28,21 @@ export interface Observer {
   end(): Promise<void>;
 }
 
-type Sink = { write(chunk: Buffer): void; end(): void };
+/** `end` gives a promise where the last of what it shows takes long. */
+type Sink = { write(chunk: Buffer): void; end(): Promise<void> | undefined };
+
+/** A large document is shown with its outline, made while others are served. */
+async function showLarge(bytes: Buffer, onEvent: (event: ResponseEvent) => void): Promise<void> {
+  const outline = (await outlinePolitely(bytes)) ?? '';
+  onEvent({
+    name: undefined,
+    large: { bytes: bytes.length, outline },
+    // Most never ask for it.
+    get data() {
+      return bytes.toString('utf8');
+    },
+  });
+}
 
 function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
   const decoder = new StringDecoder('utf8');
@@ -29,7 +50,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
   /** Bytes since the last event ended. */
   let pending = 0;
   const parser = createParser({
-    maxBufferSize: OBSERVED_BYTES_MAX,
+    maxBufferSize: EVENT_BYTES_MAX,
     onEvent: (event) => {
       if (pending > UNCOUNTED_BYTES) room.hold(0);
       pending = 0;
@@ -51,11 +72,13 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
     write(chunk) {
       pending += chunk.length;
       feed(decoder.write(chunk));
-      if (pending > UNCOUNTED_BYTES && !overflown && !room.hold(pending)) overflow();
+      if (overflown || pending <= UNCOUNTED_BYTES) return;
+      if (pending > EVENT_BYTES_MAX || !room.hold(pending)) overflow();
     },
     end() {
       feed(decoder.end());
       room.hold(0);
+      return undefined;
     },
   };
 }
@@ -76,11 +99,12 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
       }
     },
     end() {
-      if (chunks.length > 0) {
-        const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-        onEvent({ name: undefined, data: bytes.toString('utf8') });
-      }
+      if (chunks.length === 0) return undefined;
+      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+      if (bytes.length > SMALL_BYTES_MAX) return showLarge(bytes, onEvent).finally(() => room.hold(0));
+      onEvent({ name: undefined, data: bytes.toString('utf8') });
       room.hold(0);
+      return undefined;
     },
   };
 }
@@ -110,7 +134,7 @@ function plainObserver(sink: Sink): Observer {
     },
     onDrain() {},
     async end() {
-      sink.end();
+      await sink.end();
     },
   };
 }
@@ -118,12 +142,10 @@ function plainObserver(sink: Sink): Observer {
 function compressedObserver(sink: Sink, inflate: Transform): Observer {
   const done = new Promise<void>((resolve) => {
     inflate.on('data', (chunk: Buffer) => sink.write(chunk));
-    inflate.on('end', () => {
-      sink.end();
-      resolve();
-    });
+    inflate.on('end', () => resolve(sink.end()));
     // A copy that doesn't decompress is not metered; the original has already been passed on untouched.
     inflate.on('error', () => resolve());
+    // An end comes first.
     inflate.on('close', () => resolve());
   });
   return {

@@ -1,4 +1,5 @@
 import { StageError } from '../errors.ts';
+import { parseBounded } from '../json/bounded.ts';
 import type { Json } from './adapter.ts';
 import { isObject } from './read-json.ts';
 
@@ -16,8 +17,9 @@ export function notComplete(): StageError {
 export function parseEvent(data: string): Json {
   let event: unknown;
   try {
-    event = JSON.parse(data);
-  } catch {
+    event = parseBounded(data);
+  } catch (error) {
+    if (error instanceof RangeError) throw notTheApi('an event has too many values or levels');
     throw notTheApi('an event is not JSON');
   }
   if (!isObject(event)) throw notTheApi('an event is not a JSON object');

@@ -3,6 +3,8 @@
  * directions work on pieces of a stream, so that a long patch arrives as it is written.
  * @module
  */
+
+import { parseBounded } from '../json/bounded.ts';
 import type { Json } from './adapter.ts';
 import type { Tool } from './conversation.ts';
 import type { Notes } from './notes.ts';
@@ -51,7 +53,7 @@ export function freeTextArguments(text: string): string {
 /** The text in whole arguments; arguments that are no object with a text `input` are the text themselves. */
 export function freeTextOf(args: string): string {
   try {
-    const value: unknown = JSON.parse(args);
+    const value: unknown = parseBounded(args);
     const input = typeof value === 'object' && value !== null ? (value as Record<string, unknown>).input : undefined;
     return typeof input === 'string' ? input : args;
   } catch {

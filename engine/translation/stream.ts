@@ -2,6 +2,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
 import type { ResponseConverter } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { parseBounded } from '../json/bounded.ts';
 import type { StreamWriter } from './adapter.ts';
 import { problemFields, problemOf, readProblem, writeProblem } from './errors.ts';
 import type { Emit, ModelEvent, Problem } from './events.ts';
@@ -10,8 +11,8 @@ import type { Protocol } from './protocol.ts';
 import { isObject } from './read-json.ts';
 import type { Translation } from './translate.ts';
 
-/** An answer or one event longer than this is not taken, so that an upstream can't fill memory. */
-const HELD_BYTES_MAX = 32 * 1024 * 1024;
+/** An answer or one event longer than this is not taken, so that an upstream can't fill memory, nor keep others waiting. */
+const HELD_BYTES_MAX = 8 * 1024 * 1024;
 
 /** What a part of an answer counts for beside its text. */
 const PART_CHARS = 256;
@@ -40,7 +41,7 @@ function guarded<T>(step: () => T): T {
     return step();
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new StageError('upstream_invalid', 'The upstream answered with JSON that is nested too deeply.', {
+    throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many values or levels.', {
       cause: error,
     });
   }
@@ -83,8 +84,9 @@ function collect(convert: (text: string) => string): ResponseConverter {
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
+    return parseBounded(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw error;
     return undefined;
   }
 }

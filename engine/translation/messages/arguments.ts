@@ -1,3 +1,4 @@
+import { parseBounded } from '../../json/bounded.ts';
 import { isObject } from '../read-json.ts';
 
 /** JSON.parse and JSON with what Node has and the types do not: the text of a number, and numbers written as such text. */
@@ -9,19 +10,15 @@ type ExactJson = {
 /** Texts with a number that may be more precise than a number of JavaScript can be. */
 const LONG_NUMBER = /\d{16}|\d[eE]/;
 
-/** Texts up to this length cannot nest so deep that JSON.stringify fails. */
-const SHALLOW_CHARS_MAX = 4000;
-
 /**
- * Arguments of a tool call as an object; `undefined` where they are none, or nest too deep. The empty text is an object
+ * Arguments of a tool call as an object; `undefined` where they are none, or have too many values or levels. The empty text is an object
  * without fields. To be written with JSON.stringify only: long numbers are kept as they were written.
  */
 export function argumentsObject(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return {};
   try {
-    const value = LONG_NUMBER.test(text) ? parseExactly(text) : JSON.parse(text);
-    // What nests too deep is parsed, but fails once it is written.
-    if (text.length > SHALLOW_CHARS_MAX) JSON.stringify(value);
+    const plain = parseBounded(text);
+    const value = LONG_NUMBER.test(text) ? parseExactly(text) : plain;
     return isObject(value) ? (value as Record<string, unknown>) : undefined;
   } catch {
     return undefined;

@@ -1,3 +1,4 @@
+import { parseBounded } from '../../json/bounded.ts';
 import type { AnswerContext } from '../adapter.ts';
 import type { ReasoningProof } from '../conversation.ts';
 import type { PartStart } from '../events.ts';
@@ -255,7 +256,7 @@ class SearchItem extends Item {
 
 function objectText(args: string): string {
   try {
-    const value: unknown = JSON.parse(args);
+    const value: unknown = parseBounded(args);
     return isObject(value) ? JSON.stringify(value) : '{}';
   } catch {
     return '{}';

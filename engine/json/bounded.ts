@@ -1,0 +1,19 @@
+import { type JsonBounds, JsonScan } from './scan.ts';
+
+/** What is parsed at once, while nobody else is served: some ten milliseconds. */
+const BOUNDS: JsonBounds = { depth: 128, values: 50_000 };
+
+/** Texts up to this length are within the bounds, or nearly. */
+const SMALL_CHARS_MAX = 4000;
+
+/** Parses a JSON text of somebody else's at once. Raises SyntaxError, and RangeError for too many values or levels. */
+export function parseBounded(text: string): unknown {
+  if (text.length > SMALL_CHARS_MAX) {
+    const scan = new JsonScan(Buffer.from(text), BOUNDS);
+    scan.step(Infinity);
+    const kind = scan.fault?.kind;
+    if (kind === 'structure' || kind === 'end') throw new SyntaxError('not JSON');
+    if (kind !== undefined) throw new RangeError(`more than ${BOUNDS.values} values or ${BOUNDS.depth} levels`);
+  }
+  return JSON.parse(text);
+}
