@@ -32,6 +32,7 @@ import { explainListenError } from './listen-error.ts';
 import { loadToRun } from './load-configuration.ts';
 import { createPlanServices, type Foundation, type LastingServices } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
+import { createStartPhases, type StartPhases } from './start-phases.ts';
 
 /** A gateway that accepts requests. */
 export interface RunningGateway {
@@ -74,7 +75,9 @@ export async function startGateway(options: {
   const load = () => loadToRun(config_file, { stages, env, environment: 'required' });
   const secretsOf = (config: GatewayConfig, { pipelines }: Loaded) =>
     createSecrets({ config, pipelines }, env, (secret) => log.hide?.(secret));
+  const phases = createStartPhases();
   const { config, loaded } = await load();
+  phases.end('configuration');
   for (const finding of loaded.diagnostics) logFinding(log, finding);
   // Before anything that could log a secret is opened.
   secretsOf(config, loaded);
@@ -90,7 +93,8 @@ export async function startGateway(options: {
     return closeInTurn(closing.splice(0).reverse(), log);
   };
   try {
-    const opened = await openServices({ config, env, log, clock, reloader: () => reloader, stopping }, closing);
+    const opened = await openServices({ config, env, log, clock, phases, reloader: () => reloader, stopping }, closing);
+    phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
@@ -120,7 +124,9 @@ export async function startGateway(options: {
     });
     closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
     if (watch) reloader.watch();
-    log.info({ url, pipelines: loaded.pipelines.map(({ name }) => name) }, 'the gateway is listening');
+    phases.end('pipelines');
+    const pipelines = loaded.pipelines.map(({ name }) => name);
+    log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
     return { url, database: opened.database, reload: () => reloader.reload(), close };
   } catch (error) {
     await close();
@@ -139,17 +145,19 @@ async function openServices(
   given: Pick<Services, 'log' | 'clock'> & {
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
+    readonly phases: StartPhases;
     reloader(): Reloader;
     stopping(): boolean;
   },
   closing: ClosingStep[],
 ): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database }> {
-  const { config, log, clock, env, reloader, stopping } = given;
+  const { config, log, clock, env, phases, reloader, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
   };
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
+  phases.end('database');
   const limitsNow = () => reloader().config().spend_limits;
   const vouched_days = () => vouchedDays(reloader().config());
   const goes_on_without = () => goesOnWithoutStore(reloader().config());

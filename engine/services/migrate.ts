@@ -39,9 +39,10 @@ export async function migrate(
   const lock = new pg.Client({ ...connections.settings(), query_timeout: (LOCK_PATIENCE_SECONDS + 5) * 1000 });
   lock.on('error', () => {});
   const pool = connections.createPool(1, 0);
-  const knex = createKnex(pool);
   try {
     await lock.connect();
+    if (await isUpToDate(lock, steps)) return;
+    const knex = createKnex(pool);
     await lock.query(`set lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`);
     await lock.query('select pg_advisory_lock($1)', [LOCK_KEY]);
     await refuseNewerSchema(knex, steps);
@@ -69,6 +70,15 @@ export async function migrationState(
     applied: rows.filter(({ name }) => known.has(name)).length,
     unknown: rows.map(({ name }) => name).filter((name) => !known.has(name)),
   };
+}
+
+/** Whether nothing is left to do: at most starts, where nobody needs to wait for anybody. */
+async function isUpToDate(client: pg.Client, steps: readonly SchemaMigration[]): Promise<boolean> {
+  const { rows: there } = await client.query(`select to_regclass('${TABLE}') is not null as is_there`);
+  if (!there[0].is_there) return false;
+  const { rows } = await client.query<{ name: string }>(`select name from ${TABLE}`);
+  const applied = new Set(rows.map(({ name }) => name));
+  return applied.size === steps.length && steps.every(({ name }) => applied.has(name));
 }
 
 async function refuseNewerSchema(knex: Knex, steps: readonly SchemaMigration[]): Promise<void> {
