@@ -42,5 +42,5 @@ export function joinSql(parts: readonly SqlPart[], separator: string): SqlPart {
 /** A moment as SQL: a date (YYYY-MM-DD) is midnight in a time zone. */
 export function momentSql(moment: Date | string, time_zone: string): SqlPart {
   if (moment instanceof Date) return { text: 'cast(? as timestamptz)', values: [moment] };
-  return { text: '(cast(? as timestamp) at time zone ?)', values: [moment, time_zone] };
+  return { text: 'first_of(cast(? as timestamp) at time zone ?, ?)', values: [moment, time_zone, time_zone] };
 }

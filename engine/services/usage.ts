@@ -4,9 +4,9 @@ import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts'
 
 /** Which ledger rows a report counts; every field that is present must match. */
 export interface UsageFilter {
-  /** Settled at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
+  /** Forwarded at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
   readonly since?: Date | string | undefined;
-  /** Settled before; a date is midnight as well. */
+  /** Forwarded before; a date is midnight as well. */
   readonly until?: Date | string | undefined;
   /** E-mail address, any case. */
   readonly user?: string | undefined;
@@ -42,7 +42,7 @@ const NAMED = [
 ] as const;
 
 /**
- * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that of the settlement; `status` is a class such as
+ * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count it; `status` is a class such as
  * `2xx`; `estimated` is `yes` where the upstream did not say what was used.
  */
 export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day', 'week', 'month'] as const;
@@ -80,7 +80,8 @@ export interface UsageGrouping {
   readonly time_zone?: string | undefined;
 }
 
-const SETTLED = 'l.settled_at at time zone ?';
+/** When it was forwarded, as limits count it: a request that is over after midnight is of the day before. */
+const FORWARDED = 'l.forwarded_at at time zone ?';
 
 const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   user: 'l.user_email',
@@ -98,10 +99,10 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   status: "left(l.status::text, 1) || 'xx'",
   // An adjustment goes with what it adjusts.
   estimated: "case when coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') = 'upstream' then 'no' else 'yes' end",
-  hour: `to_char(${SETTLED}, 'YYYY-MM-DD"T"HH24:00')`,
-  day: `to_char(${SETTLED}, 'YYYY-MM-DD')`,
-  week: `to_char(${SETTLED}, 'IYYY-"W"IW')`,
-  month: `to_char(${SETTLED}, 'YYYY-MM')`,
+  hour: `to_char(${FORWARDED}, 'YYYY-MM-DD"T"HH24:00')`,
+  day: `to_char(${FORWARDED}, 'YYYY-MM-DD')`,
+  week: `to_char(${FORWARDED}, 'IYYY-"W"IW')`,
+  month: `to_char(${FORWARDED}, 'YYYY-MM')`,
 };
 
 const isTime = (dimension: UsageDimension) => /^(?:hour|day|week|month)$/.test(dimension);
@@ -157,8 +158,10 @@ function conditionsOf(filter: UsageFilter, time_zone: string): SqlPart[] {
   const { since, until } = filter;
   const conditions: SqlPart[] = [{ text: 'true', values: [] }];
   const add = (parts: readonly SqlPart[]) => conditions.push(joinSql(parts, ' '));
+  // Nothing is settled before it was forwarded: months before need not be read.
   if (since !== undefined) add([{ text: 'l.settled_at >=', values: [] }, momentSql(since, time_zone)]);
-  if (until !== undefined) add([{ text: 'l.settled_at <', values: [] }, momentSql(until, time_zone)]);
+  if (since !== undefined) add([{ text: 'l.forwarded_at >=', values: [] }, momentSql(since, time_zone)]);
+  if (until !== undefined) add([{ text: 'l.forwarded_at <', values: [] }, momentSql(until, time_zone)]);
   for (const name of NAMED) {
     const wanted = name === 'user' ? filter.user?.toLowerCase() : filter[name];
     if (wanted !== undefined) add([{ text: `${DIMENSION_SQL[name]} = ?`, values: [wanted] }]);

@@ -1,10 +1,10 @@
 import type { SchemaMigration } from '../migrate.ts';
-import { LATE_FUNCTIONS } from './0010_late_functions.ts';
+import { LATE_FUNCTIONS, WINDOW_FUNCTIONS } from './0010_late_functions.ts';
 
 /** What a store that was away makes up for. */
 export const store: SchemaMigration = {
   name: '0010_store',
   async up(knex) {
-    await knex.raw(LATE_FUNCTIONS);
+    for (const statements of [LATE_FUNCTIONS, WINDOW_FUNCTIONS]) await knex.raw(statements);
   },
 };
