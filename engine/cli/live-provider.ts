@@ -106,6 +106,7 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
     oidc.private_key_env === undefined ? secretMethod(oidc.token_endpoint_auth_method, methods) : 'private_key_jwt';
   const challenges = textsOf(document.code_challenge_methods_supported) ?? ['S256'];
   const scopes = textsOf(document.scopes_supported);
+  const claims = textsOf(document.claims_supported);
   const unknown = (oidc.scopes ?? []).filter((scope) => scopes !== undefined && !scopes.includes(scope));
   return [
     methods.includes(method)
@@ -113,6 +114,9 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
       : `it does not say that it takes ${method}; it takes ${methods.slice(0, 10).join(', ').slice(0, 200)}`,
     challenges.includes('S256') ? [] : 'it does not say that it takes PKCE with S256, which the gateway always uses',
     unknown.length === 0 ? [] : `it does not list the scope ${unknown.join(', ')}`,
+    oidc.email_verification === 'if_stated' || claims === undefined || claims.includes('email_verified')
+      ? []
+      : 'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
   ].flat();
 }
 

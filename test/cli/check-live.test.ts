@@ -217,13 +217,17 @@ test('what an identity provider does not say it offers is a warning, what may be
     'it does not say that it takes client_secret_basic; it takes tls_client_auth',
     'it does not say that it takes PKCE with S256, which the gateway always uses',
     'it does not list the scope grops',
+    'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
   ]);
+  const stated = await issuer(document, { email_verification: 'if_stated' });
+  assert.doesNotMatch(String(stated.warnings), /email_verified/);
   assert.match(notes.join('\n'), /no refresh token.*\n.*the claim groups.*\n.*no userinfo endpoint/);
 
   const fitting = { groups_claim: '/sub/groups' } as const;
   const fits = (url: string) => ({
     ...document(url),
     code_challenge_methods_supported: ['S256'],
+    claims_supported: ['sub', 'email', 'email_verified'],
     // The gateway then sends its secret this way, whatever its configuration says.
     token_endpoint_auth_methods_supported: ['client_secret_post'],
   });
