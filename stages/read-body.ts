@@ -4,6 +4,7 @@ import {
   jsonTypeProblem,
   limitHeaders,
   limitsAtOnce,
+  modelNames,
   readBodyFacts,
   refuseForLimits,
   type Services,
@@ -123,12 +124,13 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
   create(_options, services) {
     const { models } = services;
     const admit = createDoor(services);
+    const isModel = modelNames(services.config);
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);
         if (admit !== undefined) await admit(ctx);
         const body = await ctx.readBody();
-        const facts = await readBodyFacts(ctx.get('request.surface'), body);
+        const facts = await readBodyFacts(ctx.get('request.surface'), body, isModel);
         // A model nobody has is refused by the stage that routes.
         const model = models.find(facts.model)?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);

@@ -4,14 +4,20 @@ import { DECISIVE_FIELDS, type DecisiveField } from './decisive-fields.ts';
 export type FieldRule = Pick<DecisiveField, 'name' | 'decides' | 'rule' | 'harmless' | 'meaning'>;
 
 /** Names of fields that hold models though no table names them, such as `fallbackModel` and `judge-model-id`. */
-const MODEL_NAME = /(?:^|_)(?:models?(?:_?(?:id|name|slug)s?)?|fallbacks?)$/;
+const MODEL_NAME =
+  /(?:^|_)(?:(?:models?|llms?)(?:_?(?:id|name|slug|override|alias|ref|choice|preference|candidate|chain|order|group|pool|version)(?:s|es)?)?|fallbacks?)$/;
 
 /** Names of fields that choose an account though no table names them. */
 const ACCOUNT_NAME =
-  /(?:^|_)(?:organi[sz]ations?|org|workspaces?|projects?|tenants?|accounts?|billing|bill_to|subscription|cost_cent(?:er|re))(?:_(?:ids?|slug|name|key|code))?$|^billing_/;
+  /(?:^|_)(?:organi[sz]ations?|org|workspaces?|projects?|tenants?|accounts?|user_profile|billing|bill_to|subscription|cost_cent(?:er|re))(?:_(?:ids?|slug|name|key|code))?$|^billing_/;
 
 /** Names of fields that hold credentials though no table names them. */
-const CREDENTIAL_NAME = /(?:^|_)(?:api_?keys?|(?:virtual|provider|secret)_keys?|(?:auth|access)_tokens?|credentials?)$/;
+const CREDENTIAL_NAME =
+  /(?:^|_)(?:api_?keys?|(?:virtual|provider|secret)_keys?|(?:auth|access)_tokens?|credentials?|auth|authorization|authentication)$/;
+
+/** Names of fields that choose who serves though no table names them. */
+const ROUTE_NAME =
+  /^(?:providers?|routes?|routers?|routing)(?:_(?:order|options?|preferences?|names?|ids?|only|ignore|config|settings|strategy))?$/;
 
 /** Longest name of a field that is looked at: no parser knows longer ones. */
 const NAME_LENGTH_MAX = 100;
@@ -42,6 +48,8 @@ function ruleOf(folded: string): (FieldRule & { readonly place: 'top' | 'any' })
   // Folding can make a name longer; its end is what counts.
   const name = folded.slice(-NAME_LENGTH_MAX);
   if (MODEL_NAME.test(name)) return { name, place: 'any', decides: 'model', rule: 'check', meaning: 'a model' };
+  if (ROUTE_NAME.test(name))
+    return { name, place: 'top', decides: 'route', rule: 'refuse', meaning: 'who serves the model' };
   const account = ACCOUNT_NAME.test(name);
   if (!account && !CREDENTIAL_NAME.test(name)) return undefined;
   const meaning = account ? 'which account pays' : 'with which credential the next provider is asked';

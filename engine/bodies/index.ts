@@ -40,10 +40,14 @@ const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
 ]);
 
 /**
- * Reads the body of a request as its surface's API writes it; any other surface's as Messages. Raises invalid_request,
+ * Reads the body of a request as its surface's API writes it, with `isModel` telling names of models in fields nobody knows; any other surface's as Messages. Raises invalid_request,
  * invalid_json, invalid_encoding.
  */
-export async function readBodyFacts(surface: string, body: RequestBody): Promise<BodyFacts> {
+export async function readBodyFacts(
+  surface: string,
+  body: RequestBody,
+  isModel?: (text: string) => boolean,
+): Promise<BodyFacts> {
   const read = READERS.get(surface) ?? readMessagesBody;
   const json = await body.json(knownKeys(surface));
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
@@ -61,7 +65,7 @@ export async function readBodyFacts(surface: string, body: RequestBody): Promise
   }
   const { unseen_tokens, cache_ttl, ...reading } = read(fields);
   const { bytes } = body;
-  const found = readDecisive(fields);
+  const found = readDecisive(fields, isModel);
   return {
     ...reading,
     model,

@@ -29,10 +29,14 @@ const UNNAMED_MODEL: FieldRule = {
 
 /** The rule that a field of a `DecisiveChoice` comes under. Throws for what is none. */
 export function ruleNamed(field: string): FieldRule {
-  const rule = field === UNNAMED_MODEL.name ? UNNAMED_MODEL : fieldRule(field, true);
+  const own = [UNNAMED_MODEL, STRAY_MODEL].find(({ name }) => name === field);
+  const rule = own ?? fieldRule(field, true);
   if (rule === undefined) throw new Error(`"${field}" is no decisive field`);
   return rule;
 }
+
+/** The rule of names of models where nobody expects one: they are told by what they say, not by where they stand. */
+const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', meaning: 'a model of the gateway' };
 
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;
@@ -42,16 +46,17 @@ const UNKNOWN_KEYS_MAX = 20_000;
 
 /** Keys below which there is only what the model reads or writes, and names that clients make up. */
 const CONTENT: ReadonlySet<string> = new Set([
-  ...['system', 'instructions', 'metadata', 'client_metadata', 'prediction', 'documents', 'functions', 'tool_choice'],
+  ...['system', 'instructions', 'metadata', 'client_metadata', 'prediction', 'documents', 'description'],
   ...['prompt', 'logit_bias', 'stop', 'stop_sequences', 'tags', 'safeguards', 'schema', 'json_schema', 'input_schema'],
   ...['output_schema', 'input_examples', 'properties', '$defs', 'definitions', 'variables', 'arguments', 'output'],
+  ...['user', 'safety_identifier', 'prompt_cache_key', 'session_id'],
 ]);
 
 /** Conversations: only definitions of tools in them decide anything. */
 const CONVERSATION: ReadonlySet<string> = new Set(['messages', 'input']);
 
 /** Lists of tools and servers, whose accounts are those of the tool and not of the model. */
-const TOOLS: ReadonlySet<string> = new Set(['tools', 'mcp_servers']);
+const TOOLS: ReadonlySet<string> = new Set(['tools', 'functions', 'mcp_servers']);
 
 /** Types of tools that the client runs; everything in them but their name is the client's. */
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([undefined, null, 'function', 'custom']);
@@ -62,8 +67,8 @@ const ROUTER_TOOLS = /:(?:web_search|web_fetch|datetime|shell|bash|apply_patch|f
 /** Tools that ask other models, by their names: one that names none asks one that nobody chose. */
 const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[_:.-])/;
 
-/** Parts of a conversation that may define tools; all others are content. */
-const TOOL_CHANGES: ReadonlySet<unknown> = new Set(['tool_addition', 'tool_definition', 'compaction']);
+/** Where parts of a conversation define tools, as additions to the list or as what a compaction keeps of it. */
+const TOOL_DEFINITIONS = ['tool', 'tools', 'definition', 'tool_changes'] as const;
 
 /** Keys by which an object that stands for a model names it, the most telling first. */
 const NAMES = ['model', 'id', 'name', 'slug'] as const;
@@ -78,16 +83,17 @@ interface Place {
 /** How far a body was read. */
 interface Reading extends KeyCount {
   readonly found: DecisiveValue[];
+  readonly isModel: (text: string) => boolean;
   /** What is still to be looked into. Not a recursion: a body may nest very deep. */
   readonly places: Place[];
 }
 
 /**
- * Every field beside `model` that decides over models, prices or accounts, wherever it stands in a body outside of content;
- * values that never cost more are left out. Raises invalid_request.
+ * Every field beside `model` that decides over models, prices or accounts, wherever it stands in a body outside of content, and
+ * every other that says the name of a model; values that never cost more are left out. Raises invalid_request.
  */
-export function readDecisive(body: Fields): readonly DecisiveValue[] {
-  const reading: Reading = { found: [], places: [], unknown_keys: 0 };
+export function readDecisive(body: Fields, isModel: (text: string) => boolean = () => false): readonly DecisiveValue[] {
+  const reading: Reading = { found: [], places: [], unknown_keys: 0, isModel };
   const { places } = reading;
   const top: Place = { value: body, param: '', in_tools: false };
   for (const key in body) {
@@ -96,16 +102,19 @@ export function readDecisive(body: Fields): readonly DecisiveValue[] {
     else readField(top, key, reading);
   }
   for (let place = places.pop(); place !== undefined; place = places.pop()) {
-    if (Array.isArray(place.value)) placesOfList(place.value, place, places);
+    if (Array.isArray(place.value)) placesOfList(place.value, place, reading);
     else readObject(place, reading);
   }
   return reading.found;
 }
 
-function placesOfList(list: readonly unknown[], { param, in_tools }: Place, places: Place[]): void {
+function placesOfList(list: readonly unknown[], { param, in_tools }: Place, reading: Reading): void {
   for (let i = 0; i < list.length; i++) {
     const value = list[i];
-    if (typeof value === 'object' && value !== null) places.push({ value, param: `${param}[${i}]`, in_tools });
+    if (typeof value === 'object' && value !== null) reading.places.push({ value, param: `${param}[${i}]`, in_tools });
+    else if (typeof value === 'string' && reading.isModel(value)) {
+      note(reading, { param: `${param}[${i}]`, rule: STRAY_MODEL, value });
+    }
   }
 }
 
@@ -145,8 +154,11 @@ function readField(place: Place, key: string, reading: Reading): void {
     );
   }
   const handled = rule !== undefined && !isEmpty(value) && readRuled(value, place, { key, rule, in_tools }, reading);
-  if (!handled && typeof value === 'object' && value !== null) {
-    reading.places.push({ value, param: is_top_level ? key : `${place.param}.${key}`, in_tools });
+  if (handled) return;
+  const param = () => (is_top_level ? key : `${place.param}.${key}`);
+  if (typeof value === 'object' && value !== null) reading.places.push({ value, param: param(), in_tools });
+  else if (typeof value === 'string' && reading.isModel(value)) {
+    note(reading, { param: param(), rule: STRAY_MODEL, value });
   }
 }
 
@@ -239,7 +251,12 @@ function placesOfTools(conversation: unknown, key: string, places: Place[]): voi
     if (!Array.isArray(content)) continue;
     for (let j = 0; j < content.length; j++) {
       const part = content[j];
-      if (TOOL_CHANGES.has(part?.type)) places.push({ value: part, param: `${param}.content[${j}]`, in_tools: true });
+      if (typeof part !== 'object' || part === null) continue;
+      for (const name of TOOL_DEFINITIONS) {
+        const value = (part as Fields)[name];
+        if (typeof value !== 'object' || value === null) continue;
+        places.push({ value, param: `${param}.content[${j}].${name}`, in_tools: true });
+      }
     }
   }
 }

@@ -40,6 +40,17 @@ interface Allowed {
   readonly names: ReadonlyMap<string, readonly ModelConfig[]>;
 }
 
+/** Names that look like those of models: not every word that may be an alias, such as `auto`. */
+const TELLING_NAME = /[\d/:@.-]/;
+
+/** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
+export function modelNames({ models }: GatewayConfig): (text: string) => boolean {
+  const all = models.flatMap(({ id, aliases, upstream_ids }) => [id, ...aliases, ...Object.values(upstream_ids)]);
+  const names = new Set(all.filter((name) => TELLING_NAME.test(name)));
+  const longest = Math.max(0, ...[...names].map((name) => name.length));
+  return (text) => text.length <= longest && names.has(text);
+}
+
 /** Prepares the check of decisive fields for the upstreams of a configuration. Raises model_not_found and invalid_request. */
 export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, models: ModelCatalog): DecisiveCheck {
   const allowed = new Map(
@@ -94,15 +105,16 @@ function modelsNamed(
     if (is_allowed) return [];
     throw refusal(
       param,
-      `is ${rule.meaning} and must name its models, each as a string or as an object with \`model\``,
+      `must name its models, each as a string or as an object with \`model\`; it stands for ${rule.meaning}`,
     );
   }
   if (value === called && !KNOWN_PLACE.test(param)) return [];
   const known = names.get(value) ?? [models.find(value)].filter((found) => found !== undefined);
-  if (known.length === 0 && is_allowed) return [];
+  if (known.length === 0 && (is_allowed || rule.name === '*')) return [];
   const usable = known.filter((found) => models.refusal(caller, found) === undefined);
   if (usable.length === 0) throw modelNotFound(value, known[0] && models.refusal(caller, known[0]), param);
   const served = usable.filter((found) => found.id === model.id || upstreamOf(found) === upstream);
+  if (rule.name === '*') return served;
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
   if (!names.has(value)) {
     const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;

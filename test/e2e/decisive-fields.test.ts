@@ -177,6 +177,24 @@ describe('a model named beside `model`', () => {
     });
   }
 
+  test('is refused wherever it stands, however the field is called', async () => {
+    const named: readonly (readonly [Api, object, string])[] = [
+      ['chat', { llm: 'dear-1' }, 'llm'],
+      ['chat', { router_hint: { use: ['chat-1', 'dear-1'] } }, 'router_hint.use[1]'],
+      ['chat', { model_override: 'gpt-unknown-9' }, 'model_override'],
+      ['chat', { tool_choice: { type: 'advisor', model: 'dear-1' } }, 'tool_choice.model'],
+      ['chat', { functions: [{ name: 'f', parameters: {}, model: 'dear-1' }] }, 'functions[0].model'],
+      ['messages', { x: 'dear-upstream-name' }, 'x'],
+      [
+        'messages',
+        { messages: [{ role: 'user', content: [{ type: 'x', tools: [{ model: 'dear-1' }] }] }] },
+        'messages[0].content[0].tools[0].model',
+      ],
+    ];
+    for (const [api, fields, param] of named) await refused(api, fields, param, 404);
+    await passes('chat', { unheard_of: { hint: 'chat-2', word: 'small' }, user: 'dear-1', prompt_cache_key: 'dear-1' });
+  });
+
   test('passes as it is where the caller may use it and the upstream serves it by that name', async () => {
     await passes('messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'cheap-1' }));
     await passes('messages', { fallbacks: [{ model: 'their-cheap-2' }] });
@@ -276,6 +294,10 @@ describe('a field that chooses who serves or pays', () => {
       ['chat', { plugins: [{ id: 'web' }] }, 'plugins'],
       ['chat', { preset: 'p' }, 'preset'],
       ['chat', { route: 'fallback' }, 'route'],
+      ['chat', { providers: ['dear'] }, 'providers'],
+      ['chat', { provider_order: ['dear'] }, 'provider_order'],
+      ['chat', { auth: { token: 't' } }, 'auth'],
+      ['messages', { user_profile: 'u' }, 'user_profile'],
       ['chat', { api_base: 'http://elsewhere.example' }, 'api_base'],
       ['chat', { extra_body: { model: 'dear-1' } }, 'extra_body'],
       ['responses', { agent_reference: { name: 'a' } }, 'agent_reference'],
