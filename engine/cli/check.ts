@@ -91,9 +91,11 @@ function bounds({ gateways }: CheckedPaths): MemoryBound[] {
   return gateways.map(({ config, pipelines }) => memoryBound(config, pipelines));
 }
 
-function describeMemory({ total_bytes, held_bytes, reading_bytes }: MemoryBound): string {
+function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }: MemoryBound): string {
+  const { count, each_bytes } = connections;
+  const of_connections = `at most ${inMib(count * each_bytes)} (${count} of ${each_bytes / 1024} KiB)`;
   const why = `buffered_bytes, ${inMib(held_bytes)}, and ${inMib(reading_bytes)} to read one body at a time`;
-  return `memory for bodies: at most ${inMib(total_bytes)} (${why})\n`;
+  return `memory for bodies: at most ${inMib(total_bytes)} (${why})\nmemory for connections: ${of_connections}\n`;
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
@@ -122,7 +124,10 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
     dearest_request_usd: inUsd(dearest?.cost_nano_usd),
     not_bounded,
   }));
-  const memory = bounds(checked).map(({ total_bytes }) => ({ bodies_at_most_bytes: total_bytes }));
+  const memory = bounds(checked).map(({ total_bytes, connections: { count, each_bytes } }) => ({
+    bodies_at_most_bytes: total_bytes,
+    connections_at_most_bytes: count * each_bytes,
+  }));
   const document = { ...JSON.parse(findings), spend_limits, memory, ...(live === undefined ? {} : { live }) };
   return `${jsonText(document, 2)}\n`;
 }

@@ -17,7 +17,7 @@ const directory = mkdtempSync(join(tmpdir(), 'appscli-memory-'));
 const inMib = (bytes: number) => `${(bytes / MIB).toFixed(0)} MiB`;
 const pause = (seconds: number) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-const frame = JSON.stringify({ model: 'bench-model', max_tokens: 16, messages: [{ role: 'user', content: '' }] });
+const frame = JSON.stringify({ model: 'bench-model', max_tokens: 512, messages: [{ role: 'user', content: '' }] });
 const [start, end] = frame.split('""') as [string, string];
 const TEXT = Buffer.concat([
   Buffer.from(`${start}"`),

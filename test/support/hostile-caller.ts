@@ -47,7 +47,7 @@ function nested(kind: 'lists' | 'objects' | 'keys', model: string): Buffer {
 
 /** The attacks by name: how many connections each keeps busy, and what each of them does, over and over. */
 function attacks(aim: Aim): Readonly<Record<string, { readonly connections: number; next(): Step }>> {
-  const simple = Buffer.from(JSON.stringify({ model: aim.model, max_tokens: 16, messages: [] }));
+  const simple = Buffer.from(JSON.stringify({ model: aim.model, max_tokens: 512, messages: [] }));
   const trees = (['lists', 'objects', 'keys'] as const).map((kind) => complete(aim, nested(kind, aim.model)));
   const odd = ['\u001b[2J', 'a\nb', '\u202e', '\u0000', 'x'.repeat(100_000), '__proto__', '../../etc'].map((model) =>
     complete(aim, Buffer.from(JSON.stringify({ model, max_tokens: 1, messages: [] }))),
