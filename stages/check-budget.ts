@@ -17,6 +17,7 @@ import {
   type Settlement,
   type StageContext,
   StageError,
+  servedOf,
   settleUnmetered,
   type TokenCounts,
   type UpstreamConfig,
@@ -122,16 +123,11 @@ function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: Upstream
 
 /** How a request asks to be served. */
 function askedOf(ctx: BudgetContext): Served {
-  const [service_tier, speed, inference_geo] = [
-    ctx.get('request.service_tier'),
-    ctx.get('request.speed'),
-    ctx.get('request.inference_geo'),
-  ];
-  return {
-    ...(service_tier !== undefined && { service_tier }),
-    ...(speed !== undefined && { speed }),
-    ...(inference_geo !== undefined && { inference_geo }),
-  };
+  return servedOf({
+    service_tier: ctx.get('request.service_tier'),
+    speed: ctx.get('request.speed'),
+    inference_geo: ctx.get('request.inference_geo'),
+  });
 }
 
 /** Only the Messages API says what a bound of 0 is: the prompt is written to the cache, and nothing answered. */

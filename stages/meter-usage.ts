@@ -27,6 +27,7 @@ import {
   type Settled,
   type Settlement,
   type StageContext,
+  servedOf,
   settleUnknown,
   type UsageReader,
   type UsageReading,
@@ -149,10 +150,11 @@ function atMost(ctx: MeterContext, cost: number, is_known: boolean): number {
 
 /** How the client asked to be served. */
 function askedOf(ctx: MeterContext): Served {
-  const service_tier = ctx.get('request.service_tier');
-  const speed = ctx.get('request.speed');
-  const inference_geo = ctx.get('request.inference_geo');
-  return { ...(service_tier && { service_tier }), ...(speed && { speed }), ...(inference_geo && { inference_geo }) };
+  return servedOf({
+    service_tier: ctx.get('request.service_tier'),
+    speed: ctx.get('request.speed'),
+    inference_geo: ctx.get('request.inference_geo'),
+  });
 }
 
 function writeFacts(ctx: MeterContext, charge: Charge): void {

@@ -43,7 +43,6 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
   const runs = partsOf(reading, totals, charging.cache_asked);
   const parts = (runs ?? [{ tokens: totals }]).map((part) => priced(part, answering, served, charging));
   const bounded = boundParts(parts, answering, charging);
-  const prices = parts.map((part) => models.price(part.model, route));
   return {
     cost: costOfParts(
       model.id,
@@ -54,7 +53,7 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
     usage: { ...sumOf(bounded.parts), ...(server_tools && { server_tools }) },
     billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts }),
     impossible: bounded.impossible,
-    unpriced_serving: prices.some((price) => unpricedServing(price, served).length > 0),
+    unpriced_serving: isUnpriced(parts, served, charging),
   };
 }
 
@@ -74,6 +73,11 @@ export function clampedNumbers(impossible: Charged['impossible']): Readonly<Reco
   };
 }
 
+function isUnpriced(parts: readonly Priced[], served: Served, { models, route }: Charging): boolean {
+  if (Object.keys(served).length === 0) return false;
+  return parts.some((part) => unpricedServing(models.price(part.model, route), served).length > 0);
+}
+
 interface Priced {
   readonly model: ModelConfig;
   readonly is_aside?: true;
@@ -90,6 +94,7 @@ function answeringFor(name: string, { models, model, route }: Charging): ModelCo
  */
 function priced(part: UsedPart, answering: ModelConfig | undefined, served: Served, charging: Charging): Priced {
   const { models, model, others, route } = charging;
+  if (part.model === undefined && (answering === undefined || answering === model)) return { ...part, model };
   const named = part.model === undefined ? undefined : answeringFor(part.model, charging);
   const { model: _, ...rest } = part;
   if (named !== undefined) return { ...rest, model: named };

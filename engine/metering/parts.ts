@@ -1,4 +1,3 @@
-import { NO_TOKENS } from '../services/prices.ts';
 import type { TokenCounts } from '../stage-services.ts';
 import { type CacheLifetime, cacheTokens } from './bill.ts';
 import type { UsageReading } from './reading.ts';
@@ -42,12 +41,18 @@ export function partsOf(
 
 /** All tokens of some parts. */
 export function sumOf(parts: readonly Pick<UsedPart, 'tokens'>[]): TokenCounts {
+  if (parts.length === 1) return parts[0]!.tokens;
   return eachKind((kind) => parts.reduce((sum, { tokens }) => sum + tokens[kind], 0));
 }
 
 function eachKind(count: (kind: keyof TokenCounts) => number): TokenCounts {
-  const kinds = Object.keys(NO_TOKENS) as (keyof TokenCounts)[];
-  return Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as unknown as TokenCounts;
+  return {
+    input: count('input'),
+    output: count('output'),
+    cache_read: count('cache_read'),
+    cache_write_5m: count('cache_write_5m'),
+    cache_write_1h: count('cache_write_1h'),
+  };
 }
 
 function tokenSum(tokens: TokenCounts): number {

@@ -32,14 +32,18 @@ export function possibleFor(
   return is_open ? { ...most, output: Math.min(most.output, chars) } : most;
 }
 
+const NOTHING: Bounded['impossible'] = Object.freeze([]);
+
 /** Kinds of input, the dearest first as a rule. */
 const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
 
 /** Bounds what an upstream reported by what is possible. What can't be believed in one number is not believed at all. */
 export function boundUsage(tokens: TokenCounts, { input, output, input_limit }: Possible): Bounded {
+  const all_input = tokens.input + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
+  if (all_input <= input_limit && tokens.output <= output) return { tokens, impossible: NOTHING };
   const impossible: ('input' | 'output')[] = [];
   let bounded = tokens;
-  if (INPUT_KINDS.reduce((sum, kind) => sum + tokens[kind], 0) > input_limit) {
+  if (all_input > input_limit) {
     impossible.push('input');
     bounded = { ...bounded, ...inputUpTo(tokens, input) };
   }

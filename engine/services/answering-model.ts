@@ -27,6 +27,8 @@ export function answeringModels({ models }: Pick<GatewayConfig, 'models'>): Answ
   };
   return (name, upstream, requested) => {
     const asked = by_id.get(requested);
+    // Nearly every answer.
+    if (asked !== undefined && (name === asked.id || name === asked.upstream_ids[upstream])) return asked;
     for (const spelling of spellingsOf(name)) {
       const found = findAs(spelling, upstream, asked);
       if (found !== undefined) return found;

@@ -8,6 +8,7 @@ import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
 import { costOf, costOfParts, createPriceBook, type PriceBook } from './prices.ts';
+import { servedOf } from './served-prices.ts';
 
 /** Which requests are priced again. */
 export interface RepriceWish {
@@ -219,12 +220,7 @@ function costAgain(
   by: { readonly book: PriceBook; readonly answering: AnsweringModel; readonly at: number },
 ): number | undefined {
   const { upstream, billed } = row;
-  const { service_tier, speed, inference_geo } = billed ?? {};
-  const served = {
-    ...(service_tier !== undefined && { service_tier }),
-    ...(speed !== undefined && { speed }),
-    ...(inference_geo !== undefined && { inference_geo }),
-  };
+  const served = servedOf(billed ?? {});
   const priceOf = (model: string) => by.book.of(model, { upstream, at: by.at });
   const costFor = (model: string, usage: Usage) => costOf(priceOf(model)!, { ...usage, served });
   const tokens = tokensOf(row);

@@ -63,8 +63,19 @@ export function servedKey({ service_tier = '', speed = '', inference_geo = '' }:
   return `${service_tier}/${speed}/${inference_geo}`;
 }
 
+/** A way to be served, of names that need not be there. */
+export function servedOf(names: { readonly [Field in keyof Served]?: Served[Field] | undefined }): Served {
+  const { service_tier, speed, inference_geo } = names;
+  return {
+    ...(service_tier !== undefined && { service_tier }),
+    ...(speed !== undefined && { speed }),
+    ...(inference_geo !== undefined && { inference_geo }),
+  };
+}
+
 /** What of a way to be served is not the ordinary one. */
 export function notableServing(served: Served): Served {
+  if (served.service_tier === undefined && served.speed === undefined && served.inference_geo === undefined) return {};
   const notable = SERVED_FIELDS.filter((field) => {
     const name = served[field];
     return name !== undefined && !ORDINARY[field].has(name) && !LEFT_OPEN.has(name);

@@ -42,8 +42,9 @@ const NAMED = [
 ] as const;
 
 /**
- * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count it; `status` is a class such as
- * `2xx`; `estimated` is `yes` where the upstream did not say what was used.
+ * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
+ * it; `status` is a class such as `2xx`; `estimated` is `yes` where the upstream did not say what was used, and `clamped`
+ * where it said more than is possible.
  */
 export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day', 'week', 'month'] as const;
 
@@ -98,7 +99,8 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   speed: "l.billed ->> 'speed'",
   status: "left(l.status::text, 1) || 'xx'",
   // An adjustment goes with what it adjusts.
-  estimated: "case when coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') = 'upstream' then 'no' else 'yes' end",
+  estimated:
+    "case coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
   hour: `to_char(${FORWARDED}, 'YYYY-MM-DD"T"HH24:00')`,
   day: `to_char(${FORWARDED}, 'YYYY-MM-DD')`,
   week: `to_char(${FORWARDED}, 'IYYY-"W"IW')`,

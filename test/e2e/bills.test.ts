@@ -320,3 +320,19 @@ test('models that a request may use beside its own are held, and so is the deare
     429,
   );
 });
+
+test('more runs of other models than the request allows are not believed', async () => {
+  const aside = run('advisor_message', 200_000, 64_000, { model: 'dear-1' });
+  const iterations = [run('message', 10, 10), ...Array.from({ length: 500 }, () => aside)];
+  opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 10, iterations }));
+  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'dear-1', max_uses: 1 }];
+  const token = await opened.gateway.newToken({ user: 'flooded@example.com' });
+  const row = await rowOf(await ask(opened.gateway.url, token, { model: 'cheap-1', tools }));
+  assert.equal(row.provenance.cost, 'clamped');
+  assert.ok(row.cost_nano_usd <= 2 * (200_000 * 15_000 + 64_000 * 75_000) + 100_000, String(row.cost_nano_usd));
+  const told = await cli(
+    ['usage', '--by', 'estimated', '--csv', '--user', 'flooded@example.com', '--config', opened.gateway.config_file],
+    { env: opened.gateway.env },
+  );
+  assert.match(told.stdout, /^clamped,1,/m);
+});
