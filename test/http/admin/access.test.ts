@@ -107,7 +107,7 @@ describe('a request that is wrong', () => {
     says(await post(json, '\ufeff{"name":"x"}'), 400, 'invalid_json', /byte order mark/);
     says(await post(json, '[{"name":"x"}]'), 400, 'invalid_request', /JSON object/);
     for (const twice of ['{"name":"x","name":"y"}', '{"name":"x","n\\u0061me":"y"}']) {
-      says(await post(json, twice), 400, 'invalid_request', /"name" is there more than once/);
+      says(await post(json, twice), 400, 'invalid_request', /name\b.* more than once/);
     }
     says(await post(json, '{"__proto__":{"user":"bob@example.com"},"name":"x"}'), 400, 'invalid_request', /__proto__/);
     assert.equal((await listTokens(bench.database, { user: 'alice@example.com' })).length, 0);
