@@ -9,7 +9,7 @@ export type CsvCell = { readonly text: string } | { readonly number: string };
 
 /**
  * A CSV file (RFC 4180) with a header. A text that a spreadsheet could take for a formula gets an apostrophe in front,
- * which spreadsheets take for "this is text"; characters that a terminal would act upon are replaced.
+ * which spreadsheets take for "this is text"; characters that a terminal would act upon or that end a line are replaced.
  */
 export function formatCsv(titles: readonly string[], rows: readonly (readonly CsvCell[])[]): string {
   const lines = [titles, ...rows.map((cells) => cells.map(csvCell))];
