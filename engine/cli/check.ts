@@ -10,6 +10,7 @@ import { type Overshoot, overshootBound } from '../services/overshoot.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { LiveCheck } from './live.ts';
 import { renderLive } from './live-report.ts';
+import { describeUnknownBills, unknownBills, unknownBillsJson } from './unknown-bills.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
@@ -105,8 +106,9 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   if (errors > 0) return `${found.join(', ')}; ${more}`;
   const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
   const money = new Set(overshoots(checked).map(describeOvershoot));
+  const unknown = new Set(checked.gateways.map(({ config }) => describeUnknownBills(unknownBills(config))));
   const memory = new Set(bounds(checked).map(describeMemory));
-  return ok + [...money, ...memory].join('') + more;
+  return ok + [...money, ...memory, ...unknown].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {
@@ -128,7 +130,14 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
     bodies_at_most_bytes: total_bytes,
     connections_at_most_bytes: count * each_bytes,
   }));
-  const document = { ...JSON.parse(findings), spend_limits, memory, ...(live === undefined ? {} : { live }) };
+  const unknown_bills = checked.gateways.map(({ config }) => unknownBillsJson(unknownBills(config)));
+  const document = {
+    ...JSON.parse(findings),
+    spend_limits,
+    unknown_bills,
+    memory,
+    ...(live === undefined ? {} : { live }),
+  };
   return `${jsonText(document, 2)}\n`;
 }
 

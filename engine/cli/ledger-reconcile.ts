@@ -82,6 +82,11 @@ export function describeReconciliation(found: Reconciliation, upstream: string, 
       : [
           `Of the ledger ${usd(total.estimated_nano_usd)} are estimates, for requests whose upstream did not say what was used.`,
         ]),
+    ...(total.possibly_billed_nano_usd === 0n
+      ? []
+      : [
+          `Beyond the ledger up to ${usd(total.possibly_billed_nano_usd)} may be billed, for requests that failed at the upstream.`,
+        ]),
     ...(left_out === 0
       ? []
       : [`${counted(left_out, 'line')} of the bill ${left_out === 1 ? 'is' : 'are'} about other days.`]),
@@ -165,6 +170,7 @@ function reconciliationJson(found: Reconciliation, upstream: string): object {
     difference_usd: formatUsd(differenceOf(row)),
     percent: percentOf(row) ?? null,
     estimated_usd: formatUsd(row.estimated_nano_usd),
+    possibly_billed_usd: formatUsd(row.possibly_billed_nano_usd),
     requests: row.requests,
   });
   return {

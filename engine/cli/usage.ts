@@ -1,4 +1,5 @@
 import { jsonText, printable, printableLines } from '../diagnostics/printable.ts';
+import { wrapText } from '../diagnostics/wrap-text.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import { StartError } from '../services/start-error.ts';
 import {
@@ -56,12 +57,13 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   return EXIT_OK;
 }
 
-/** Adjustments are rare, and told where there are any. */
-function usageJson({ cost_nano_usd, adjusted_nano_usd, ...row }: UsageRow): object {
+/** Adjustments, and what failures may have cost, are told where there are any. */
+function usageJson({ cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, ...row }: UsageRow): object {
   return {
     ...row,
     cost_usd: nanoToUsd(cost_nano_usd),
     ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
+    ...(possibly_billed_nano_usd !== 0n && { possibly_billed_usd: nanoToUsd(possibly_billed_nano_usd) }),
   };
 }
 
@@ -81,8 +83,9 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
     ...COUNTS.map((count) => ({ number: String(row[count]) })),
     { number: formatUsd(row.cost_nano_usd) },
     { number: formatUsd(row.adjusted_nano_usd) },
+    { number: formatUsd(row.possibly_billed_nano_usd) },
   ]);
-  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd'], cells);
+  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', 'possibly_billed_usd'], cells);
 }
 
 const NUMBERS: readonly Column[] = [
@@ -133,7 +136,9 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
     ...(heading === undefined ? [] : [shorten(printable(heading), line_width)]),
     ...lines.splice(0, own.length),
   ]);
-  return [titles!, ...described, total];
+  const possible = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
+  const note = `Beyond that upstreams may bill at most ${roundedUsd(possible, 6)} USD for requests that failed.`;
+  return [titles!, ...described, total, ...(possible === 0n ? [] : wrapText(note, line_width))];
 }
 
 function callerOf({ user, team, project }: UsageRow): string {

@@ -91,7 +91,7 @@ function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
 }
 
 /** The dearest request that any model takes at any upstream, by any price of any time; `undefined` without models. */
-function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
+export function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
   const book = createPriceBook(config);
   let dearest: DearestRequest | undefined;
   for (const model of config.models) {

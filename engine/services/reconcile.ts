@@ -1,5 +1,6 @@
 import type { Database } from './database.ts';
 import { momentSql, readForLong } from './long-report.ts';
+import { POSSIBLY_BILLED } from './usage.ts';
 
 /** What an upstream charges for a model on a day. */
 export interface BilledCost {
@@ -21,6 +22,8 @@ export interface ReconciledRow {
   readonly ledger_nano_usd: bigint | undefined;
   /** How much of the ledger's cost is not by what the upstream said was used. */
   readonly estimated_nano_usd: bigint;
+  /** What the upstream may bill for requests that failed, at most, beyond the ledger's cost. */
+  readonly possibly_billed_nano_usd: bigint;
   readonly requests: number;
   /** Whether the two are close enough. */
   readonly agrees: boolean;
@@ -71,6 +74,7 @@ interface LedgerSum {
   readonly requests: number;
   readonly cost: string;
   readonly estimated: string;
+  readonly possible: string;
 }
 
 /**
@@ -99,6 +103,7 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
     billed_nano_usd,
     ledger_nano_usd,
     estimated_nano_usd: add((row) => row.estimated_nano_usd),
+    possibly_billed_nano_usd: add((row) => row.possibly_billed_nano_usd),
     requests: rows.reduce((sum, row) => sum + row.requests, 0),
     agrees: isClose(billed_nano_usd, ledger_nano_usd, wish.tolerance),
   };
@@ -118,6 +123,7 @@ function compare(billed: bigint | undefined, sum: LedgerSum | undefined, toleran
     billed_nano_usd: billed,
     ledger_nano_usd: ledger,
     estimated_nano_usd: BigInt(sum?.estimated ?? 0),
+    possibly_billed_nano_usd: BigInt(sum?.possible ?? 0),
     requests: sum?.requests ?? 0,
     agrees: isClose(billed ?? 0n, ledger ?? 0n, tolerance),
   };
@@ -143,7 +149,8 @@ function sumLedger(
       `select to_char(settled_at at time zone ?, 'YYYY-MM-DD') as day, upstream_model as model,
          count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
          coalesce(sum(cost_nano_usd)
-           filter (where coalesce(provenance ->> 'of', provenance ->> 'cost') is distinct from 'upstream'), 0)::text as estimated
+           filter (where coalesce(provenance ->> 'of', provenance ->> 'cost') is distinct from 'upstream'), 0)::text as estimated,
+         ${POSSIBLY_BILLED} as possible
        from ledger
        where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
        group by 1, 2`,

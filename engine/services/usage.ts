@@ -73,6 +73,8 @@ export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string
   readonly cost_nano_usd: bigint;
   /** How much of it are adjustments; negative where the first price was too high. */
   readonly adjusted_nano_usd: bigint;
+  /** What upstreams may bill for requests that failed, at most, beyond the cost. */
+  readonly possibly_billed_nano_usd: bigint;
 }
 
 /** How usage is told apart, and in which time zone (IANA name, by default UTC) a day begins. */
@@ -140,16 +142,22 @@ export function reportUsage(
       ...row,
       cost_nano_usd: BigInt(row.cost_nano_usd),
       adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
+      possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
     })),
   );
 }
+
+/** Where the cost is `possible` it is in it. */
+export const POSSIBLY_BILLED = `coalesce(sum(cast(provenance ->> 'possibly_billed_nano_usd' as bigint))
+    filter (where kind = 'request' and provenance ->> 'cost' <> 'possible'), 0)::text`;
 
 const SUMS = `count(*) filter (where l.kind = 'request') as requests,
   sum(l.input_tokens)::bigint as input_tokens, sum(l.output_tokens)::bigint as output_tokens,
   sum(l.cache_read_tokens)::bigint as cache_read_tokens,
   sum(l.cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
   sum(l.cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(l.cost_nano_usd)::text as cost_nano_usd,
-  coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd`;
+  coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd,
+  ${POSSIBLY_BILLED} as possibly_billed_nano_usd`;
 
 function tokensOf(by: readonly UsageDimension[], { token_group }: UsageFilter): string {
   const needed = by.includes('token_group') || token_group !== undefined;

@@ -51,7 +51,7 @@ test('the check says how much memory bodies can take', async () => {
   const { words } = await check([path('gateway.yaml')]);
   assert.match(
     words,
-    /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\n$/,
+    /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
   );
 });
 
@@ -86,6 +86,7 @@ test('json is one document on standard output and nothing else', async () => {
       { passed_by_at_most_usd: null, limits: [], dearest_request_usd: null, not_bounded: ['all spending'] },
     ],
     memory: [{ bodies_at_most_bytes: 704 * 1024 * 1024, connections_at_most_bytes: 10_000 * 40 * 1024 }],
+    unknown_bills: [{ drained: ['main'], cancelled: [], off_by_at_most_usd: 4.2, possibly_billed_counts: false }],
   });
   assert.equal(words, '');
 });

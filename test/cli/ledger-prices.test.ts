@@ -192,6 +192,7 @@ test('a comparison with a bill fits 80 columns, whatever it is about', () => {
     billed_nano_usd: 10n ** 15n,
     ledger_nano_usd: undefined,
     estimated_nano_usd: 0n,
+    possibly_billed_nano_usd: 0n,
     requests: 0,
     agrees: false,
   };

@@ -64,9 +64,9 @@ test('usage --by and --csv sum up by what is asked for, exactly, up to a moment'
   );
   assert.equal(
     titles,
-    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd',
+    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd,possibly_billed_usd',
   );
-  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0$/);
+  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0,0$/);
   assert.equal(rest, '');
   const by_day = JSON.parse((await bench.succeed('usage', '--by', 'day', '--json', ...only)).stdout);
   assert.deepEqual(Object.keys(by_day[0]).slice(0, 2), ['day', 'requests']);
@@ -131,6 +131,7 @@ const row = (more: Partial<UsageRow>) => ({
   cache_write_1h_tokens: 6,
   cost_nano_usd: 1_500n,
   adjusted_nano_usd: 0n,
+  possibly_billed_nano_usd: 0n,
   ...more,
 });
 
@@ -167,7 +168,7 @@ test('requests of one model at one upstream are told apart by the API of their c
 
 test('CSV keeps amounts that a JavaScript number cannot', () => {
   const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
-  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0\r\n$/);
+  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0,0\r\n$/);
 });
 
 test('a table says what was put right later, where something was', () => {
@@ -178,5 +179,9 @@ test('a table says what was put right later, where something was', () => {
   assert.match(lines[1]!, / -0\.000500$/);
   assert.match(lines[2]!, / 0\.000002$/);
   assert.match(lines[3]!, /^TOTAL .* -0\.000500$/);
-  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005\r\n/);
+  const possible = describeUsage([row({ user: 'ann@example.com', possibly_billed_nano_usd: 1_500_000n })], 80, [
+    'user',
+  ]);
+  assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for requests that failed\.$/);
+  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0\r\n/);
 });

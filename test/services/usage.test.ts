@@ -43,9 +43,33 @@ describe('the usage report', () => {
     const ann = { user: 'ann@example.com', team: 'search', project: 'apollo', model: 'coder-1', upstream: 'main' };
     const bob = { user: 'bob@example.com', team: null, project: null, model: 'coder-2', upstream: 'spare' };
     assert.deepEqual(await reportUsage(database), [
-      { ...bob, surface: 'messages', requests: 1, ...tokens(1), cost_nano_usd: 5_000_000_000n, adjusted_nano_usd: 0n },
-      { ...ann, surface: 'messages', requests: 2, ...tokens(2), cost_nano_usd: 300_000_000n, adjusted_nano_usd: 0n },
-      { ...ann, surface: 'count_tokens', requests: 1, ...tokens(1), cost_nano_usd: 1n, adjusted_nano_usd: 0n },
+      {
+        ...bob,
+        surface: 'messages',
+        requests: 1,
+        ...tokens(1),
+        cost_nano_usd: 5_000_000_000n,
+        adjusted_nano_usd: 0n,
+        possibly_billed_nano_usd: 0n,
+      },
+      {
+        ...ann,
+        surface: 'messages',
+        requests: 2,
+        ...tokens(2),
+        cost_nano_usd: 300_000_000n,
+        adjusted_nano_usd: 0n,
+        possibly_billed_nano_usd: 0n,
+      },
+      {
+        ...ann,
+        surface: 'count_tokens',
+        requests: 1,
+        ...tokens(1),
+        cost_nano_usd: 1n,
+        adjusted_nano_usd: 0n,
+        possibly_billed_nano_usd: 0n,
+      },
     ]);
   });
 
