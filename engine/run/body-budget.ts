@@ -69,6 +69,7 @@ export class HeldBytes {
   readonly #budget: BodyBudget;
   readonly #owner: string;
   #bytes = 0;
+  #released = false;
 
   /** @param owner whose share is used */
   constructor(budget: BodyBudget, owner: string) {
@@ -87,8 +88,12 @@ export class HeldBytes {
     this.#bytes -= bytes;
   }
 
-  /** Holds this many bytes in all. @returns false, and holds what it held before, when there is no room. */
+  /**
+   * Holds this many bytes in all.
+   * @returns false, and holds what it held before, when there is no room or everything was given back
+   */
   hold(bytes: number): boolean {
+    if (this.#released) return false;
     const more = bytes - this.#bytes;
     try {
       if (more > 0) this.take(more);
@@ -99,8 +104,9 @@ export class HeldBytes {
     }
   }
 
-  /** Gives back everything. */
+  /** Gives back everything for good. */
   release(): void {
+    this.#released = true;
     this.give(this.#bytes);
   }
 }
