@@ -1,9 +1,7 @@
-import type { GatewayConfig } from '../config.ts';
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import type { Database } from '../services/database.ts';
-import { isVouchedFor } from '../services/identity/admission.ts';
-import { type KnownPerson, listPeople, rebindPerson } from '../services/identity/bindings.ts';
+import { type KnownPerson, listPeople, type RebindWish, rebindAs } from '../services/identity/bindings.ts';
 import { StartError } from '../services/start-error.ts';
 import { counted } from './amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
@@ -27,22 +25,29 @@ export async function list(
 }
 
 /** What `appscli people rebind` is told. */
-export interface RebindWish {
+export interface RebindOptions extends RebindWish {
   readonly config: string;
-  readonly subject?: string;
   readonly formerIssuer?: string;
-  readonly tokens?: 'keep' | 'revoke';
   readonly json?: true;
 }
 
 /** `appscli people rebind`: lets addresses go to another account. Exits 1 when an address is not known. */
-export async function rebind(context: CommandContext, emails: readonly string[], given: RebindWish): Promise<number> {
+export async function rebind(
+  context: CommandContext,
+  emails: readonly string[],
+  given: RebindOptions,
+): Promise<number> {
   const { terminal } = context;
   checkWish(emails, given);
   const done = await withDatabase(context, given.config, async ({ config, database }) => {
+    const oidc = config.auth?.oidc;
+    if (given.subject !== undefined && oidc === undefined) {
+      throw new StartError('--subject names an account of the identity provider, and auth.oidc names none');
+    }
+    const by = { database, clock: systemClock, actor: operator() };
     const ended = [];
     for (const person of await peopleMeant(database, emails, given)) {
-      ended.push(await rebindOne(database, person, config, given));
+      ended.push(await rebindAs(by, person, given, oidc));
     }
     return ended;
   });
@@ -51,7 +56,7 @@ export async function rebind(context: CommandContext, emails: readonly string[],
   return EXIT_OK;
 }
 
-function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindWish): void {
+function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindOptions): void {
   const wrong = (message: string) => new StartError(message, { exit_code: EXIT_USAGE });
   if ((emails.length === 0) === (formerIssuer === undefined)) {
     throw wrong('whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one');
@@ -62,7 +67,7 @@ function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindW
 async function peopleMeant(
   database: Pick<Database, 'query'>,
   emails: readonly string[],
-  { formerIssuer }: RebindWish,
+  { formerIssuer }: RebindOptions,
 ): Promise<readonly KnownPerson[]> {
   if (formerIssuer !== undefined) {
     const people = await listPeople(database, { issuer: formerIssuer });
@@ -86,30 +91,7 @@ async function peopleMeant(
   );
 }
 
-interface Rebound {
-  readonly user: string;
-  readonly sessions: number;
-  readonly tokens: number;
-}
-
-async function rebindOne(
-  database: Pick<Database, 'query'>,
-  person: KnownPerson,
-  { auth }: GatewayConfig,
-  { subject, tokens }: RebindWish,
-): Promise<Rebound> {
-  const { email: user, issuer } = person;
-  if (subject !== undefined && auth?.oidc === undefined) {
-    throw new StartError('--subject names an account of the identity provider, and auth.oidc names none');
-  }
-  const account = subject === undefined ? undefined : { issuer: new URL(auth!.oidc!.issuer_url).href, subject };
-  const may_be_another_person =
-    issuer !== null && (auth?.oidc === undefined || isVouchedFor({ issuer }, auth.oidc)) && person.subject !== subject;
-  const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
-  const by = { database, clock: systemClock };
-  const { sessions, tokens: revoked } = await rebindPerson(by, { user, account, with_tokens, actor: operator() });
-  return { user, sessions, tokens: revoked };
-}
+type Rebound = Awaited<ReturnType<typeof rebindAs>>;
 
 function sentence({ user, sessions, tokens }: Rebound, { subject }: RebindWish): string {
   const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;

@@ -1,11 +1,38 @@
 import { cutOff } from '../../services/cut-off.ts';
+import { listPeople, rebindAs } from '../../services/identity/bindings.ts';
 import { demandAdmin } from './caller.ts';
-import { type AdminDoor, nothingThere } from './door.ts';
-import { emailInPath } from './fields.ts';
+import { type AdminDoor, type AdminOptions, nothingThere } from './door.ts';
+import { emailInPath, invalid } from './fields.ts';
 
-/** What administrators do to people. */
-export function peopleDoors(): AdminDoor[] {
+const UNKNOWN = 'Nobody with this e-mail address has ever signed in here or had an access token.';
+
+/** What administrators see of people and do to them. */
+export function peopleDoors({ config, database }: AdminOptions): AdminDoor[] {
   return [
+    {
+      method: 'GET',
+      path: '/admin/api/people',
+      async answer({ caller, query }) {
+        demandAdmin(caller);
+        return { body: { people: await listPeople(database, { user: query('user').email('user') }) } };
+      },
+    },
+    {
+      method: 'POST',
+      path: '/admin/api/people/{email}/rebind',
+      async answer({ caller, by, param, body }) {
+        demandAdmin(caller);
+        const given = await body('subject', 'tokens');
+        const wish = { subject: given.text('subject'), tokens: given.choice('tokens', ['keep', 'revoke']) };
+        if (wish.subject !== undefined && config.auth?.oidc === undefined) {
+          throw invalid('The field "subject" names an account of the identity provider, and auth.oidc names none.');
+        }
+        const user = emailInPath(param('email'));
+        const [person] = user === undefined ? [] : await listPeople(database, { user });
+        if (person !== undefined) return { body: await rebindAs(by, person, wish, config.auth?.oidc) };
+        throw nothingThere(UNKNOWN);
+      },
+    },
     {
       method: 'POST',
       path: '/admin/api/people/{email}/cut-off',
@@ -19,7 +46,7 @@ export function peopleDoors(): AdminDoor[] {
           const { known, ...ended } = await cutOff(by, { user, actor: by.actor, because, tokens });
           if (known) return { body: { user, sessions: ended.sessions, tokens: ended.tokens } };
         }
-        throw nothingThere('Nobody with this e-mail address has ever signed in here or had an access token.');
+        throw nothingThere(UNKNOWN);
       },
     },
   ];

@@ -1,7 +1,8 @@
+import type { OidcConfig } from '../../config.ts';
 import type { Actor, Changing } from '../admin-changes.ts';
 import type { Database } from '../database.ts';
 import { storable, storableJson } from '../storable.ts';
-import type { Person } from './admission.ts';
+import { isVouchedFor, type Person } from './admission.ts';
 
 /**
  * Why an account of the identity provider is not the person whose address it tells: another account of this provider is,
@@ -85,4 +86,31 @@ export async function rebindPerson(
     ],
   );
   return row!;
+}
+
+/** How an address is to be bound anew. */
+export interface RebindWish {
+  /** Identifier of the account at the configured identity provider; absent: the next that signs in with the address. */
+  readonly subject?: string | undefined;
+  /** What becomes of the access tokens; absent: revoked where another account of the same provider had the address. */
+  readonly tokens?: 'keep' | 'revoke' | undefined;
+}
+
+/**
+ * Lets an address go to another account of the configured identity provider. Raises store_unavailable.
+ * @param oidc absent where there is no identity provider: then no subject can be named.
+ */
+export async function rebindAs(
+  { database, clock, actor }: Pick<Changing, 'database' | 'clock' | 'actor'>,
+  { email: user, issuer, subject: former }: KnownPerson,
+  { subject, tokens }: RebindWish,
+  oidc: Pick<OidcConfig, 'issuer_url'> | undefined,
+): Promise<{ readonly user: string; readonly sessions: number; readonly tokens: number }> {
+  const account =
+    subject === undefined || oidc === undefined ? undefined : { issuer: new URL(oidc.issuer_url).href, subject };
+  const may_be_another_person =
+    issuer !== null && (oidc === undefined || isVouchedFor({ issuer }, oidc)) && former !== subject;
+  const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
+  const ended = await rebindPerson({ database, clock }, { user, account, with_tokens, actor });
+  return { user, sessions: ended.sessions, tokens: ended.tokens };
 }

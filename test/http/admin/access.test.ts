@@ -268,3 +268,24 @@ describe('the list of changes', () => {
     }
   });
 });
+
+describe('whose an address is', () => {
+  test('is shown and changed by administrators alone', async () => {
+    const path = '/admin/api/people/Dora@Example.com/rebind';
+    says(await bench.ask('alice', 'GET', '/admin/api/people'), 403, 'forbidden', /alice@example\.com is none/);
+    says(await bench.ask('alice', 'POST', path), 403, 'forbidden', /alice@example\.com is none/);
+    says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);
+    await createToken(bench.by, { user: 'dora@example.com', group: 'coders', name: 'given' });
+    await bench.addSession('dora@example.com', 'ses_dora');
+    const dora = async () => (await bench.ask('root', 'GET', '/admin/api/people?user=Dora@example.com')).body.people;
+    const known = { email: 'dora@example.com', signed_in_at: null, has_given_tokens: true };
+    assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
+    says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
+    const open = await bench.ask('root', 'POST', path);
+    assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0 });
+    assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: true }]);
+    const revoked = await bench.ask('root', 'POST', path, { tokens: 'revoke' });
+    assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1 });
+    says(await bench.ask('root', 'POST', path, { subject: 'd-7' }), 400, 'invalid_request', /auth\.oidc names none/);
+  });
+});
