@@ -54,7 +54,7 @@ export { type UsageReader, usageReader } from './metering/usage-reader.ts';
 export { type RoutingRule, routingRules } from './rules/config-rules.ts';
 export { matchesGlob } from './rules/glob.ts';
 export { compileLimits } from './rules/limit-claims.ts';
-export { createDecisiveCheck, modelNames, refuseDecisiveQuery } from './services/decisive-values.ts';
+export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedWords } from './services/decisive-values.ts';
 export { ledgerIdentity } from './services/ledger-identity.ts';
 export { modelNotFound } from './services/model-refusals.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';

@@ -56,10 +56,13 @@ export const FACTS = {
   },
   'request.service_tier': {
     kind: 'string',
-    meaning: 'Service tier the client asked for, as it wrote it',
+    meaning: 'Service tier the client asked for, where gateway.yaml prices it or it never costs more',
   },
-  'request.speed': { kind: 'string', meaning: 'Speed the client asked for, as it wrote it' },
-  'request.inference_geo': { kind: 'string', meaning: 'Where the client asked the model to run, as it wrote it' },
+  'request.speed': { kind: 'string', meaning: 'Speed the client asked for, where gateway.yaml prices it' },
+  'request.inference_geo': {
+    kind: 'string',
+    meaning: 'Where the client asked the model to run, where gateway.yaml prices that',
+  },
   'request.decisive_fields': {
     kind: 'object',
     meaning: 'Fields beside `model` that decide over models, prices or accounts, by their place in the body',

@@ -74,9 +74,6 @@ const READS_IF_SET = [
 /** Longest model identifier that is kept: it is whatever the client sent, and records wait in memory while the store is away. */
 const MODEL_LENGTH_MAX = 200;
 
-/** Longest service tier, speed or place that is kept: a request that is refused may say anything. */
-const WORD_LENGTH_MAX = 40;
-
 type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], never>;
 
 /** What rules may have looked at, so that a decision can be followed later. Left out where it is not known. */
@@ -100,9 +97,9 @@ function describeInputs(ctx: AuditContext): AuditRecord {
     input_tokens_max: ctx.get('request.input_tokens_max'),
     cache_ttl: ctx.get('request.cache.ttl'),
     other_models: ctx.get('request.other_models'),
-    service_tier: ctx.get('request.service_tier')?.slice(0, WORD_LENGTH_MAX),
-    speed: ctx.get('request.speed')?.slice(0, WORD_LENGTH_MAX),
-    inference_geo: ctx.get('request.inference_geo')?.slice(0, WORD_LENGTH_MAX),
+    service_tier: ctx.get('request.service_tier'),
+    speed: ctx.get('request.speed'),
+    inference_geo: ctx.get('request.inference_geo'),
     dropped_headers: ctx.get('request.dropped_headers'),
     estimate_usd: estimate === undefined ? undefined : nanoToUsd(estimate),
   };

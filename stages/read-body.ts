@@ -10,6 +10,7 @@ import {
   type Services,
   type StageContext,
   StageError,
+  servedWords,
 } from '../engine/api.ts';
 
 const CALLER = [
@@ -125,6 +126,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
     const { models } = services;
     const admit = createDoor(services);
     const isModel = modelNames(services.config);
+    const words = servedWords(services.config);
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);
@@ -150,9 +152,9 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         ctx.set('request.input_tokens_max', facts.input_tokens_max);
         ctx.set('request.cache.ttl', facts.cache_ttl);
         const { service_tier, speed, inference_geo } = facts.served;
-        if (service_tier !== undefined) ctx.set('request.service_tier', service_tier);
-        if (speed !== undefined) ctx.set('request.speed', speed);
-        if (inference_geo !== undefined) ctx.set('request.inference_geo', inference_geo);
+        if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
+        if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);
+        if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
         if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
         return undefined;
       },

@@ -87,7 +87,7 @@ const PREFIXES: readonly string[] = DECISIVE_HEADERS.map(({ name }) => name)
   .map((name) => name.slice(0, -1));
 
 /** How betas of the Messages API that lengthen the context window are written: `context-1m-2025-08-07`. */
-const WINDOW_BETA = /^context-(\d+)([km])(?:-|$)/;
+const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
 
 const UNITS = { k: 1000, m: 1_000_000 } as const;
 
@@ -109,13 +109,8 @@ export function withoutLongerWindow(
     });
     if (kept.length === betas.length) continue;
     dropped ??= [];
-    dropped.push(
-      `${name}: ${betas
-        .filter((beta) => !kept.includes(beta))
-        .join()
-        .trim()
-        .slice(0, 100)}`,
-    );
+    const longer = betas.filter((beta) => !kept.includes(beta)).map((beta) => WINDOW_BETA.exec(beta.trim())![0]);
+    dropped.push(`${name}: ${longer.join(', ')}`);
     if (kept.length === 0) delete headers[name];
     else headers[name] = kept.join(',');
   }

@@ -51,6 +51,19 @@ export function modelNames({ models }: GatewayConfig): (text: string) => boolean
   return (text) => text.length <= longest && names.has(text);
 }
 
+/**
+ * The words by which requests of a configuration can ask for a tier, a speed or a place. Anything else that stands there is
+ * refused, and could be a piece of a prompt: it becomes no fact.
+ */
+export function servedWords({ models, prices }: GatewayConfig): ReadonlySet<string> {
+  const pricings = [...models, ...(prices?.rows ?? [])].map(({ pricing }) => pricing);
+  const priced = [...pricings, prices?.unknown_model].flatMap((pricing) =>
+    [pricing?.service_tiers, pricing?.speeds, pricing?.inference_geos].flatMap((by_name) => Object.keys(by_name ?? {})),
+  );
+  const harmless = Object.keys(PRICED).flatMap((name) => fieldRule(name, true)?.harmless ?? []);
+  return new Set([...priced, ...harmless]);
+}
+
 /** Prepares the check of decisive fields for the upstreams of a configuration. Raises model_not_found and invalid_request. */
 export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, models: ModelCatalog): DecisiveCheck {
   const allowed = new Map(

@@ -346,7 +346,7 @@ describe('a header that chooses who serves or pays', () => {
     upstream.requests.length = 0;
     const response = await post('messages', { messages: [{ role: 'user', content: 'x'.repeat(200_000) }] }, betas);
     assert.equal(upstream.only().headers['vendor-beta'], 'first-1,last-2');
-    assert.deepEqual((await recordOf(response)).dropped_headers, ['vendor-beta: context-1m-2025-08-07']);
+    assert.deepEqual((await recordOf(response)).dropped_headers, ['vendor-beta: context-1m']);
   });
 
   test('reaches an upstream that allows it', async () => {
