@@ -3,7 +3,7 @@ import type { UsageReading } from './reading.ts';
 
 /**
  * How well a forwarded request's bill is known. `known`: by the answer. `refused`: there is none, by the upstream's word.
- * `left`: not in full, because its caller went away. `failed`: not in full or not at all, by a failure of the upstream or
+ * `left`: not in full, because its caller went away, or has a whole answer that could not be read. `failed`: not in full or not at all, by a failure of the upstream or
  * the gateway.
  */
 export type Ending = 'known' | 'refused' | 'left' | 'failed';
@@ -39,6 +39,8 @@ export function endingOf(reading: UsageReading, circumstances: EndingCircumstanc
   // Some upstreams do not say what a whole document used; a stream that does not say that it is complete broke off.
   const is_whole = drained || (!aborted && error === undefined);
   if (heard && is_whole && !reading.streamed) return 'known';
+  // The caller has it all, and nobody here could read it: compressed in an unknown way, or wrongly.
+  if (!heard && is_whole && relayed_bytes > 0) return 'left';
   return aborted && !reading.failed ? 'left' : 'failed';
 }
 
