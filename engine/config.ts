@@ -40,8 +40,8 @@ export interface GatewayConfig {
   readonly database: {
     readonly postgres?: { readonly url_env: string; readonly pool_max: number };
     readonly embedded?: { readonly data_dir: string };
-    /** Whole months that are kept beside the current one; older partitions are dropped. Absent: everything is kept. */
-    readonly retention?: { readonly ledger_months?: number; readonly audit_months?: number };
+    /** Whole months that are kept beside the current one; older partitions are dropped. */
+    readonly retention?: RetentionConfig;
   };
   readonly upstreams: readonly UpstreamConfig[];
   readonly models: readonly ModelConfig[];
@@ -58,6 +58,15 @@ export interface GatewayConfig {
   /** A section that later versions act on; validated, otherwise unread. */
   readonly telemetry?: Readonly<Record<string, unknown>>;
 }
+
+/** How many whole months are kept. */
+export interface RetentionConfig {
+  readonly ledger_months: number | 'forever';
+  readonly audit_months: number | 'forever';
+}
+
+/** What is kept where gateway.yaml says nothing. */
+export const DEFAULT_RETENTION: RetentionConfig = { ledger_months: 'forever', audit_months: 13 };
 
 /** Vendor names for what the gateway itself writes. */
 export interface Profile {

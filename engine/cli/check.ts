@@ -1,5 +1,6 @@
 import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import { DEFAULT_RETENTION, type RetentionConfig } from '../config.ts';
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
@@ -99,6 +100,11 @@ function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }:
   return `memory for bodies: at most ${inMib(total_bytes)} (${why})\nmemory for connections: ${of_connections}\n`;
 }
 
+function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
+  const time = (months: number | 'forever') => (months === 'forever' ? months : count(months, 'month'));
+  return `kept: the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (some 1.6 KB a request); database.retention changes that\n`;
+}
+
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
   const found = [errors > 0 && count(errors, 'error'), warnings > 0 && count(warnings, 'warning')].filter(Boolean);
   const code = checked.diagnostics[0]?.code;
@@ -108,7 +114,10 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   const money = new Set(overshoots(checked).map(describeOvershoot));
   const unknown = new Set(checked.gateways.map(({ config }) => describeUnknownBills(unknownBills(config))));
   const memory = new Set(bounds(checked).map(describeMemory));
-  return ok + [...money, ...memory, ...unknown].join('') + more;
+  const kept = new Set(
+    checked.gateways.map(({ config }) => describeRetention(config.database.retention ?? DEFAULT_RETENTION)),
+  );
+  return ok + [...money, ...memory, ...unknown, ...kept].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {

@@ -1,6 +1,6 @@
 import type { Router } from 'express';
 import type { Clock, Log, Services, StageDefinition } from '../api.ts';
-import type { GatewayConfig } from '../config.ts';
+import { DEFAULT_RETENTION, type GatewayConfig } from '../config.ts';
 import { adminDoors } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
@@ -125,6 +125,10 @@ export async function startGateway(options: {
     closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
     if (watch) reloader.watch();
     phases.end('pipelines');
+    log.info(
+      config.database.retention ?? DEFAULT_RETENTION,
+      'whole months of bookkeeping that are kept; database.retention changes that',
+    );
     const pipelines = loaded.pipelines.map(({ name }) => name);
     log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
     return { url, database: opened.database, reload: () => reloader.reload(), close };
@@ -162,7 +166,7 @@ async function openServices(
   const vouched_days = () => vouchedDays(reloader().config());
   const goes_on_without = () => goesOnWithoutStore(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
-  const retention = () => reloader().config().database.retention;
+  const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
   const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
   opened('retention', { close: stop });
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));

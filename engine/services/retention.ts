@@ -1,12 +1,12 @@
 import type { Clock, Log } from '../api.ts';
-import type { GatewayConfig } from '../config.ts';
+import type { RetentionConfig } from '../config.ts';
 import type { Every } from './clock.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
 import { isUnavailable } from './store-errors.ts';
 
-/** How many months are kept; what is absent is kept for ever. */
-export type RetentionMonths = NonNullable<GatewayConfig['database']['retention']>;
+/** How many months are kept; what is absent is kept forever as well. */
+export type RetentionMonths = Partial<RetentionConfig>;
 
 /** Keeps the ledger and the audit log as long as the operator wants. */
 export interface Retention {
@@ -38,9 +38,9 @@ export function startRetention(options: {
 }): Retention {
   const { database, clock, log, retention, every } = options;
 
-  async function dropMonths(table: 'ledger' | 'audit_log', months: number | undefined): Promise<string[]> {
+  async function dropMonths(table: 'ledger' | 'audit_log', months: number | 'forever' = 'forever'): Promise<string[]> {
     const dropped: string[] = [];
-    while (months !== undefined && dropped.length < MONTHS_MAX) {
+    while (months !== 'forever' && dropped.length < MONTHS_MAX) {
       const [row] = await database.query<{ dropped: string | null; held_until: Date | null }>(
         'drop_oldest_partition',
         'select dropped, held_until from drop_oldest_partition($1, $2, $3)',
@@ -76,7 +76,7 @@ export function startRetention(options: {
     if (kept === undefined) return [];
     const dropped = await dropMonths('ledger', kept.ledger_months);
     dropped.push(...(await dropMonths('audit_log', kept.audit_months)));
-    if (kept.ledger_months !== undefined) await deleteCounters();
+    if ((kept.ledger_months ?? 'forever') !== 'forever') await deleteCounters();
     return dropped;
   }
 

@@ -202,7 +202,7 @@ test('what a stage leaves running in the background fails without ending the gat
   const config = gatewayConfig(upstream.url, {
     ...own,
     pipelines: 'process',
-    server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' },
+    server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
   });
   await mkdir(join(directory, 'process'));
   await writeFile(

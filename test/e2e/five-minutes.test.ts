@@ -41,7 +41,7 @@ test('a rule of a configuration that init began changes the next request once th
   );
   const config_file = join(directory, 'gateway.yaml');
   const gateway = await startGatewayProcess(config_file, env, port, ['--watch']);
-  t.after(() => gateway.end('SIGTERM'));
+  t.after(() => gateway.end('SIGINT'));
   const who = ['--user', 'me@example.com', '--group', 'all', '--name', 'me'];
   const token = await appscli('tokens', 'create', '--config', config_file, ...who);
   const ask = () =>

@@ -96,7 +96,7 @@ test('a stage that appscli create writes passes its test, and both compile again
 test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops within 5 s', async () => {
   const port = await freePort();
   const config = gatewayConfig('http://127.0.0.1:9', {
-    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}` },
+    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
     database: { embedded: { data_dir: 'state' } },
   });
   await writeFile(join(directory, 'gateway.yaml'), JSON.stringify(config));

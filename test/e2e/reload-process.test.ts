@@ -30,7 +30,7 @@ before(async () => {
   database = await createTestDatabase();
   port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' };
+  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } };
   config = await writeConfig(gatewayConfig('http://127.0.0.1:9', { server, pipelines: 'pipelines' }));
   mkdirSync(join(config.directory, 'pipelines'));
   teapot = join(config.directory, 'pipelines/teapot.yaml');

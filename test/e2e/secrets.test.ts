@@ -46,7 +46,12 @@ before(async () => {
   port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
   const timeouts = { first_byte_seconds: 0.5, idle_seconds: 0.5 };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', timeouts };
+  const server = {
+    listen: `127.0.0.1:${port}`,
+    public_url: 'http://127.0.0.1',
+    timeouts,
+    drain: { accept_seconds: 0 },
+  };
   config = await writeConfig(gatewayConfig(upstream.url, { server }));
   gateway = await startGatewayProcess(config.config_file, env, port);
   const quiet = { debug() {}, info() {}, warn() {}, error() {} };

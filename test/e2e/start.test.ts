@@ -43,7 +43,7 @@ after(async () => {
 async function config(name: string, sections: ConfigSections = {}): Promise<string> {
   const file = join(directory, `${name}.yaml`);
   const own = {
-    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}` },
+    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
     database: { embedded: { data_dir: 'state/postgres' } },
   };
   await writeFile(file, JSON.stringify(gatewayConfig(upstream.url, { ...own, ...sections })));

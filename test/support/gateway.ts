@@ -61,7 +61,7 @@ export function mainUpstream(base_url: string): ConfigSections {
 /** A complete gateway.yaml for one upstream. */
 export function gatewayConfig(upstream_url: string, sections: ConfigSections = {}): ConfigSections {
   return {
-    server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
+    server: serverSection({}),
     database: { postgres: { url_env: 'TEST_DATABASE_URL' } },
     upstreams: [mainUpstream(upstream_url)],
     models: [
@@ -86,7 +86,7 @@ export function gatewayConfig(upstream_url: string, sections: ConfigSections = {
 
 /** Default `server` section with other timeouts or limits. */
 export function serverSection(more: { timeouts?: object; limits?: object; drain?: object }): object {
-  return { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', ...more };
+  return { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 }, ...more };
 }
 
 /** A log that keeps what it is told. */
