@@ -53,7 +53,10 @@ test('the check says how much memory bodies can take', async () => {
     words,
     /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
   );
-  assert.match(words, /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/);
+  assert.match(
+    words,
+    /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/,
+  );
 });
 
 test('a mistake is exit code 1, findings are data and the count is words', async () => {
