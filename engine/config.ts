@@ -1,3 +1,4 @@
+import type { RetentionConfig } from './retention.ts';
 import type { Protocol } from './translation/protocol.ts';
 
 /**
@@ -58,15 +59,6 @@ export interface GatewayConfig {
   /** A section that later versions act on; validated, otherwise unread. */
   readonly telemetry?: Readonly<Record<string, unknown>>;
 }
-
-/** How many whole months are kept. */
-export interface RetentionConfig {
-  readonly ledger_months: number | 'forever';
-  readonly audit_months: number | 'forever';
-}
-
-/** What is kept where gateway.yaml says nothing. */
-export const DEFAULT_RETENTION: RetentionConfig = { ledger_months: 'forever', audit_months: 13 };
 
 /** Vendor names for what the gateway itself writes. */
 export interface Profile {

@@ -1,10 +1,10 @@
 import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
-import { DEFAULT_RETENTION, type RetentionConfig } from '../config.ts';
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../load/paths.ts';
+import { DEFAULT_RETENTION, type RetentionConfig } from '../retention.ts';
 import { type MemoryBound, memoryBound } from '../services/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import { type Overshoot, overshootBound } from '../services/overshoot.ts';

@@ -1,12 +1,13 @@
 import type { Router } from 'express';
 import type { Clock, Log, Services, StageDefinition } from '../api.ts';
-import { DEFAULT_RETENTION, type GatewayConfig } from '../config.ts';
+import type { GatewayConfig } from '../config.ts';
 import { adminDoors } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
 import { protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
 import type { Loaded } from '../load/spec.ts';
 import { programVersion } from '../package-root.ts';
+import { DEFAULT_RETENTION } from '../retention.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';

@@ -1,5 +1,5 @@
 import type { Clock, Log } from '../api.ts';
-import type { RetentionConfig } from '../config.ts';
+import type { RetentionConfig } from '../retention.ts';
 import type { Every } from './clock.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
