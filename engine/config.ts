@@ -26,7 +26,6 @@ export interface GatewayConfig {
       readonly json_depth: number;
       readonly json_values: number;
     };
-    /** How long requests are still accepted once the gateway was told to stop. */
     readonly drain: { readonly accept_seconds: number };
     readonly timeouts: {
       readonly connect_seconds: number;
@@ -41,7 +40,6 @@ export interface GatewayConfig {
   readonly database: {
     readonly postgres?: { readonly url_env: string; readonly pool_max: number };
     readonly embedded?: { readonly data_dir: string };
-    /** Whole months that are kept beside the current one; older partitions are dropped. */
     readonly retention?: RetentionConfig;
   };
   readonly upstreams: readonly UpstreamConfig[];
