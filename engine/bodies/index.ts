@@ -1,6 +1,7 @@
 import type { RequestBody } from '../api.ts';
 import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
+import { areBytes } from '../json/key-names.ts';
 import type { CacheLifetime } from '../metering/bill.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
 import { readChatBody } from './chat.ts';
@@ -106,16 +107,36 @@ function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
   return a === 'none' ? b : a;
 }
 
-/** JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest. */
-function spellsLettersAsEscapes(bytes: Buffer): boolean {
-  return bytes.includes('\\u00') && /\\u00[3-7]/.test(bytes.toString('latin1'));
+const BACKSLASH = 0x5c;
+const QUOTE = 0x22;
+/** Bytes that are looked at one by one before the next native search: a text full of `first` costs no search for each. */
+const LOOKED_AT = 64;
+
+/** Bytes in which the native search is fast enough even where every byte begins a match. */
+const NATIVE_BYTES_MAX = 1024 * 1024;
+
+/** Whether one of these texts, all beginning with the byte `first`, is in the bytes; in linear time. */
+function hasAny(bytes: Buffer, first: number, texts: readonly Buffer[]): boolean {
+  if (bytes.length <= NATIVE_BYTES_MAX) return texts.some((text) => bytes.includes(text));
+  for (let i = bytes.indexOf(first); i >= 0; i = bytes.indexOf(first, i)) {
+    const end = Math.min(i + LOOKED_AT, bytes.length);
+    for (; i < end; i++) {
+      if (bytes[i] === first && texts.some((text) => areBytes(bytes, i, i + text.length, text))) return true;
+    }
+  }
+  return false;
 }
+
+const ESCAPED_LETTERS = ['3', '4', '5', '6', '7'].map((digit) => Buffer.from(`\\u00${digit}`));
+const HOUR = [Buffer.from('"1h"')];
+const HALF_DAY = [Buffer.from('"12h"')];
 
 /** The longest lifetime that marks on parts anywhere in the body can ask for. */
 function markedLifetime(bytes: Buffer): CacheLifetime {
   const breakpoint = bytes.includes('prompt_cache_breakpoint');
   const marked = breakpoint || bytes.includes('cache_control');
-  const long = bytes.includes('"1h"') || (breakpoint && bytes.includes('"12h"'));
-  const asked = !marked ? 'none' : long ? '1h' : '5m';
-  return asked !== '1h' && spellsLettersAsEscapes(bytes) ? '1h' : asked;
+  if (marked && (hasAny(bytes, QUOTE, HOUR) || (breakpoint && hasAny(bytes, QUOTE, HALF_DAY)))) return '1h';
+  // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
+  if (bytes.includes(BACKSLASH) && hasAny(bytes, BACKSLASH, ESCAPED_LETTERS)) return '1h';
+  return marked ? '5m' : 'none';
 }
