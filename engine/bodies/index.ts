@@ -1,7 +1,6 @@
 import type { RequestBody } from '../api.ts';
 import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
-import { areBytes } from '../json/key-names.ts';
 import type { CacheLifetime } from '../metering/bill.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
 import { readChatBody } from './chat.ts';
@@ -107,36 +106,25 @@ function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
   return a === 'none' ? b : a;
 }
 
-const BACKSLASH = 0x5c;
-const QUOTE = 0x22;
-/** Bytes that are looked at one by one before the next native search: a text full of `first` costs no search for each. */
-const LOOKED_AT = 64;
+/** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
+const SEARCHED_BYTES = 1024 * 1024;
+const OVERLAP = 8;
 
-/** Bytes in which the native search is fast enough even where every byte begins a match. */
-const NATIVE_BYTES_MAX = 1024 * 1024;
-
-/** Whether one of these texts, all beginning with the byte `first`, is in the bytes; in linear time. */
-function hasAny(bytes: Buffer, first: number, texts: readonly Buffer[]): boolean {
-  if (bytes.length <= NATIVE_BYTES_MAX) return texts.some((text) => bytes.includes(text));
-  for (let i = bytes.indexOf(first); i >= 0; i = bytes.indexOf(first, i)) {
-    const end = Math.min(i + LOOKED_AT, bytes.length);
-    for (; i < end; i++) {
-      if (bytes[i] === first && texts.some((text) => areBytes(bytes, i, i + text.length, text))) return true;
-    }
+/** Whether the bytes hold what a pattern of less than `OVERLAP` characters describes; all that does contains `start`. */
+function holds(bytes: Buffer, pattern: RegExp, start: string): boolean {
+  if (bytes.length <= SEARCHED_BYTES && !bytes.includes(start)) return false;
+  for (let from = 0; from < bytes.length; from += SEARCHED_BYTES) {
+    if (pattern.test(bytes.toString('latin1', from, from + SEARCHED_BYTES + OVERLAP))) return true;
   }
   return false;
 }
-
-const ESCAPED_LETTERS = ['3', '4', '5', '6', '7'].map((digit) => Buffer.from(`\\u00${digit}`));
-const HOUR = [Buffer.from('"1h"')];
-const HALF_DAY = [Buffer.from('"12h"')];
 
 /** The longest lifetime that marks on parts anywhere in the body can ask for. */
 function markedLifetime(bytes: Buffer): CacheLifetime {
   const breakpoint = bytes.includes('prompt_cache_breakpoint');
   const marked = breakpoint || bytes.includes('cache_control');
-  if (marked && (hasAny(bytes, QUOTE, HOUR) || (breakpoint && hasAny(bytes, QUOTE, HALF_DAY)))) return '1h';
+  if (marked && (holds(bytes, /"1h"/, '"1h"') || (breakpoint && holds(bytes, /"12h"/, '"12h"')))) return '1h';
   // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
-  if (bytes.includes(BACKSLASH) && hasAny(bytes, BACKSLASH, ESCAPED_LETTERS)) return '1h';
+  if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';
   return marked ? '5m' : 'none';
 }
