@@ -2,7 +2,13 @@ import { jsonText, printable, printableLines } from '../diagnostics/printable.ts
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { systemClock } from '../services/clock.ts';
 import { formatUsd } from '../services/money.ts';
-import { type RepricedGroup, type RepriceWish, type Repricing, repriceLedger } from '../services/reprice.ts';
+import {
+  type RepricedGroup,
+  type RepriceProgress,
+  type RepriceWish,
+  type Repricing,
+  repriceLedger,
+} from '../services/reprice.ts';
 import { counted, roundedUsd } from './amounts.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import { operator } from './operator.ts';
@@ -12,6 +18,8 @@ import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
 const WIDTH = 80;
+/** How often somebody who waits is told how far it is. */
+const PROGRESS_MS = 2000;
 const COLUMNS: readonly Column[] = [
   { title: 'DAY', kind: 'word' },
   { title: 'MODEL', kind: 'text' },
@@ -29,8 +37,14 @@ export async function reprice(
   const { terminal } = context;
   const { config: config_file, yes, json, ...wish } = given;
   demandPeriod(wish);
+  let told_at = performance.now();
+  const onProgress = ({ requests, until }: RepriceProgress) => {
+    if (performance.now() - told_at < PROGRESS_MS) return;
+    told_at = performance.now();
+    terminal.words(`read ${counted(requests, 'request')}, to ${until.toISOString()}\n`);
+  };
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
-    repriceLedger({ database, clock: systemClock, config }, wish, yes ? operator() : undefined),
+    repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),
   );
   if (json) terminal.data(`${jsonText(repricingJson(repricing), 2)}\n`);
   else terminal.data(printableLines(describeRepricing(repricing, terminal.columns)));

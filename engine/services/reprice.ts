@@ -56,6 +56,12 @@ export interface Repricing {
   readonly written: { readonly requests: number; readonly difference_nano_usd: bigint } | undefined;
 }
 
+/** How far pricing again is: so many requests were read, all those settled before `until`. */
+export interface RepriceProgress {
+  readonly requests: number;
+  readonly until: Date;
+}
+
 /** One request as the ledger has it; `cost` with the adjustments made before. */
 interface PricedRow extends TokenCounts {
   readonly request_id: string;
@@ -93,21 +99,26 @@ export async function repriceLedger(
     readonly database: Pick<Database, 'query' | 'knex'>;
     readonly clock: Clock;
     readonly config: GatewayConfig;
+    /** Told how far it is after each ten minutes that were looked at. */
+    readonly onProgress?: (progress: RepriceProgress) => void;
   },
   wish: RepriceWish,
   actor?: Actor,
 ): Promise<Repricing> {
-  const { database, clock, config } = options;
+  const { database, clock, config, onProgress } = options;
   const tally = createTally(config, wish);
   const writer = actor && createWriter(database, clock, actor, subjectOf(wish));
+  let read = 0;
   for (const from of await slicesOf(database, wish)) {
     let after: string | undefined = '';
     while (after !== undefined) {
       const rows = await readPage(database, wish, from, after);
       after = rows.length < PAGE ? undefined : rows.at(-1)!.request_id;
+      read += rows.length;
       const adjustments = rows.map(tally.compare).filter((adjustment) => adjustment !== undefined);
       await writer?.write(from, adjustments);
     }
+    onProgress?.({ requests: read, until: sliceEnd(from) });
   }
   return { ...tally.result(), written: writer?.written() };
 }

@@ -20,11 +20,14 @@ describe('pricing again beside others', () => {
         return books.database.query<never>(name, text, values);
       },
     };
+    const told: number[] = [];
+    const onProgress = ({ requests }: { requests: number }) => void told.push(requests);
     const late = await repriceLedger(
-      { database: slow, clock: books.clock, config: pricedConfig(twice(CHEAP)) },
+      { database: slow, clock: books.clock, config: pricedConfig(twice(CHEAP)), onProgress },
       SINCE,
       OPERATOR,
     );
+    assert.deepEqual(told, [1], 'it says how many requests were read');
     assert.deepEqual([late.changes[0]?.requests, late.written], [1, { requests: 0, difference_nano_usd: 0n }]);
     assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, held: 0 });
     await books.assertAddsUp();
