@@ -61,6 +61,12 @@ export function nineConfig(url: string): ConfigSections {
   };
 }
 
+/** The same upstreams, whose answers are cancelled when their client has gone. */
+export function cancelling(url: string): ConfigSections {
+  const upstreams = nineConfig(url).upstreams as readonly object[];
+  return { upstreams: upstreams.map((upstream) => ({ ...upstream, on_client_abort: 'cancel' })) };
+}
+
 /** What a test of combinations works with. */
 export interface Nine {
   readonly provider: ModelProvider;

@@ -9,7 +9,7 @@ import type { TestGateway } from '../support/gateway.ts';
 import { type ModelProvider, sayWhatWasSeen } from '../support/model-provider.ts';
 import { until } from '../support/until.ts';
 import { agent, assertAllSeen, CALLS, CITIES, PDF, PIXEL, resultsSeen, SUMMARY, weatherIn } from './agent-model.ts';
-import { clientsOf, modelVia, useNine } from './nine.ts';
+import { cancelling, clientsOf, modelVia, useNine } from './nine.ts';
 import { ledgerRows } from './state.ts';
 
 let provider: ModelProvider;
@@ -18,7 +18,7 @@ let client: OpenAI;
 
 useNine((nine) => {
   ({ provider, gateway, openai: client } = nine);
-});
+}, cancelling);
 
 const weather: FunctionTool = {
   type: 'function',
