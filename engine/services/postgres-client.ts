@@ -85,10 +85,11 @@ export function createConnections(address: PostgresAddress): PostgresConnections
         Client: MovingClient,
         connectionTimeoutMillis: PATIENCE_SECONDS * 1000,
         idleTimeoutMillis: 60_000,
-        // Without it a statement that its caller has given up could still commit later. Not a start-up parameter:
+        // Without the time limit a statement that its caller has given up could still commit later. Most servers compile
+        // what they think to be dear, which takes a second for a batch that runs in a millisecond. Not start-up parameters:
         // connection poolers in front of PostgreSQL refuse those.
         onConnect: async (client) => {
-          await client.query(`set statement_timeout = ${statement_ms}`);
+          await client.query(`set statement_timeout = ${statement_ms}; set jit = off`);
         },
       });
       // An idle connection that breaks is simply replaced; without a listener it would end the process.

@@ -34,6 +34,17 @@ describe('an open database', () => {
     assert.deepEqual((await database.knex.raw('select 7::int8 as big')).rows, [{ big: 7 }]);
   });
 
+  test('compiles no statement to machine code, on a server that does by default', async () => {
+    const [{ name } = { name: '' }] = await outside<{ name: string }>(url, 'select current_database() as name');
+    await outside(url, `alter database ${name} set jit = on`);
+    const fresh = await open(url);
+    try {
+      assert.deepEqual(await fresh.query('jit', 'show jit', []), [{ jit: 'off' }]);
+    } finally {
+      await fresh.close();
+    }
+  });
+
   test('refuses a bigint that a number cannot hold instead of rounding it', async () => {
     const sql = 'select $1::int8 as big';
     await assert.rejects(database.query('too big', sql, ['9007199254740993']), RangeError);
