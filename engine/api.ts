@@ -25,7 +25,7 @@ export type {
 export { WINDOWS } from './config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
-export { withoutLongerWindow } from './forwarding/decisive-headers.ts';
+export { windowAsked } from './forwarding/decisive-headers.ts';
 export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
 export { isEventStream, isPlain, jsonTypeProblem } from './forwarding/media-type.ts';
 export {

@@ -91,6 +91,7 @@ export const FACTS = {
   },
   'request.message_count': { kind: 'number', meaning: 'Number of conversation messages' },
   'request.input_tokens_estimate': { kind: 'number', meaning: 'Likely input size in tokens' },
+  'request.context_window': { kind: 'number', meaning: 'Context window that a beta header asks for, in tokens' },
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },
   'request.cache.ttl': {
     kind: 'string',

@@ -44,6 +44,7 @@ const READS = [
 
 const READS_IF_SET = [
   'request.max_tokens',
+  'request.context_window',
   'request.choices',
   'request.output_bounds',
   'request.iterations',
@@ -105,11 +106,17 @@ function cacheLifetime(ctx: BudgetContext): string {
   return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
 }
 
+/** The context window of a model; a beta header may ask for a longer one, and the upstream may grant it. */
+function windowOf(ctx: BudgetContext, { context_window }: ModelConfig): number {
+  return Math.max(context_window, ctx.get('request.context_window') ?? 0);
+}
+
 /** The most tokens a request can use of a model. */
 function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
   const max_tokens = ctx.get('request.max_tokens');
   const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
   return mostTokens(model, upstream, {
+    window_asked: ctx.get('request.context_window'),
     surface: ctx.get('request.surface'),
     protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
     input_max: ctx.get('request.input_tokens_max'),
@@ -140,8 +147,9 @@ function refuseZero(ctx: BudgetContext, { name, type }: UpstreamConfig): void {
   );
 }
 
-function likelyTokens(ctx: BudgetContext, { context_window, max_output_tokens }: ModelConfig): number {
-  const input = Math.min(ctx.get('request.input_tokens_estimate'), context_window);
+function likelyTokens(ctx: BudgetContext, model: ModelConfig): number {
+  const { max_output_tokens } = model;
+  const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model));
   return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
@@ -207,7 +215,7 @@ export default defineStage({
         most.output * most.runs + most.compaction_output * most.compactions + model.max_output_tokens * asked_again;
       return {
         most: { ...NO_TOKENS, input, output },
-        possible: { input, output, input_limit: model.context_window * all_runs },
+        possible: { input, output, input_limit: windowOf(ctx, model) * all_runs },
         most_nano_usd: Math.min(most_nano_usd, Number.MAX_SAFE_INTEGER),
         likely_tokens: likelyTokens(ctx, model),
       };

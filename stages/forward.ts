@@ -21,7 +21,6 @@ import {
   type UpstreamConfig,
   upstreamCredential,
   upstreamPaths,
-  withoutLongerWindow,
 } from '../engine/api.ts';
 
 /** An upstream with everything a request to it needs, prepared once. */
@@ -73,13 +72,7 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
 }
 
 type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.surface';
-type ReadsIfSet =
-  | 'route.protocol'
-  | 'request.alias'
-  | 'request.stream'
-  | 'request.input_tokens_max'
-  | 'model.context_window'
-  | 'spend.most_nano_usd';
+type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream' | 'spend.most_nano_usd';
 type Writes =
   | 'request.dropped_headers'
   | 'upstream.status'
@@ -98,14 +91,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
   reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
-  readsIfSet: [
-    'route.protocol',
-    'request.alias',
-    'request.stream',
-    'request.input_tokens_max',
-    'model.context_window',
-    'spend.most_nano_usd',
-  ],
+  readsIfSet: ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'],
   writes: [
     'request.dropped_headers',
     'upstream.status',
@@ -125,13 +111,8 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
 
     /** The client's headers that go upstream; notes those that do not because of what they decide. */
     function forwardHeaders(ctx: ForwardContext, { allowed_headers }: Target): IncomingHttpHeaders {
-      const { headers, dropped = [] } = forwardedHeaders(ctx.exchange.req.headers, allowed_headers);
-      const context_window = ctx.get('model.context_window') ?? Infinity;
-      const is_longer = (ctx.get('request.input_tokens_max') ?? 0) > context_window;
-      const betas = is_longer ? withoutLongerWindow(headers, context_window) : undefined;
-      if (betas !== undefined || dropped.length > 0) {
-        ctx.set('request.dropped_headers', [...dropped, ...(betas ?? [])]);
-      }
+      const { headers, dropped } = forwardedHeaders(ctx.exchange.req.headers, allowed_headers);
+      if (dropped !== undefined) ctx.set('request.dropped_headers', dropped);
       return headers;
     }
 

@@ -66,6 +66,7 @@ const READS = [
 
 const READS_IF_SET = [
   'request.input_tokens_max',
+  'request.context_window',
   'request.choices',
   'request.service_tier',
   'request.speed',
@@ -119,7 +120,8 @@ function priceOf(ctx: MeterContext, { models }: Services, model: ModelConfig): E
 }
 
 /** Input and output of a request as far as it tells them itself. */
-function expected(ctx: MeterContext, { context_window, max_output_tokens }: ModelConfig) {
+function expected(ctx: MeterContext, { context_window: own, max_output_tokens }: ModelConfig) {
+  const context_window = Math.max(own, ctx.get('request.context_window') ?? 0);
   const estimate = ctx.get('request.input_tokens_estimate');
   return {
     input_estimate: Math.min(estimate, context_window),
@@ -144,8 +146,7 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
 
 /** A guess never costs more than the most that the request was found to cost before it was forwarded. */
 function atMost(ctx: MeterContext, cost: number, is_known: boolean): number {
-  if (is_known) return cost;
-  return Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
+  return is_known ? cost : Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
 }
 
 /** How the client asked to be served. */

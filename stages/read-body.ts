@@ -11,6 +11,7 @@ import {
   type StageContext,
   StageError,
   servedWords,
+  windowAsked,
 } from '../engine/api.ts';
 
 const CALLER = [
@@ -38,6 +39,7 @@ const WRITES = [
   'request.image_count',
   'request.input_tokens_estimate',
   'request.input_tokens_max',
+  'request.context_window',
   'request.cache.ttl',
   'request.service_tier',
   'request.speed',
@@ -150,6 +152,8 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         ctx.set('request.image_count', facts.image_count);
         ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
         ctx.set('request.input_tokens_max', facts.input_tokens_max);
+        const context_window = windowAsked(ctx.headers);
+        if (context_window !== undefined) ctx.set('request.context_window', context_window);
         ctx.set('request.cache.ttl', facts.cache_ttl);
         const { service_tier, speed, inference_geo } = facts.served;
         if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);

@@ -91,30 +91,17 @@ const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
 
 const UNITS = { k: 1000, m: 1_000_000 } as const;
 
-/**
- * Takes betas out of the headers that would lengthen the context window past the one that is paid for, and returns their names:
- * for a body that could be longer, nothing could be held. `undefined` where there are none.
- */
-export function withoutLongerWindow(
-  headers: IncomingHttpHeaders,
-  context_window: number,
-): readonly string[] | undefined {
-  let dropped: string[] | undefined;
+/** The longest context window that betas in these headers ask for, in tokens; `undefined` where they ask for none. */
+export function windowAsked(headers: IncomingHttpHeaders): number | undefined {
+  let longest: number | undefined;
   for (const name in headers) {
     if (!name.endsWith('-beta')) continue;
-    const betas = String(headers[name]).split(',');
-    const kept = betas.filter((beta) => {
+    for (const beta of String(headers[name]).split(',')) {
       const [, count, unit] = WINDOW_BETA.exec(beta.trim()) ?? [];
-      return count === undefined || Number(count) * UNITS[unit as keyof typeof UNITS] <= context_window;
-    });
-    if (kept.length === betas.length) continue;
-    dropped ??= [];
-    const longer = betas.filter((beta) => !kept.includes(beta)).map((beta) => WINDOW_BETA.exec(beta.trim())![0]);
-    dropped.push(`${name}: ${longer.join(', ')}`);
-    if (kept.length === 0) delete headers[name];
-    else headers[name] = kept.join(',');
+      if (count !== undefined) longest = Math.max(longest ?? 0, Number(count) * UNITS[unit as keyof typeof UNITS]);
+    }
   }
-  return dropped;
+  return longest;
 }
 
 /** Most names that are remembered: clients send the same few. */

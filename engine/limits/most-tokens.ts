@@ -4,6 +4,8 @@ import { OUTPUT_BOUND_MIN, type Protocol, protocolOf } from '../translation/prot
 /** What a request says about the size of its answer, and where it goes. */
 export interface AnswerBounds {
   readonly surface: string;
+  /** A context window that the request asks for, in tokens. */
+  readonly window_asked?: number | undefined;
   /** API in which the upstream is asked. */
   readonly protocol: Protocol;
   readonly input_max: number;
@@ -36,8 +38,9 @@ const ITERATIONS: Readonly<Record<Protocol, number>> = { messages: 10, chat: 10,
 
 /** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
 export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds: AnswerBounds): MostTokens {
-  const { context_window, max_output_tokens } = model;
-  const { choices, protocol, compacts } = bounds;
+  const { max_output_tokens } = model;
+  const { choices, protocol, compacts, window_asked = 0 } = bounds;
+  const context_window = Math.max(model.context_window, window_asked);
   const iterations = bounds.iterations || (upstream.tool_iterations ?? ITERATIONS[protocol]);
   const output = outputBound(model, upstream, bounds) ?? max_output_tokens;
   return {

@@ -46,7 +46,7 @@ describe('the most tokens an answer can take', () => {
     const plain = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
     assert.equal(most(translated).output, LONGEST, 'a model that thinks is bounded by max_completion_tokens');
     assert.equal(most(translated, {}, plain).output, 9);
-    assert.equal(most({ ...translated, protocol: 'responses' }).output, 9);
+    assert.equal(most({ ...translated, protocol: 'responses' }).output, 16, 'the least that the API takes');
   });
 
   it('count a run for every use of a tool that the upstream runs, and as many as usual without a bound', () => {
