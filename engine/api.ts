@@ -60,7 +60,7 @@ export { modelNotFound } from './services/model-refusals.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
 export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './services/route-facts.ts';
-export { servedOf } from './services/served-prices.ts';
+export { servedAsAsked } from './services/served-prices.ts';
 export type {
   AuditLog,
   AuditRecord,

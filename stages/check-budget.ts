@@ -13,11 +13,10 @@ import {
   type Reservation,
   type ReservationRequest,
   refuseForLimits,
-  type Served,
   type Settlement,
   type StageContext,
   StageError,
-  servedOf,
+  servedAsAsked,
   settleUnmetered,
   type TokenCounts,
   type UpstreamConfig,
@@ -128,15 +127,6 @@ function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: Upstream
   });
 }
 
-/** How a request asks to be served. */
-function askedOf(ctx: BudgetContext): Served {
-  return servedOf({
-    service_tier: ctx.get('request.service_tier'),
-    speed: ctx.get('request.speed'),
-    inference_geo: ctx.get('request.inference_geo'),
-  });
-}
-
 /** Only the Messages API says what a bound of 0 is: the prompt is written to the cache, and nothing answered. */
 function refuseZero(ctx: BudgetContext, { name, type }: UpstreamConfig): void {
   if (ctx.get('request.max_tokens') !== 0 || (type === 'vendor' && ctx.get('request.surface') === 'messages')) return;
@@ -240,7 +230,7 @@ export default defineStage({
         ...runs,
         output,
         cache_ttl: cacheLifetime(ctx),
-        asked: askedOf(ctx),
+        asked: servedAsAsked((path) => ctx.get(path)),
         ...(server_tools && { server_tools }),
         any_tool: ctx.get('request.iterations') === 0 && reserve !== 'typical' ? tokens.runs : 0,
       };

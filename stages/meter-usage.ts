@@ -22,12 +22,11 @@ import {
   type Provenance,
   possibleFor,
   type ResponseEvent,
-  type Served,
   type Services,
   type Settled,
   type Settlement,
   type StageContext,
-  servedOf,
+  servedAsAsked,
   settleUnknown,
   type UsageReader,
   type UsageReading,
@@ -141,21 +140,16 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   const model = modelOf(ctx, services);
   const { input_estimate, cache_asked } = expected(ctx, model);
   const price = priceOf(ctx, services, model);
-  return { reading, read, watch: watchHold({ held, most, price, input_estimate, cache_asked, asked: askedOf(ctx) }) };
+  return {
+    reading,
+    read,
+    watch: watchHold({ held, most, price, input_estimate, cache_asked, asked: servedAsAsked((path) => ctx.get(path)) }),
+  };
 }
 
 /** A guess never costs more than the most that the request was found to cost before it was forwarded. */
 function atMost(ctx: MeterContext, cost: number, is_known: boolean): number {
   return is_known ? cost : Math.min(cost, ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd') ?? cost);
-}
-
-/** How the client asked to be served. */
-function askedOf(ctx: MeterContext): Served {
-  return servedOf({
-    service_tier: ctx.get('request.service_tier'),
-    speed: ctx.get('request.speed'),
-    inference_geo: ctx.get('request.inference_geo'),
-  });
 }
 
 function writeFacts(ctx: MeterContext, charge: Charge): void {
@@ -255,7 +249,7 @@ function createCharger(services: Services) {
       model,
       others: (ctx.get('request.other_models') ?? []).flatMap((id) => services.models.find(id) ?? []),
       route: { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') },
-      asked: askedOf(ctx),
+      asked: servedAsAsked((path) => ctx.get(path)),
       cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
       possible: possibleFor(ctx.get('spend.most_tokens') as Possible | undefined, model, reading.chars),
     });

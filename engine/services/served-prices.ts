@@ -73,6 +73,17 @@ export function servedOf(names: { readonly [Field in keyof Served]?: Served[Fiel
   };
 }
 
+/** How a client asked to be served, by the facts of its request. */
+export function servedAsAsked(
+  fact: (path: 'request.service_tier' | 'request.speed' | 'request.inference_geo') => string | undefined,
+): Served {
+  return servedOf({
+    service_tier: fact('request.service_tier'),
+    speed: fact('request.speed'),
+    inference_geo: fact('request.inference_geo'),
+  });
+}
+
 /** What of a way to be served is not the ordinary one. */
 export function notableServing(served: Served): Served {
   if (served.service_tier === undefined && served.speed === undefined && served.inference_geo === undefined) return {};
