@@ -158,7 +158,7 @@ export const FACTS = {
   'spend.most_tokens': {
     kind: 'object',
     meaning:
-      'Most tokens this request can use, every run of the model counted: input, output, and input_limit, which no answer passes',
+      'Most tokens this request can use, every run of the model counted: input, output, and input_limit, which no answer passes; and other_runs, how often each other model may be run',
   },
   'spend.unheld': {
     kind: 'boolean',

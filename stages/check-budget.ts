@@ -91,7 +91,7 @@ interface Forecast {
   readonly likely_tokens: number;
 }
 
-const NOTHING = { input: 0, output: 0, input_limit: 0 };
+const NOTHING = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
 
 const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NOTHING, likely_tokens: 0 };
 
@@ -198,14 +198,14 @@ export default defineStage({
         mostCost(ctx, model, upstream, false),
       );
       // A tool may ask the model of the request itself, under bounds of its own.
-      const asked_again = others.includes(model) ? most.runs : 0;
+      const asked_again = others.includes(model) ? most.other_runs : 0;
       const all_runs = most.runs + most.compactions + asked_again;
       const input = most.input * all_runs;
       const output =
         most.output * most.runs + most.compaction_output * most.compactions + model.max_output_tokens * asked_again;
       return {
         most: { ...NO_TOKENS, input, output },
-        possible: { input, output, input_limit: windowOf(ctx, model) * all_runs },
+        possible: { input, output, input_limit: windowOf(ctx, model) * all_runs, other_runs: most.other_runs },
         most_nano_usd: Math.min(most_nano_usd, Number.MAX_SAFE_INTEGER),
         likely_tokens: likelyTokens(ctx, model),
       };
@@ -227,6 +227,7 @@ export default defineStage({
       const server_tools = !is_other && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
       const usage = {
         ...tokens,
+        ...(is_other && { runs: tokens.other_runs }),
         ...runs,
         output,
         cache_ttl: cacheLifetime(ctx),

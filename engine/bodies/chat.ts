@@ -11,7 +11,9 @@ import {
   NO_USES,
   outputBounds,
   REFERENCE_TOKENS,
+  thinkingBudget,
   toolTokens,
+  withThinking,
 } from './fields.ts';
 
 /** What the API itself allows. */
@@ -19,20 +21,24 @@ const CHOICES_MAX = 128;
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
 
+/** Fields by which providers search without a tool. */
+const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
+
 /** Reads a body of the chat completions API. Raises invalid_request. */
 export function readChatBody(body: Fields): BodyReading {
   const tools = listOf(body, 'tools');
   const functions = listOf(body, 'functions');
   const messages = listOf(body, 'messages');
   const run_by_provider =
-    body.web_search_options != null || tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
+    SEARCHES.some((key) => body[key] != null && body[key] !== false) ||
+    tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
   // Upstreams that are told of calls are told of tools.
   const has_tools =
     tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
   const attached: Attached = { tokens: 0, images: 0 };
   for (const message of messages) attach(fieldsOf(message), attached);
   return {
-    ...outputBounds(body, ['max_tokens', 'max_completion_tokens']),
+    ...boundsOf(body),
     iterations: run_by_provider ? undefined : 1,
     compacts: false,
     choices: choicesOf(body.n),
@@ -43,6 +49,12 @@ export function readChatBody(body: Fields): BodyReading {
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };
+}
+
+/** What is rejected of a predicted text is billed as output, and bounds of the answer are documented not to count then. */
+function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+  const bounds = outputBounds(body, ['max_tokens', 'max_completion_tokens']);
+  return body.prediction == null ? withThinking(bounds, thinkingBudget(body)) : { ...bounds, output_bounds: {} };
 }
 
 function choicesOf(n: unknown): number {

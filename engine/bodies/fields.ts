@@ -82,6 +82,29 @@ export function outputBounds(
   return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
 }
 
+/**
+ * The bounds with room for thinking, where only some providers count it as part of what they bound. A bound of 0 stays: there
+ * are providers that take it for none at all.
+ */
+export function withThinking(
+  { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
+  budget: number,
+): ReturnType<typeof outputBounds> {
+  const widened = Object.entries(output_bounds).map(([key, bound]) => [key, bound === 0 ? 0 : bound + budget]);
+  return { max_tokens, output_bounds: Object.fromEntries(widened) };
+}
+
+/** The largest budget that a request gives to thinking beside the bound of its output; 0 where it gives none. */
+export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_template_kwargs }: Fields): number {
+  const budgets = [
+    fieldsOf(thinking).budget_tokens,
+    fieldsOf(reasoning).max_tokens,
+    thinking_budget,
+    fieldsOf(chat_template_kwargs).thinking_budget,
+  ];
+  return Math.max(0, ...budgets.filter((budget) => Number.isSafeInteger(budget)).map(Number));
+}
+
 /** How often a model may be run for an answer in which it may use the provider's tools so often. */
 export function iterationsOf(uses: number | undefined): number | undefined {
   return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);

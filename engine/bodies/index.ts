@@ -119,10 +119,10 @@ function holds(bytes: Buffer, pattern: RegExp, start: string): boolean {
   return false;
 }
 
-/** The longest lifetime that marks on parts anywhere in the body can ask for. */
+/** The longest lifetime that marks on parts anywhere in the body can ask for, and tools of the provider for what they read. */
 function markedLifetime(bytes: Buffer): CacheLifetime {
   const breakpoint = bytes.includes('prompt_cache_breakpoint');
-  const marked = breakpoint || bytes.includes('cache_control');
+  const marked = breakpoint || bytes.includes('cache_control') || bytes.includes('"caching"');
   if (marked && (holds(bytes, /"1h"/, '"1h"') || (breakpoint && holds(bytes, /"12h"/, '"12h"')))) return '1h';
   // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
   if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';

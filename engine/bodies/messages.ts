@@ -11,13 +11,18 @@ import {
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
   toolTokens,
+  withThinking,
 } from './fields.ts';
+import { definedTools } from './mid-conversation.ts';
 
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 
 /** Tools that the client runs itself; all others are the provider's. */
-const CLIENT_TOOL = /^(?:custom|(?:bash|computer|text_editor|memory|browser_toolset)_\d{8})$/;
+const CLIENT_TOOL = /^(?:custom|(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8})$/;
+
+/** Most tokens that the provider writes for a tool of the client that the body only names. */
+const NAMED_TOOL_TOKENS = 5000;
 
 /** Edits of the context that leave parts out and run no model. */
 const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
@@ -25,42 +30,47 @@ const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
 /** Reads a body of the Messages API. Raises invalid_request. */
 export function readMessagesBody(body: Fields): BodyReading {
   const { mcp_servers } = body;
-  const tools = listOf(body, 'tools');
   const messages = listOf(body, 'messages');
-  const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
-  const run_by_provider = names_servers || tools.some((tool) => (fieldsOf(tool).type ?? 'custom') !== 'custom');
   const attached = attachedTo(messages);
+  const tools = [...listOf(body, 'tools'), ...definedTools(messages, attached.changes)].map(fieldsOf);
+  const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
+  const of_provider = tools.filter(({ type }) => !CLIENT_TOOL.test(String(type ?? 'custom')));
+  const named = tools.filter(({ type }) => (type ?? 'custom') !== 'custom').length - of_provider.length;
   // The prompt that is continued is with the provider.
   if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
   return {
     // The Messages API documents 0: the prompt is only written to the cache.
-    ...withThinking(outputBounds(body, ['max_tokens'], 0), body.thinking),
-    iterations: iterationsFor(tools, names_servers),
+    ...boundsOf(body),
+    // Models that take over use the tools as well.
+    iterations:
+      of_provider.length > 0 || names_servers ? iterationsFor(of_provider, names_servers || body.fallbacks != null) : 1,
     compacts: summarizes(body),
     choices: 1,
     tool_count: tools.length,
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: serverToolUses(tools),
-    unseen_tokens: attached.tokens + toolTokens(tools.length > 0, run_by_provider),
+    unseen_tokens:
+      attached.tokens +
+      named * NAMED_TOOL_TOKENS +
+      toolTokens(tools.length > 0, names_servers || of_provider.length > 0),
     cache_ttl: 'none',
   };
 }
 
 /** Thinking between tools may go on beyond the bound, up to a budget of its own. */
-function withThinking(bounds: ReturnType<typeof outputBounds>, thinking: unknown): ReturnType<typeof outputBounds> {
-  const { budget_tokens: budget } = fieldsOf(thinking);
-  const { max_tokens } = bounds;
-  if (max_tokens === undefined || !Number.isSafeInteger(budget) || (budget as number) <= max_tokens) return bounds;
-  return { max_tokens, output_bounds: { max_tokens: max_tokens + (budget as number) } };
+function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+  const bounds = outputBounds(body, ['max_tokens'], 0);
+  const budget = fieldsOf(body.thinking).budget_tokens;
+  return Number.isSafeInteger(budget) && (budget as number) > (bounds.max_tokens ?? 0)
+    ? withThinking(bounds, budget as number)
+    : bounds;
 }
 
-/** How often the model may be run: tools of the client, and those that only look something up for it, end an answer. */
-function iterationsFor(tools: readonly unknown[], names_servers: boolean): number | undefined {
-  const of_provider = tools.map(fieldsOf).filter(({ type }) => !CLIENT_TOOL.test(String(type ?? 'custom')));
-  if (of_provider.length === 0 && !names_servers) return 1;
+/** How often the model may be run with tools of the provider, which do not end an answer as those of the client do. */
+function iterationsFor(of_provider: readonly Fields[], is_open: boolean): number | undefined {
   const uses = of_provider.map(({ max_uses }) => max_uses).filter(isBound);
-  if (names_servers || uses.length < of_provider.length) return undefined;
+  if (is_open || uses.length < of_provider.length) return undefined;
   return iterationsOf(uses.reduce((total, use) => total + use, 0));
 }
 
@@ -76,9 +86,10 @@ function summarizes({ compaction, context_management }: Fields): boolean {
   return !Array.isArray(edits) || edits.some((edit) => !ONLY_CLEARS.test(String(fieldsOf(edit).type)));
 }
 
-/** Not recursive: a body may nest very deep. */
-function attachedTo(messages: readonly unknown[]): Attached {
-  const attached: Attached = { tokens: 0, images: 0 };
+/** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
+function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
+  const changes: unknown[] = [];
+  const attached = { tokens: 0, images: 0, changes };
   const contents = messages.map((message) => fieldsOf(message).content);
   while (contents.length > 0) {
     const content = contents.pop();
@@ -90,7 +101,14 @@ function attachedTo(messages: readonly unknown[]): Attached {
         case 'server_tool_use':
         case 'thinking':
         case 'redacted_thinking':
+        case 'tool_reference':
+        case 'tool_removal':
+        case 'fallback':
         case undefined:
+          break;
+        case 'tool_addition':
+        case 'compaction':
+          changes.push(block);
           break;
         case 'image':
           addImage(attached, block.source?.type === 'base64');
@@ -99,6 +117,7 @@ function attachedTo(messages: readonly unknown[]): Attached {
           contents.push(block.content);
           break;
         default:
+          changes.push(block);
           attached.tokens += REFERENCE_TOKENS;
       }
     }
@@ -106,10 +125,10 @@ function attachedTo(messages: readonly unknown[]): Attached {
   return attached;
 }
 
-function serverToolUses(tools: readonly unknown[]): Readonly<Record<string, number>> {
+function serverToolUses(tools: readonly Fields[]): Readonly<Record<string, number>> {
   let most: Record<string, number> | undefined;
   for (const tool of tools) {
-    const { type, max_uses } = fieldsOf(tool);
+    const { type, max_uses } = tool;
     const name = typeof type === 'string' ? VERSIONED_TOOL.exec(type)?.[1] : undefined;
     if (name === undefined || !isBound(max_uses)) continue;
     most ??= Object.create(null) as Record<string, number>;

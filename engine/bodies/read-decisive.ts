@@ -2,6 +2,7 @@ import { StageError } from '../errors.ts';
 import { invalid, isObject } from '../translation/read-json.ts';
 import { type FieldRule, fieldRule, type KeyCount } from './field-rules.ts';
 import type { Fields } from './fields.ts';
+import { TOOL_DEFINITIONS } from './mid-conversation.ts';
 
 /** A field of a body that decides something, at its place. */
 export interface DecisiveValue {
@@ -66,9 +67,6 @@ const ROUTER_TOOLS = /:(?:web_search|web_fetch|datetime|shell|bash|apply_patch|f
 
 /** Tools that ask other models, by their names: one that names none asks one that nobody chose. */
 const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[_:.-])/;
-
-/** Where parts of a conversation define tools, as additions to the list or as what a compaction keeps of it. */
-const TOOL_DEFINITIONS = ['tool', 'tools', 'definition', 'tool_changes'] as const;
 
 /** Keys by which an object that stands for a model names it, the most telling first. */
 const NAMES = ['model', 'id', 'name', 'slug'] as const;

@@ -15,7 +15,9 @@ import {
   outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
+  thinkingBudget,
   toolTokens,
+  withThinking,
 } from './fields.ts';
 
 /** Fields that stand for text which only the provider has. */
@@ -29,8 +31,11 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
   'apply_patch',
   'computer',
   'computer_use_preview',
-  'tool_search',
 ]);
+
+/** Tools are searched for by the provider, unless the client says that it does so. */
+const isClients = ({ type, execution }: Fields) =>
+  CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
 
 /** Items that hold all they stand for. */
 const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
@@ -70,13 +75,13 @@ export function readResponsesBody(body: Fields): BodyReading {
   }
   const items = typeof input === 'string' ? [input] : inputItems(input);
   const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
-  const run_by_provider = tools.filter(({ type }) => !CLIENT_TOOLS.has(type));
+  const run_by_provider = tools.filter((tool) => !isClients(tool));
   const most_calls = countOf(body, 'max_tool_calls');
   const attached: Attached = { tokens: 0, images: 0 };
   for (const key of REFERENCES) if (body[key] != null) attached.tokens += REFERENCE_TOKENS;
   for (const item of items) attachItem(fieldsOf(item), attached);
   return {
-    ...outputBounds(body, ['max_output_tokens']),
+    ...withThinking(outputBounds(body, ['max_output_tokens']), thinkingBudget(body)),
     iterations: run_by_provider.length > 0 ? iterationsOf(most_calls) : 1,
     compacts: listOf(body, 'context_management').length > 0,
     choices: 1,

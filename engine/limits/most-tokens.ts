@@ -25,6 +25,8 @@ export interface MostTokens {
   readonly output: number;
   /** How often the model is run. */
   readonly runs: number;
+  /** How often another model may be, which the request names beside it. */
+  readonly other_runs: number;
   /** How often it is run on top to summarize the conversation, and how much it may say then. */
   readonly compactions: number;
   readonly compaction_output: number;
@@ -41,13 +43,17 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
   const { max_output_tokens } = model;
   const { choices, protocol, compacts, window_asked = 0 } = bounds;
   const context_window = Math.max(model.context_window, window_asked);
-  const iterations = bounds.iterations || (upstream.tool_iterations ?? ITERATIONS[protocol]);
+  const endless = upstream.tool_iterations ?? ITERATIONS[protocol];
+  const asked = bounds.iterations || endless;
+  // A use that `max_uses` refuses is an error that the model reads and goes on from: there bounds of tools bound no runs.
+  const iterations = asked > 1 && protocol === 'messages' ? Math.max(asked, endless) : asked;
   const output = outputBound(model, upstream, bounds) ?? max_output_tokens;
   return {
     input: Math.min(bounds.input_max, context_window),
     output: Math.min(output, Math.max(context_window, max_output_tokens)),
     // Some providers read the input once for every choice.
     runs: iterations * choices,
+    other_runs: asked * choices,
     compactions: compacts ? iterations * choices : 0,
     compaction_output: compacts ? max_output_tokens : 0,
   };

@@ -116,7 +116,7 @@ function boundParts(
   const window = Math.max(1, (answering?.context_window ?? 0) / model.context_window);
   const whole = boundUsage(sumOf(own), { ...possible, input_limit: possible.input_limit * window });
   const impossible = new Set(whole.impossible);
-  const runs = Math.max(1, Math.floor(possible.input_limit / model.context_window));
+  const runs = Math.max(1, possible.other_runs);
   const asides = parts.filter((part) => !isOwn(part));
   const most_asides = runs * Math.max(1, others.length);
   if (asides.length > most_asides) impossible.add('input');

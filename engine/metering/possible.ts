@@ -8,6 +8,8 @@ export interface Possible {
   readonly output: number;
   /** What no answer can pass, whatever was asked for: the window of the model for every run. */
   readonly input_limit: number;
+  /** How often each model can have been run that the request names beside its own. */
+  readonly other_runs: number;
 }
 
 /** What was reported, or where that is impossible the most that is possible, and which of the two numbers it was. */
@@ -17,7 +19,7 @@ export interface Bounded {
 }
 
 /** Where nothing was held, nobody has looked at what the request can take. */
-const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity };
+const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
 
 /**
  * The most tokens that an answer can have used, from what was found before. Where nothing is hidden from the client, that is
@@ -38,7 +40,7 @@ const NOTHING: Bounded['impossible'] = Object.freeze([]);
 const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
 
 /** Bounds what an upstream reported by what is possible. What can't be believed in one number is not believed at all. */
-export function boundUsage(tokens: TokenCounts, { input, output, input_limit }: Possible): Bounded {
+export function boundUsage(tokens: TokenCounts, { input, output, input_limit }: Omit<Possible, 'other_runs'>): Bounded {
   const all_input = tokens.input + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
   if (all_input <= input_limit && tokens.output <= output) return { tokens, impossible: NOTHING };
   const impossible: ('input' | 'output')[] = [];

@@ -55,6 +55,11 @@ describe('the most tokens an answer can take', () => {
     assert.equal(most({ iterations: 0, surface: 'responses', protocol: 'responses' }).runs, 100);
     assert.equal(most({ iterations: 0 }, { tool_iterations: 3 }).runs, 3);
     assert.equal(most({ iterations: 4, choices: 2 }).runs, 8);
+    const messages = { surface: 'messages', protocol: 'messages' } as const;
+    assert.equal(most({ ...messages, iterations: 4 }).runs, 10, 'a use that is refused is a run as well');
+    assert.equal(most({ ...messages, iterations: 12 }).runs, 12);
+    assert.equal(most({ ...messages, iterations: 4 }, { tool_iterations: 3 }).runs, 4);
+    assert.equal(most({ ...messages, iterations: 1 }).runs, 1);
   });
 
   it('count what it takes to summarize the conversation, which no bound of the request limits', () => {

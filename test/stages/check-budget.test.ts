@@ -8,7 +8,7 @@ import { enter, reserved, spendLimits, standing } from './budget-bench.ts';
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
 const COST = 1000 * PRICE.input + 500 * PRICE.output;
 /** The tokens it is for. */
-const MOST = { 'spend.most_tokens': { input: 1000, output: 500, input_limit: 200_000 } };
+const MOST = { 'spend.most_tokens': { input: 1000, output: 500, input_limit: 200_000, other_runs: 1 } };
 
 describe('what check-budget holds', () => {
   it('is the input bound and the output bound at full price', async () => {
@@ -74,7 +74,11 @@ describe('what check-budget holds', () => {
     const { stage, ctx } = enter({ facts: { 'request.other_models': ['coder-1'] } });
     await stage.hooks.request!(ctx);
     const most = ctx.written['spend.most_tokens'];
-    assert.deepEqual(most, { input: 2000, output: 64_500, input_limit: 400_000 }, 'nor is what it says cut below that');
+    assert.deepEqual(
+      most,
+      { input: 2000, output: 64_500, input_limit: 400_000, other_runs: 1 },
+      'nor is what it says cut below that',
+    );
   });
 
   it('is held for the caller, its request and where it goes', async () => {

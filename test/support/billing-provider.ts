@@ -136,9 +136,12 @@ export function serveMessages(setup: ProviderSetup, body: Json, dice: Dice): Ser
 
   let searches = 0;
   for (const tool of listOf(body.tools).filter(({ type }) => RUN_HERE.test(String(type)))) {
-    const uses = dice(1 + Math.min(LOOP_MAX, typeof tool.max_uses === 'number' ? tool.max_uses : LOOP_MAX));
-    for (let use = 0; use < uses && left > 0; use++) {
+    // A use beyond `max_uses` is answered by an error, which the model reads and goes on from.
+    const tries = dice(1 + LOOP_MAX - lines.length);
+    const uses = typeof tool.max_uses === 'number' ? tool.max_uses : LOOP_MAX;
+    for (let use = 0; use < tries && left > 0; use++) {
       left -= sample('message', model, left);
+      if (use >= uses) continue;
       if (String(tool.type).startsWith('web_search')) searches++;
       if (typeof tool.model === 'string') {
         const kind = String(tool.type).startsWith('advisor') ? 'advisor_message' : 'planner_message';
