@@ -229,6 +229,11 @@ export const FACTS = {
     kind: 'boolean',
     meaning: 'Whether the answer was read to its end for its bill, after nobody waited for it any more; only set then',
   },
+  'outcome.unread': {
+    kind: 'boolean',
+    meaning:
+      'Whether the gateway could not read the answer, compressed in an unknown way or wrongly, or too large; only set then',
+  },
   'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
   'outcome.shadow': {
     kind: 'strings',

@@ -82,6 +82,7 @@ const READS_IF_SET = [
   'upstream.status',
   'outcome.aborted',
   'outcome.drained',
+  'outcome.unread',
   'error.code',
 ] as const;
 
@@ -205,6 +206,7 @@ function howItEnded(ctx: MeterContext, reading: UsageReading): Ending {
     drained: ctx.get('outcome.drained') ?? false,
     error: ctx.get('error.code'),
     heard: ctx.state !== undefined,
+    unread: ctx.get('outcome.unread') ?? false,
     relayed_bytes: ctx.relayed_bytes,
   });
 }

@@ -33,8 +33,17 @@ function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer 
   if (statusCode === 204 || statusCode === 205) return 'no content';
   if (first === undefined) return 'an empty body';
   const type = mediaType(headers['content-type']);
-  if (/json|event-stream/.test(type)) return undefined;
   const readable = isPlain(headers['content-encoding']);
+  if (type.includes('event-stream')) return undefined;
+  if (type.includes('json')) return readable && statusCode! < 300 ? contentOf(first) : undefined;
   const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
   return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
+}
+
+/** What is called JSON and begins as no object or list can; blanks before it are sent by some while they compute. */
+function contentOf(first: Buffer): string | undefined {
+  const begin = /\S/.exec(first.toString('latin1', 0, 64))?.[0];
+  // Some begin with a byte order mark.
+  if (begin === undefined || begin === '{' || begin === '[' || begin === '\u00ef') return undefined;
+  return begin === '<' ? 'an HTML page' : 'something else';
 }

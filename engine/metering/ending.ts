@@ -3,8 +3,8 @@ import type { UsageReading } from './reading.ts';
 
 /**
  * How well a forwarded request's bill is known. `known`: by the answer. `refused`: there is none, by the upstream's word.
- * `left`: not in full, because its caller went away, or has a whole answer that could not be read. `failed`: not in full or not at all, by a failure of the upstream or
- * the gateway.
+ * `left`: not in full, because its caller went away, or has a whole answer that could not be read. `failed`: not in full or
+ * not at all, by a failure of the upstream or the gateway.
  */
 export type Ending = 'known' | 'refused' | 'left' | 'failed';
 
@@ -20,28 +20,35 @@ export interface EndingCircumstances {
   readonly error: string | undefined;
   /** Whether any event of an answer came, or a document. */
   readonly heard: boolean;
+  /** Whether nobody here could read the answer: compressed in an unknown way or wrongly, or too large. */
+  readonly unread: boolean;
   readonly relayed_bytes: number;
 }
 
 /** Statuses of 500 and above with which an upstream says that it did not take the request. */
 const NOT_TAKEN: ReadonlySet<number> = new Set([501, 503, 529]);
 
+/** Errors by which the upstream ended a request: that its caller went away before has no part in that. */
+const BY_UPSTREAM: ReadonlySet<string> = new Set(['upstream_failed', 'upstream_unreachable', 'upstream_invalid']);
+
 /** Says how well the bill of a forwarded request is known. */
 export function endingOf(reading: UsageReading, circumstances: EndingCircumstances): Ending {
-  const { status, aborted, drained, error, heard, relayed_bytes } = circumstances;
-  if (status === undefined) return aborted ? 'left' : 'failed';
+  const { status, aborted, drained, error, heard, unread, relayed_bytes } = circumstances;
+  const has_left = aborted && !drained && !BY_UPSTREAM.has(error!);
+  if (status === undefined) return has_left ? 'left' : 'failed';
   if (status >= 500 && !NOT_TAKEN.has(status)) return 'failed';
   if (status < 200 || status > 299) return 'refused';
   // A page says that no model was asked; nothing at all says nothing.
   if (error === 'upstream_invalid' && !heard) return relayed_bytes > 0 ? 'refused' : 'failed';
   if (reading.failed && !reading.seen && reading.deltas === 0) return 'refused';
-  if (reading.complete) return 'known';
-  // Some upstreams do not say what a whole document used; a stream that does not say that it is complete broke off.
   const is_whole = drained || (!aborted && error === undefined);
+  // Chat completions tell that they are complete before they tell what they used.
+  if (reading.complete && (reading.counted || is_whole)) return 'known';
+  // Some upstreams do not say what a whole document used; a stream that does not say that it is complete broke off.
   if (heard && is_whole && !reading.streamed) return 'known';
-  // The caller has it all, and nobody here could read it: compressed in an unknown way, or wrongly.
-  if (!heard && is_whole && relayed_bytes > 0) return 'left';
-  return aborted && !reading.failed ? 'left' : 'failed';
+  // The caller has it all.
+  if (unread && !heard && is_whole) return 'left';
+  return has_left && !reading.failed ? 'left' : 'failed';
 }
 
 /** What a request is charged, and what the upstream may charge beyond that. */

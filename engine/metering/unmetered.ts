@@ -22,7 +22,7 @@ export interface Unmetered {
 export function settleUnmetered(request: Unmetered): Settlement {
   const { identity, amount_nano_usd, tokens, ended, counts_possible } = request;
   const { status, aborted } = ended;
-  const ending = endingOf(newUsageReading(), { ...ended, drained: false, heard: true });
+  const ending = endingOf(newUsageReading(), { ...ended, drained: false, heard: true, unread: false });
   const is_charged = ending === 'known' || ending === 'left' || (ending === 'failed' && counts_possible);
   const from = aborted ? 'abort' : 'estimate';
   return {

@@ -76,6 +76,8 @@ export class RequestContext implements StageContext, Bagged {
   drain: Drain | undefined;
   /** Whether the answer was read on to its end. */
   drained = false;
+  /** Whether the answer could not be read for the stages that observe. */
+  unread = false;
   late: LateAnswer | undefined;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;

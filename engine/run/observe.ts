@@ -24,12 +24,12 @@ export interface Observer {
   /** @returns false when the copy lags behind and the source should pause until `onDrain`. */
   write(chunk: Buffer): boolean;
   onDrain(resume: () => void): void;
-  /** Resolves when everything written has been seen. */
-  end(): Promise<void>;
+  /** Resolves when everything written has been seen. @returns whether it could be read. */
+  end(): Promise<boolean>;
 }
 
 /** `end` gives a promise where the last of what it shows takes long. */
-type Sink = { write(chunk: Buffer): void; end(): Promise<void> | undefined };
+type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; end(): Promise<void> | undefined };
 
 /** A large document is shown with its outline, made while others are served. */
 async function showLarge(bytes: Buffer, onEvent: (event: ResponseEvent) => void): Promise<void> {
@@ -69,6 +69,9 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
     if (!overflown) parser.feed(text);
   };
   return {
+    get overflown() {
+      return overflown;
+    },
     write(chunk) {
       pending += chunk.length;
       feed(decoder.write(chunk));
@@ -88,6 +91,9 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
   let size = 0;
   let overflown = false;
   return {
+    get overflown() {
+      return overflown;
+    },
     write(chunk) {
       if (overflown) return;
       size += chunk.length;
@@ -135,18 +141,23 @@ function plainObserver(sink: Sink): Observer {
     onDrain() {},
     async end() {
       await sink.end();
+      return !sink.overflown;
     },
   };
 }
 
 function compressedObserver(sink: Sink, inflate: Transform): Observer {
-  const done = new Promise<void>((resolve) => {
+  const shown = async () => {
+    await sink.end();
+    return !sink.overflown;
+  };
+  const done = new Promise<boolean>((resolve) => {
     inflate.on('data', (chunk: Buffer) => sink.write(chunk));
-    inflate.on('end', () => resolve(sink.end()));
+    inflate.on('end', () => resolve(shown()));
     // A copy that doesn't decompress is not metered; the original has already been passed on untouched.
-    inflate.on('error', () => resolve());
+    inflate.on('error', () => resolve(false));
     // An end comes first.
-    inflate.on('close', () => resolve());
+    inflate.on('close', () => resolve(false));
   });
   return {
     write: (chunk) => inflate.destroyed || inflate.write(chunk),

@@ -67,6 +67,7 @@ class Transfer {
     const { headers } = relay.response;
     const { 'content-type': type, 'content-encoding': encoding } = headers;
     this.#observer = hooks.onEvent && createObserver(type, encoding, hooks.onEvent, ctx.room());
+    ctx.unread = hooks.onEvent !== undefined && this.#observer === undefined;
     this.#idle = ctx.clock.after(relay.idle_seconds * 1000, () => this.#onSilence());
   }
 
@@ -289,13 +290,17 @@ class Transfer {
     this.#ping?.close();
     this.#ctx.cancel = undefined;
     this.#ctx.onDrain = undefined;
-    let finished: Promise<void> | undefined;
+    let finished: Promise<boolean> | undefined;
     try {
       this.#passage?.close();
       finished = this.#observer?.end();
     } finally {
       if (finished === undefined) conclude();
-      else finished.then(conclude, conclude);
+      else
+        finished.then((is_read) => {
+          this.#ctx.unread = !is_read;
+          conclude();
+        }, conclude);
     }
   }
 }

@@ -279,6 +279,7 @@ function noteOutcome(plan: Plan, ctx: RequestContext): void {
   ctx.note('outcome.aborted', ctx.aborted);
   ctx.note('outcome.duration_ms', plan.services.clock.monotonic() - ctx.started_at);
   if (ctx.drain !== undefined) ctx.note('outcome.drained', ctx.drained);
+  if (ctx.unread) ctx.note('outcome.unread', true);
   const error = ctx.peek('error.code');
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
