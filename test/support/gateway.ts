@@ -143,20 +143,29 @@ export async function bootGateway(options: {
     }
     throw error;
   });
-  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  const close = async (signal?: Parameters<typeof gateway.close>[0]) => {
+    await gateway.close(signal);
+    await own?.drop();
+    await rm(directory, { recursive: true, force: true });
+  };
+  const firstToken = async () => {
+    await until('the database is ready', async () => (await gateway.database.check()).ok);
+    // A test may cut its connections at this very moment.
+    return await until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
+  };
+  const token = await firstToken().catch(async (error) => {
+    await close();
+    throw error;
+  });
   return {
     url: gateway.url,
     database: gateway.database,
-    token: await makeToken(gateway.database),
+    token,
     config_file,
     env,
     logs,
     newToken: (wish) => makeToken(gateway.database, wish),
     reload: () => gateway.reload(),
-    async close(signal) {
-      await gateway.close(signal);
-      await own?.drop();
-      await rm(directory, { recursive: true, force: true });
-    },
+    close,
   };
 }
