@@ -31,6 +31,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   const leave = plan.enter();
   const { res } = ctx.exchange;
   res.on('close', () => {
+    ctx.ended_at = plan.services.clock.monotonic();
     if (!res.writableFinished) ctx.clientGone();
   });
   try {
@@ -277,7 +278,7 @@ function noteOutcome(plan: Plan, ctx: RequestContext): void {
   const { res } = ctx.exchange;
   ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
   ctx.note('outcome.aborted', ctx.aborted);
-  ctx.note('outcome.duration_ms', plan.services.clock.monotonic() - ctx.started_at);
+  ctx.note('outcome.duration_ms', (ctx.ended_at ?? plan.services.clock.monotonic()) - ctx.started_at);
   if (ctx.drain !== undefined) ctx.note('outcome.drained', ctx.drained);
   if (ctx.unread) ctx.note('outcome.unread', true);
   const error = ctx.peek('error.code');
