@@ -69,6 +69,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   }),
   model('engine', 'top', 'an older name of the model', { apis: CHAT, source: 'completions API, before version 1' }),
   model('deployment', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
+  model('deployment_name', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
   model('deployment_id', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
 
   {
@@ -247,7 +248,8 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
     apis: ['responses'],
     decides: 'bound',
     rule: 'pass',
-    meaning: 'a stored prompt; `model` overrides the model it was stored with, its size counts as the whole window',
+    meaning:
+      'a stored prompt; the `model` of the request overrides the one it was stored with, its size counts as the whole window',
     source: 'Responses API reference, create',
   },
 ];

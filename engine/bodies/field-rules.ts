@@ -5,15 +5,15 @@ export type FieldRule = Pick<DecisiveField, 'name' | 'decides' | 'rule' | 'harml
 
 /** Names of fields that hold models though no table names them, such as `fallbackModel` and `judge-model-id`. */
 const MODEL_NAME =
-  /(?:^|_)(?:(?:models?|llms?)(?:_?(?:id|name|slug|override|alias|ref|choice|preference|candidate|chain|order|group|pool|version)(?:s|es)?)?|fallbacks?)$/;
+  /(?:^|_)(?:(?:models?|llms?)(?:_?(?:id|name|slug|override|alias|ref|choice|preference|candidate|chain|order|group|pool|version)(?:s|es)?)?|fallbacks?(?:_(?:dict|map|list))?)$/;
 
 /** Names of fields that choose an account though no table names them. */
 const ACCOUNT_NAME =
-  /(?:^|_)(?:organi[sz]ations?|org|workspaces?|projects?|tenants?|accounts?|user_profile|billing|bill_to|subscription|cost_cent(?:er|re))(?:_(?:ids?|slug|name|key|code))?$|^billing_/;
+  /(?:^|_)(?:organi[sz]ations?|org|workspaces?|projects?|tenants?|accounts?|user_profile|billing|bill_to|subscription|cost_cent(?:er|re))(?:_(?:ids?|slug|name|key|code))?$|^(?:billing|aws|azure|vertex|watsonx|sagemaker)_/;
 
 /** Names of fields that hold credentials though no table names them. */
 const CREDENTIAL_NAME =
-  /(?:^|_)(?:api_?keys?|(?:virtual|provider|secret)_keys?|(?:auth|access)_tokens?|credentials?|auth|authorization|authentication)$/;
+  /(?:^|_)(?:api_?keys?|(?:virtual|provider|secret|access)_keys?(?:_ids?)?|(?:auth|access)_tokens?|credentials?(?:_(?:names?|ids?))?|auth|authorization|authentication)$/;
 
 /** Names of fields that choose who serves though no table names them. */
 const ROUTE_NAME =
@@ -36,7 +36,10 @@ function foldCase(key: string): string {
 
 /** A key in snake case, however its words are joined. */
 function snakeCase(key: string): string {
-  const words = key.normalize('NFKC').replace(/([a-z\d])([A-Z])/g, '$1_$2');
+  const words = key
+    .normalize('NFKC')
+    .replace(/([a-z\d])([A-Z])/g, '$1_$2')
+    .replace(/\p{Z}+/gu, '_');
   return foldCase(words).replace(/[^a-z\d]+/g, '_');
 }
 

@@ -48,10 +48,13 @@ const UNKNOWN_KEYS_MAX = 20_000;
 /** Keys below which there is only what the model reads or writes, and names that clients make up. */
 const CONTENT: ReadonlySet<string> = new Set([
   ...['system', 'instructions', 'metadata', 'client_metadata', 'prediction', 'documents', 'description'],
-  ...['prompt', 'logit_bias', 'stop', 'stop_sequences', 'tags', 'safeguards', 'schema', 'json_schema', 'input_schema'],
+  ...['logit_bias', 'stop', 'stop_sequences', 'tags', 'schema', 'json_schema', 'input_schema'],
   ...['output_schema', 'input_examples', 'properties', '$defs', 'definitions', 'variables', 'arguments', 'output'],
   ...['user', 'safety_identifier', 'prompt_cache_key', 'session_id'],
 ]);
+
+/** Fields whose shape no provider documents, though clients send them: only names of the gateway's models count in them. */
+const UNDOCUMENTED = /^safeguards\b/;
 
 /** Conversations: only definitions of tools in them decide anything. */
 const CONVERSATION: ReadonlySet<string> = new Set(['messages', 'input']);
@@ -141,10 +144,11 @@ function isEmpty(value: unknown): boolean {
 
 function readField(place: Place, key: string, reading: Reading): void {
   const value = (place.value as Fields)[key];
-  if (CONTENT.has(key)) return;
+  // A prompt that is a text is content; one that is an object says where to find it.
+  if (CONTENT.has(key) || (key === 'prompt' && typeof value === 'string')) return;
   const is_top_level = place.param === '';
   const in_tools = place.in_tools || (is_top_level && TOOLS.has(key));
-  const rule = fieldRule(key, is_top_level, reading);
+  const rule = UNDOCUMENTED.test(place.param) ? undefined : fieldRule(key, is_top_level, reading);
   if (reading.unknown_keys > UNKNOWN_KEYS_MAX) {
     throw new StageError(
       'invalid_request',

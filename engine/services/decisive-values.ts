@@ -79,7 +79,7 @@ export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, m
     for (const param in choices) {
       const { field, value: said } = choices[param]!;
       const value: DecisiveValue = { param, rule: ruleNamed(field), ...(said !== undefined && { value: said }) };
-      const is_allowed = fields.has(param.replaceAll(/\[\d+\]/g, '[]'));
+      const is_allowed = fields.has(settingFor(param));
       if (value.rule.rule === 'check') {
         for (const { id } of modelsNamed(value, is_allowed, names, request, models)) others.add(id);
       } else if (is_allowed || fields.has(value.rule.name)) continue;
@@ -106,6 +106,11 @@ export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: Up
   }
 }
 
+/** How `allow_fields` writes a place: for all places of a list. */
+function settingFor(param: string): string {
+  return param.replaceAll(/\[\d+\]/g, '[]');
+}
+
 /** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */
 function modelsNamed(
   { param, rule, value }: DecisiveValue,
@@ -125,7 +130,10 @@ function modelsNamed(
   const known = names.get(value) ?? [models.find(value)].filter((found) => found !== undefined);
   if (known.length === 0 && (is_allowed || rule.name === '*')) return [];
   const usable = known.filter((found) => models.refusal(caller, found) === undefined);
-  if (usable.length === 0) throw modelNotFound(value, known[0] && models.refusal(caller, known[0]), param);
+  if (usable.length === 0) {
+    const refusal = known[0] && models.refusal(caller, known[0]);
+    throw modelNotFound(value, refusal ?? { by: 'unknown', upstream: upstream.name, field: settingFor(param) }, param);
+  }
   const served = usable.filter((found) => found.id === model.id || upstreamOf(found) === upstream);
   if (rule.name === '*') return served;
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);

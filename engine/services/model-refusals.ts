@@ -7,12 +7,24 @@ const QUOTED_LENGTH_MAX = 120;
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
-/** Why a caller cannot have a model: who may use it, or that the upstream its request goes to does not serve it. */
-type Refusal = ModelRefusal | { readonly by: 'upstream'; readonly upstream: string };
+/**
+ * Why a caller cannot have a model: who may use it, that the upstream its request goes to does not serve it, or that nobody
+ * here knows it and no setting of the upstream allows such names in this field.
+ */
+type Refusal =
+  | ModelRefusal
+  | { readonly by: 'upstream'; readonly upstream: string }
+  | { readonly by: 'unknown'; readonly upstream: string; readonly field: string };
 
 /** Why there is no such model for this caller, what can be done about it, and the names involved. */
 function explain(refusal: Refusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
-  if (refusal === undefined) return { why: 'no model of this gateway has that identifier', remedy: '', details: {} };
+  const unknown = 'no model of this gateway has that identifier';
+  if (refusal === undefined) return { why: unknown, remedy: '', details: {} };
+  if (refusal.by === 'unknown') {
+    const { upstream, field } = refusal;
+    const remedy = ` An administrator can add "${field}" to \`allow_fields\` of the upstream "${upstream}".`;
+    return { why: unknown, remedy, details: { upstream } };
+  }
   if (refusal.by === 'policy') {
     const { policy } = refusal;
     const remedy = ' An administrator can add it to the policy.';

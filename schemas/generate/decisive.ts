@@ -38,7 +38,7 @@ export function decisivePage(): string {
     'A value needs a price in the `pricing` of every model that the request may use: `service_tiers`, `speeds`, `inference_geos`. Without one the request is refused with `invalid_request`. Where the gateway cannot price a field, `allow_fields` of an upstream lets it pass, and then limits do not see what it costs.',
     fieldsOf('price'),
     '## Fields that choose who serves or pays',
-    'They are refused with `invalid_request`, unless `allow_fields` of the upstream lists them. So is every field whose name ends like an account (`workspace_id`, `organization`, `project`, `tenant_id`, `billing_account`) or a credential (`api_key`, `virtual_key`), outside of tools and servers of tools. In the query of a request all decisive fields are refused.',
+    'They are refused with `invalid_request`, unless `allow_fields` of the upstream lists them. So is every field whose name ends like an account (`workspace_id`, `organization`, `project`, `tenant_id`, `billing_account`) or a credential (`api_key`, `virtual_key`), or begins with the cloud of an account (`aws_`, `azure_`, `vertex_`), outside of tools and servers of tools. In the query of a request all decisive fields are refused.',
     fieldsOf('refuse'),
     '## Fields that cost money within what is held',
     'They pass. What they cost is held for and billed like the rest.',

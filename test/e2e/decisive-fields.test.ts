@@ -182,6 +182,10 @@ describe('a model named beside `model`', () => {
       ['chat', { llm: 'dear-1' }, 'llm'],
       ['chat', { router_hint: { use: ['chat-1', 'dear-1'] } }, 'router_hint.use[1]'],
       ['chat', { model_override: 'gpt-unknown-9' }, 'model_override'],
+      ['chat', { 'fallback model': 'gpt-unknown-9' }, 'fallback model'],
+      ['chat', { deployment_name: 'gpt-unknown-9' }, 'deployment_name'],
+      ['responses', { prompt: { id: 'pmpt_1', model: 'gpt-unknown-9' } }, 'prompt.model'],
+      ['messages', { safeguards: [{ judge_model: 'dear-1' }] }, 'safeguards[0].judge_model'],
       ['chat', { tool_choice: { type: 'advisor', model: 'dear-1' } }, 'tool_choice.model'],
       ['chat', { functions: [{ name: 'f', parameters: {}, model: 'dear-1' }] }, 'functions[0].model'],
       ['messages', { x: 'dear-upstream-name' }, 'x'],
@@ -193,6 +197,8 @@ describe('a model named beside `model`', () => {
     ];
     for (const [api, fields, param] of named) await refused(api, fields, param, 404);
     await passes('chat', { unheard_of: { hint: 'chat-2', word: 'small' }, user: 'dear-1', prompt_cache_key: 'dear-1' });
+    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['dear-1'] });
+    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'dear-1' } } });
   });
 
   test('passes as it is where the caller may use it and the upstream serves it by that name', async () => {
@@ -213,6 +219,11 @@ describe('a model named beside `model`', () => {
     await refused('messages', { model: 'cheap-1', x: { model: 'dear-1' } }, 'x.model', 404);
   });
 
+  test('is refused with the setting that allows it where nobody here knows the name', async () => {
+    const said = await refused('responses', { moderation: { model: 'omni-latest' } }, 'moderation.model', 404);
+    assert.match(said, /"moderation\.model" to `allow_fields` of the upstream "router"/);
+  });
+
   test('is refused where its requests go to another upstream', async () => {
     const said = await refused('chat', { models: ['cheap-1'] }, 'models[0]', 404);
     assert.match(said, /upstream "router"/);
@@ -221,6 +232,8 @@ describe('a model named beside `model`', () => {
   test('is refused where it has no form that can be checked', async () => {
     await refused('messages', { fallbacks: 'default' }, 'fallbacks', 400);
     await refused('chat', { fallbacks: [{ 'chat-1': ['dear-1'] }] }, 'fallbacks[0]', 400);
+    const by_name = { 'chat-1': 'gpt-unknown-9' };
+    await refused('chat', { context_window_fallback_dict: by_name }, 'context_window_fallback_dict', 400);
     await refused('chat', tool({ type: 'openrouter:advisor' }), 'tools[0]', 400);
     await refused('chat', tool({ type: 'openrouter:fusion', parameters: {} }), 'tools[0]', 400);
   });
@@ -300,6 +313,11 @@ describe('a field that chooses who serves or pays', () => {
       ['messages', { user_profile: 'u' }, 'user_profile'],
       ['chat', { api_base: 'http://elsewhere.example' }, 'api_base'],
       ['chat', { extra_body: { model: 'dear-1' } }, 'extra_body'],
+      ['chat', { litellm_credential_name: 'c' }, 'litellm_credential_name'],
+      ['chat', { aws_secret_access_key: 's' }, 'aws_secret_access_key'],
+      ['chat', { aws_bedrock_runtime_endpoint: 'https://elsewhere.example' }, 'aws_bedrock_runtime_endpoint'],
+      ['chat', { azure_ad_token: 't' }, 'azure_ad_token'],
+      ['chat', { accessKeyId: 'k' }, 'accessKeyId'],
       ['responses', { agent_reference: { name: 'a' } }, 'agent_reference'],
     ];
     for (const [api, fields, param] of places) {
