@@ -21,9 +21,12 @@ export interface Bounded {
 /** Where nothing was held, nobody has looked at what the request can take. */
 const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
 
+/** Most bytes of UTF-8 for one of the characters that JavaScript counts. */
+const UTF8_PER_CHAR = 3;
+
 /**
  * The most tokens that an answer can have used, from what was found before. Where nothing is hidden from the client, that is
- * no more than the letters it was sent.
+ * no more than the bytes it was sent: no tokenizer makes more tokens of a text.
  */
 export function possibleFor(
   most: Possible = UNBOUNDED,
@@ -31,7 +34,7 @@ export function possibleFor(
   chars: number,
 ): Possible {
   const is_open = supports.thinking === 'none' && most.input_limit <= context_window && chars > 0;
-  return is_open ? { ...most, output: Math.min(most.output, chars) } : most;
+  return is_open ? { ...most, output: Math.min(most.output, UTF8_PER_CHAR * chars) } : most;
 }
 
 const NOTHING: Bounded['impossible'] = Object.freeze([]);

@@ -243,6 +243,14 @@ test('a model that hides nothing cannot have said more than was sent', async () 
   assert.equal(row.provenance.output, 'clamped');
 });
 
+test('a model that hides nothing may say letters that are several tokens each', async () => {
+  const text = '\u{12000}'.repeat(3000);
+  const used = { input_tokens: 10, output_tokens: 12_000 };
+  opened.upstream.script = answerJson({ ...message(used), content: [{ type: 'text', text }] });
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'open-1', max_tokens: 64_000 }));
+  assert.deepEqual([row.output_tokens, row.provenance.output], [12_000, 'upstream']);
+});
+
 test('a final count of nothing after twenty deltas is not believed', async () => {
   const words = Array.from({ length: 20 }, (_, i) => `word ${i} `);
   const events = messageEvents(words).slice(0, -2);
