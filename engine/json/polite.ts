@@ -5,31 +5,40 @@ import type { JsonScan } from './scan.ts';
 /** Bytes that are scanned, or parsed, without looking after anybody else. */
 const STEP_BYTES = 1024 * 1024;
 
-/** A large text that waits until others are done with: their trees take several times their size. */
-interface Waiting {
-  readonly size: number;
-  go(): void;
-}
-
-const waiting: Waiting[] = [];
+/**
+ * Large texts that wait until others are done with, because their trees take several times their size: by whose they are, in
+ * the order in which these have their turns.
+ */
+const waiting = new Map<string, (() => void)[]>();
 let busy = false;
 
-/** Runs one piece of work on a large text at a time in this process, of those that wait the smallest first. */
-async function inTurn<T>(size: number, work: () => Promise<T>): Promise<T> {
+/** Lets whoever has waited longest for a turn have it; a caller with more to do waits again, behind all others. */
+function callNext(): void {
+  for (const [owner, turns] of waiting) {
+    waiting.delete(owner);
+    const go = turns.shift()!;
+    if (turns.length > 0) waiting.set(owner, turns);
+    // In a later turn of the event loop; until then nobody else may begin.
+    setImmediate(go);
+    return;
+  }
+  busy = false;
+}
+
+/** Runs one piece of work on a large text at a time in this process; those whose texts wait take turns. */
+async function inTurn<T>(owner: string, work: () => Promise<T>): Promise<T> {
   if (busy) {
     await new Promise<void>((go) => {
-      const behind = waiting.findIndex((other) => other.size > size);
-      waiting.splice(behind < 0 ? waiting.length : behind, 0, { size, go });
+      const turns = waiting.get(owner);
+      if (turns === undefined) waiting.set(owner, [go]);
+      else turns.push(go);
     });
   }
   busy = true;
   try {
     return await work();
   } finally {
-    const next = waiting.shift();
-    // Whoever is next goes on in a later turn of the event loop; until then nobody else may begin.
-    if (next === undefined) busy = false;
-    else setImmediate(next.go);
+    callNext();
   }
 }
 
@@ -45,23 +54,26 @@ async function inSteps<T>(steps: Generator<undefined, T>): Promise<T> {
   }
 }
 
-/** Scans a text to its end, or to its fault, letting others in between. */
-export async function scanAll(scan: JsonScan): Promise<void> {
+/**
+ * Scans a text to its end, or to its fault, letting others in between.
+ * @param owner whose text it is
+ */
+export async function scanAll(scan: JsonScan, owner: string): Promise<void> {
   if (scan.step(STEP_BYTES)) return;
-  await inTurn(scan.bytes.length, async () => {
+  await inTurn(owner, async () => {
     do await others();
     while (!scan.step(STEP_BYTES));
   });
 }
 
-/** The outline of a text; `undefined` where too much is left of it. */
-export function outlinePolitely(bytes: Buffer): Promise<string | undefined> {
-  return inTurn(bytes.length, () => inSteps(outline(bytes)));
+/** The outline of somebody's text; `undefined` where too much is left of it. */
+export function outlinePolitely(bytes: Buffer, owner: string): Promise<string | undefined> {
+  return inTurn(owner, () => inSteps(outline(bytes)));
 }
 
-/** Parses a text that was scanned without a fault, letting others in between. Raises SyntaxError. */
-export async function parseScanned(scan: JsonScan): Promise<unknown> {
+/** Parses somebody's text that was scanned without a fault, letting others in between. Raises SyntaxError. */
+export async function parseScanned(scan: JsonScan, owner: string): Promise<unknown> {
   const { bytes, seams } = scan;
   if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(bytes.toString('utf8'));
-  return inTurn(bytes.length, () => inSteps(parsePieces(scan)));
+  return inTurn(owner, () => inSteps(parsePieces(scan)));
 }

@@ -66,25 +66,25 @@ function full(): StageError {
 
 /** What one request holds of a budget. */
 export class HeldBytes {
+  /** Whose share is used. */
+  readonly owner: string;
   readonly #budget: BodyBudget;
-  readonly #owner: string;
   #bytes = 0;
   #released = false;
 
-  /** @param owner whose share is used */
   constructor(budget: BodyBudget, owner: string) {
     this.#budget = budget;
-    this.#owner = owner;
+    this.owner = owner;
   }
 
   /** Raises rate_limit_exceeded or overloaded, and then holds what it held before. */
   take(bytes: number): void {
-    this.#budget.take(this.#owner, bytes);
+    this.#budget.take(this.owner, bytes);
     this.#bytes += bytes;
   }
 
   give(bytes: number): void {
-    this.#budget.give(this.#owner, bytes);
+    this.#budget.give(this.owner, bytes);
     this.#bytes -= bytes;
   }
 

@@ -52,8 +52,9 @@ export class HeldBody implements RequestBody {
     if (!isUtf8(bytes)) {
       throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
     }
+    const owner = this.#room?.owner ?? '';
     const scan = new JsonScan(bytes, this.#bounds, { names });
-    await scanAll(scan);
+    await scanAll(scan, owner);
     if (scan.fault !== undefined) {
       const is_json = scan.fault.kind !== 'structure' && scan.fault.kind !== 'end';
       const code = is_json ? 'invalid_request' : 'invalid_json';
@@ -62,7 +63,7 @@ export class HeldBody implements RequestBody {
     if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
     this.#scan = scan;
     try {
-      return await parseScanned(scan);
+      return await parseScanned(scan, owner);
     } catch (error) {
       throw new StageError('invalid_json', `The request body ${describeSyntaxError(error)}.`);
     }

@@ -32,8 +32,8 @@ export interface Observer {
 type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; end(): Promise<void> | undefined };
 
 /** A large document is shown with its outline, made while others are served. */
-async function showLarge(bytes: Buffer, onEvent: (event: ResponseEvent) => void): Promise<void> {
-  const outline = (await outlinePolitely(bytes)) ?? '';
+async function showLarge(bytes: Buffer, owner: string, onEvent: (event: ResponseEvent) => void): Promise<void> {
+  const outline = (await outlinePolitely(bytes, owner)) ?? '';
   onEvent({
     name: undefined,
     large: { bytes: bytes.length, outline },
@@ -107,7 +107,7 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
     end() {
       if (chunks.length === 0) return undefined;
       const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-      if (bytes.length > SMALL_BYTES_MAX) return showLarge(bytes, onEvent).finally(() => room.hold(0));
+      if (bytes.length > SMALL_BYTES_MAX) return showLarge(bytes, room.owner, onEvent).finally(() => room.hold(0));
       onEvent({ name: undefined, data: bytes.toString('utf8') });
       room.hold(0);
       return undefined;
