@@ -73,8 +73,13 @@ function describeBounds({ limits, dearest }: Overshoot): string[] {
   ];
 }
 
+function describeUnbounded(upstreams: readonly string[]): string[] {
+  const why = `held as unbounded: requests with only max_completion_tokens, at ${upstreams.join(', ')} (\`honours\`)`;
+  return wrapText(why, LINE_WIDTH, '  ', '    ');
+}
+
 function describeOvershoot(overshoot: Overshoot): string {
-  const { bound_nano_usd, only_others, not_bounded } = overshoot;
+  const { bound_nano_usd, only_others, not_bounded, unbounded_at = [] } = overshoot;
   if (bound_nano_usd === undefined) {
     return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
   }
@@ -82,6 +87,7 @@ function describeOvershoot(overshoot: Overshoot): string {
     `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`,
     ...describeBounds(overshoot),
     ...wrapText(`not bounded: ${not_bounded.join(', ')}`, LINE_WIDTH, '  ', '    '),
+    ...(unbounded_at.length === 0 ? [] : describeUnbounded(unbounded_at)),
   ];
   return printableLines(lines);
 }
@@ -129,11 +135,12 @@ function describeLive(live: readonly LiveCheck[] | undefined): string {
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
   const inUsd = (nano_usd: number | undefined) => (nano_usd === undefined ? null : nanoToUsd(nano_usd));
-  const spend_limits = overshoots(checked).map(({ bound_nano_usd, limits, dearest, not_bounded }) => ({
+  const spend_limits = overshoots(checked).map(({ bound_nano_usd, limits, dearest, not_bounded, unbounded_at }) => ({
     passed_by_at_most_usd: inUsd(bound_nano_usd),
     limits: limits.map(({ name, bound_nano_usd: own }) => ({ name, passed_by_at_most_usd: inUsd(own) })),
     dearest_request_usd: inUsd(dearest?.cost_nano_usd),
     not_bounded,
+    ...(unbounded_at && { max_completion_tokens_unbounded_at: unbounded_at }),
   }));
   const memory = bounds(checked).map(({ total_bytes, connections: { count, each_bytes } }) => ({
     bodies_at_most_bytes: total_bytes,

@@ -31,10 +31,13 @@ export interface Overshoot {
   readonly dearest?: DearestRequest;
   /** What costs money and is in no bound, in words. */
   readonly not_bounded: readonly string[];
+  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is held that they can answer. */
+  readonly unbounded_at?: readonly string[];
 }
 
 /** Under `worst_case`, as many uses are held as the request allows. */
-const ENDLESS_TOOLS = 'tools that the upstream runs itself, where a request does not say how often at most';
+const ENDLESS_TOOLS =
+  'tools that the upstream runs itself, where a request does not say how often at most or they have no price';
 /** How often a request may use them is up to its caller. */
 const PROVIDER_TOOLS = 'tools that the upstream runs itself';
 /** Under `worst_case` they are held. */
@@ -76,7 +79,13 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
     ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [PROVIDER_TOOLS, ...BESIDE]),
     OTHER_FEES,
   ];
-  if (reserve === 'worst_case') return { bound_nano_usd: 0, limits: [], not_bounded };
+  if (reserve === 'worst_case') {
+    const chat = config.upstreams.filter(({ protocols }) => protocols.includes('chat'));
+    const unbounded_at = chat
+      .filter(({ honours }) => !honours.includes('max_completion_tokens'))
+      .map(({ name }) => name);
+    return { bound_nano_usd: 0, limits: [], not_bounded, unbounded_at };
+  }
   const dearest = dearestRequest(config);
   const limits = enforced.map((limit) => {
     const share = overshootOf(largestAmount(limit), overshoot_percent);

@@ -202,8 +202,20 @@ async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string>
 test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {
   assert.match(
     await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }'),
-    /^spend limits: passed by at most 0 USD\n {2}not bounded: tools .*, where a request does not say\n {4}how often at most, fees that are not by use\n$/,
+    /^spend limits: passed by at most 0 USD\n {2}not bounded: tools .*, where a request does not say\n {4}how often at most or they have no price, fees that are not by use\n$/,
   );
+});
+
+test('limits say at which upstreams the bound of most chat clients is held for as none, where the worst case is held', async () => {
+  const compat = (name: string, more = '') =>
+    `  - { name: ${name}, type: compat, base_url: "https://${name}.example.com/v1", api_key_env: UPSTREAM_KEY${more} }\n`;
+  const knows = ', honours: [max_tokens, max_completion_tokens, max_output_tokens]';
+  const gateway = GATEWAY.replace(/(?<=^upstreams:\n)/m, compat('plain') + compat('newer', knows));
+  assert.match(
+    await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }', gateway),
+    /\n {2}held as unbounded: requests with only max_completion_tokens, at plain\s+\(`honours`\)\n$/,
+  );
+  assert.doesNotMatch(await moneyOf('{ defaults: { user_daily_usd: 5 } }', gateway), /unbounded:/);
 });
 
 test('limits are passed by their share or by one request where what is typical is held', async () => {
