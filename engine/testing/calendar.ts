@@ -1,4 +1,4 @@
-/** Calendar windows without a database, the same as its `date_trunc` with a time zone gives. */
+/** Calendar windows without a database, the same as its `window_start` and `window_end` give. */
 import type { LimitWindow, Window } from '../api.ts';
 
 const DAY_MS = 86_400_000;
@@ -40,8 +40,8 @@ function momentOf(wall_ms: number, time_zone: string): number {
   const after = wall_ms - offsetAt(wall_ms + DAY_MS);
   if (before === after) return before;
   const exists = (at_ms: number) => wallClock(at_ms, time_zone) === wall_ms;
-  // Of two moments PostgreSQL takes the later one; in place of none it goes on with the time from before the change.
-  return exists(after) ? after : before;
+  // Of two moments the first begins the window; in place of none PostgreSQL goes on with the time from before the change.
+  return exists(before) || !exists(after) ? before : after;
 }
 
 function startOnWall(kind: Window, wall_ms: number): Date {

@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { GatewayConfig } from '../../../engine/config.ts';
 import { ADMIN_API_DESCRIPTION, adminOperations } from '../../../engine/http/admin/index.ts';
 import { description, operations, violation } from './description.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
 
+/** The examples of people who sign in need an identity provider. */
+const oidc = { issuer_url: 'https://id.example.com' };
+const with_sign_in = { ...config, auth: { ...config.auth, oidc } } as unknown as GatewayConfig;
+
 let bench: AdminBench;
 useAdminApi((opened) => {
   bench = opened;
-});
+}, with_sign_in);
 
 test('the description has every operation there is, and no other', () => {
   const served = adminOperations({ config } as Parameters<typeof adminOperations>[0]).map(
