@@ -61,9 +61,10 @@ export async function makeCallers(database: Database, users: readonly string[], 
   return Promise.all(users.map(make));
 }
 
-/** The part of what it asked for that a request gets, from 0 to 0.99; the same whenever it is asked. */
+/** The part of what it asked for that a request gets, from a token to 0.99; the same whenever it is asked. */
 function outputOf(max_tokens: number): number {
-  return Math.floor((max_tokens * ((max_tokens * 7919) % 100)) / 100);
+  // A count of 0 for an answer with words in it would not be believed.
+  return Math.max(1, Math.floor((max_tokens * ((max_tokens * 7919) % 100)) / 100));
 }
 
 function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Generator<string> {
