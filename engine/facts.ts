@@ -78,7 +78,8 @@ export const FACTS = {
   },
   'request.output_bounds': {
     kind: 'object',
-    meaning: 'Output bounds the client asked for, in tokens, by the names of their fields',
+    meaning:
+      'Output bounds the client asked for, in tokens, by the names of their fields; `other` for those of other APIs',
   },
   'request.iterations': {
     kind: 'number',

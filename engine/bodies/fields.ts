@@ -79,7 +79,30 @@ export function outputBounds(
     output_bounds[key] = bound;
   }
   const bounds = Object.values(output_bounds);
+  const other = largestOther(body, keys);
+  if (other > 0) output_bounds.other = other;
   return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
+}
+
+/** Names of bounds in other APIs: there are servers that read them before those of the API. */
+const OTHER_BOUNDS = [
+  ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'max_new_tokens', 'max_tokens_to_sample'],
+  ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
+] as const;
+
+/** The largest of the bounds that the API does not know, where 0 and less are none at all; 0 without any. */
+function largestOther(body: Fields, keys: readonly string[]): number {
+  let largest = 0;
+  for (const key of OTHER_BOUNDS) {
+    const bound = body[key];
+    if (bound === undefined || bound === null || keys.includes(key)) continue;
+    largest = Math.max(largest, isPositive(bound) ? bound : Number.MAX_SAFE_INTEGER);
+  }
+  return largest;
+}
+
+function isPositive(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
 /**
@@ -90,7 +113,10 @@ export function withThinking(
   { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
   budget: number,
 ): ReturnType<typeof outputBounds> {
-  const widened = Object.entries(output_bounds).map(([key, bound]) => [key, bound === 0 ? 0 : bound + budget]);
+  const widened = Object.entries(output_bounds).map(([key, bound]) => [
+    key,
+    bound === 0 ? 0 : Math.min(bound + budget, Number.MAX_SAFE_INTEGER),
+  ]);
   return { max_tokens, output_bounds: Object.fromEntries(widened) };
 }
 

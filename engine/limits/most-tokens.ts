@@ -59,13 +59,16 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
   };
 }
 
-/** The bound that the upstream keeps to; of several the largest. 0 is none: there are servers that take it for that. */
+/**
+ * The bound that the upstream keeps to, if it is sent one: then the largest that is sent, as it may know the others too and
+ * prefer them. 0 is none: there are servers that take it for that.
+ */
 function outputBound(model: ModelConfig, { honours }: UpstreamConfig, bounds: AnswerBounds): number | undefined {
   const { surface, protocol, output_bounds, max_tokens = 0 } = bounds;
   const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[protocol] ?? 0);
   const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: translated };
-  const most = Math.max(0, ...honours.map((name) => sent[name] ?? 0));
-  return most === 0 ? undefined : most;
+  const is_kept = honours.some((name) => (sent[name] ?? 0) > 0);
+  return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }
 
 /** What the bound is called in a request that the gateway has translated. */

@@ -90,6 +90,15 @@ describe('the output that is held', () => {
     await holds('responses', 0.9, { reasoning: { max_tokens: 9000 } });
   });
 
+  test('is the largest of the bounds that a server may read, where it keeps to one of them', async () => {
+    for (const other of ['max_completion_tokens', 'max_new_tokens', 'n_predict']) {
+      await holds('chat', 0.9, { max_tokens: 1, [other]: 9000 });
+      await holdsLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
+    }
+    await holds('chat', LONGEST, { max_tokens: 1, n_predict: -1 });
+    await holds('responses', 0.9, { max_output_tokens: 1, max_tokens: 9000 });
+  });
+
   test('has no bound where text is predicted: what is rejected of it is billed beyond the bound', async () => {
     await holds('chat', LONGEST, { prediction: { type: 'content', content: 'abc' } });
   });

@@ -207,7 +207,8 @@ function tierOf(body: Json, dice: Dice): { service_tier: string; percent: number
 
 function outputBound(setup: ProviderSetup, body: Json, model: string): number {
   const told = setup.bounds.map((name) => body[name]).filter((value): value is number => typeof value === 'number');
-  return Math.min(...told, setup.models[model]!.max_output);
+  // Servers that know several prefer the newer one.
+  return Math.min(told.at(-1) ?? Infinity, setup.models[model]!.max_output);
 }
 
 /** Serves a request of the chat completions API; a router may serve it with one of `models`. */
