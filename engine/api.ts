@@ -237,6 +237,11 @@ export interface StageContext<
    * @returns false, and counts nothing, when there are `most` already
    */
   occupy(name: string, most: number): boolean;
+  /**
+   * The same, but requests whose answers are only read on, as their clients have gone, make room: it waits a second for them,
+   * and then ends the oldest.
+   */
+  occupyInTime(name: string, most: number): Promise<boolean>;
   /** The body read earlier; `undefined` before that and after the upstream has answered. */
   readonly body: RequestBody | undefined;
   /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */

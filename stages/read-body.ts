@@ -77,7 +77,7 @@ function createDoor({ config, condition, facts, limits_in_force, clock }: Servic
       if (ctx.occupy(place, limit.limit)) continue;
       // A limit that can't be looked up is left to the ledger, which knows what to do without its database.
       const amount = await limits_in_force.amount(limit, limit.limit).catch(() => Number.POSITIVE_INFINITY);
-      if (ctx.occupy(place, amount)) continue;
+      if (await ctx.occupyInTime(place, amount)) continue;
       ctx.set('request.limit_rule', limit.rule);
       const taken = { limit: amount, spent: 0, held: amount, in_flight: amount, most: amount, resets_at: null };
       throw refuseForLimits([{ ...limit, ...taken }], NEEDS, style, clock.now());

@@ -94,7 +94,7 @@ export function createServer(options: {
   let { plan } = options;
   const { limits } = plan.config.server;
   const budget = new BodyBudget(limits.buffered_bytes, shareOf(limits));
-  const under_way = new Occupancy();
+  const under_way = new Occupancy(clock);
   const connections = new Connections();
   let environment = environmentOf(plan);
   let noteClient = createClientNotes(plan.config.server);

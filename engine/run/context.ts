@@ -18,9 +18,9 @@ import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';
 import type { CompiledStage } from './compile-stage.ts';
-import { Drain } from './drain.ts';
+import { Drain, type LateAnswer } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
-import type { Occupancy } from './occupancy.ts';
+import { type Lingerer, type Occupancy, tooMany } from './occupancy.ts';
 import type { CompiledPipeline } from './plan.ts';
 import { type BodyLimits, receiveBody } from './receive-body.ts';
 
@@ -45,14 +45,8 @@ interface Conversion {
   readonly make: (head: ResponseHead) => ResponseConverter | undefined;
 }
 
-/** An answer that may still come although the request has failed, and who gives up on it. */
-export interface LateAnswer {
-  readonly relay: Promise<Relay>;
-  readonly cancel: (reason: StageError) => void;
-}
-
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
-export class RequestContext implements StageContext, Bagged {
+export class RequestContext implements StageContext, Bagged, Lingerer {
   readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
   readonly headers: IncomingMessage['headers'];
   readonly url: string;
@@ -202,7 +196,14 @@ export class RequestContext implements StageContext, Bagged {
     const onTimeUp = () =>
       this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
     this.drain ??= Drain.begin(this.#drain_limits, this.clock, { seconds, onTimeUp });
-    return this.drain !== undefined;
+    if (this.drain === undefined) return false;
+    for (const name of this.#places ?? []) this.#environment.under_way.linger(name, this);
+    return true;
+  }
+
+  /** A later request of whoever left needs the place. */
+  giveWay(): void {
+    this.cancel?.(new StageError('bad_http', 'The client went away, and a later request takes its place.'));
   }
 
   noteShadow(name: string): void {
@@ -259,7 +260,8 @@ export class RequestContext implements StageContext, Bagged {
     if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
-    if (!this.occupy(caller, requests_per_principal)) throw tooMany(requests_per_principal);
+    if (!this.occupy(caller, requests_per_principal) && !(await this.occupyInTime(caller, requests_per_principal)))
+      throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
     const room = new HeldBytes(budget, caller);
     const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, room, clock);
@@ -278,10 +280,18 @@ export class RequestContext implements StageContext, Bagged {
   }
 
   occupy(name: string, most: number): boolean {
-    if (this.#answered || !this.#environment.under_way.enter(name, most)) return false;
-    this.#places ??= [];
-    this.#places.push(name);
-    return true;
+    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#keepPlace(name);
+  }
+
+  async occupyInTime(name: string, most: number): Promise<boolean> {
+    return !this.#answered && (await this.#environment.under_way.enterInTime(name, most)) && this.#keepPlace(name);
+  }
+
+  /** The request may have been answered while it waited for the place. */
+  #keepPlace(name: string): boolean {
+    if (this.#answered) this.#environment.under_way.leave(name, this);
+    else this.#places = [...(this.#places ?? []), name];
+    return !this.#answered;
   }
 
   /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */
@@ -318,7 +328,7 @@ export class RequestContext implements StageContext, Bagged {
   /** The request is no longer under way. */
   leave(): void {
     this.dropBody();
-    for (const name of this.#places ?? []) this.#environment.under_way.leave(name);
+    for (const name of this.#places ?? []) this.#environment.under_way.leave(name, this);
     this.#places = undefined;
     for (const room of this.#rooms ?? []) room.release();
   }
@@ -332,12 +342,4 @@ export class RequestContext implements StageContext, Bagged {
     if (this.stage === undefined || this.stage.definition.needs.includes(capability)) return;
     throw new Error(`${what} needs the capability "${capability}"`);
   }
-}
-
-function tooMany(limit: number): StageError {
-  const message = `You have ${limit} requests under way at this gateway, the most that one caller may have; send this one again when one of them is answered.`;
-  return new StageError('rate_limit_exceeded', message, {
-    headers: { 'retry-after': '1' },
-    details: { limit, unit: 'requests', in_flight: limit },
-  });
 }

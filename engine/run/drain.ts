@@ -1,4 +1,10 @@
-import type { Clock, DrainLimits, Timer } from '../api.ts';
+import type { Clock, DrainLimits, Relay, StageError, Timer } from '../api.ts';
+
+/** An answer that may still come although the request has failed, and who gives up on it. */
+export interface LateAnswer {
+  readonly relay: Promise<Relay>;
+  readonly cancel: (reason: StageError) => void;
+}
 
 /** One answer that is read on for its bill, although nobody gets it any more. */
 export class Drain {

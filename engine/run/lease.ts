@@ -174,6 +174,11 @@ export class Lease implements StageContext {
     return this.#ctx.occupy(`${this.#stage.id} ${name}`, most);
   }
 
+  async occupyInTime(name: string, most: number): Promise<boolean> {
+    this.#check();
+    return await this.#ctx.occupyInTime(`${this.#stage.id} ${name}`, most);
+  }
+
   convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
     this.#check('convert-response', 'convertResponse');
     this.#ctx.convertResponse(make);

@@ -12,7 +12,8 @@ import {
   isRefusal,
   isTimeout,
 } from './contain.ts';
-import type { LateAnswer, RequestContext } from './context.ts';
+import type { RequestContext } from './context.ts';
+import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';

@@ -65,6 +65,10 @@ export class FakeContext implements StageContext {
     return true;
   }
 
+  async occupyInTime(): Promise<boolean> {
+    return true;
+  }
+
   noteShadow(name: string): void {
     this.shadows.push(name);
   }
