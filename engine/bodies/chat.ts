@@ -15,6 +15,7 @@ import {
   toolTokens,
   withThinking,
 } from './fields.ts';
+import { definedTools } from './mid-conversation.ts';
 
 /** What the API itself allows. */
 const CHOICES_MAX = 128;
@@ -26,9 +27,9 @@ const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_
 
 /** Reads a body of the chat completions API. Raises invalid_request. */
 export function readChatBody(body: Fields): BodyReading {
-  const tools = listOf(body, 'tools');
   const functions = listOf(body, 'functions');
   const messages = listOf(body, 'messages');
+  const tools = [...listOf(body, 'tools'), ...definedTools(messages)];
   const run_by_provider =
     SEARCHES.some((key) => body[key] != null && body[key] !== false) ||
     tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));

@@ -10,7 +10,8 @@ import { DECISIVE_FIELDS } from './decisive-fields.ts';
 const DECISIVE_AT_THE_TOP = [
   ...['stream', 'stream_options', 'background', 'thinking', 'reasoning_effort', 'output_config', 'store'],
   ...['web_search_options', 'mcp_servers', 'container', 'thread', 'functions', 'previous_response_id', 'conversation'],
-  ...['prompt_cache_key', 'prompt_cache_retention', 'prompt_cache_options'],
+  ...['prompt_cache_key', 'prompt_cache_retention', 'prompt_cache_options', 'prediction', 'thinking_budget'],
+  ...['max_new_tokens', 'max_tokens_to_sample', 'max_gen_len', 'n_predict', 'num_predict'],
 ];
 
 const DECISIVE_IN_ALL_BUT_MESSAGES = [

@@ -9,7 +9,7 @@ const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_referen
 const NO_TOOLS: readonly unknown[] = Object.freeze([]);
 
 /** Tools that messages define on top of the request's, and those that the given parts of them do. */
-export function definedTools(messages: readonly unknown[], parts: readonly unknown[]): readonly unknown[] {
+export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
   const lists = messages.map((message) => fieldsOf(message).tools).filter(Array.isArray);
   if (lists.length === 0 && parts.length === 0) return NO_TOOLS;
   const tools: unknown[] = [];

@@ -96,6 +96,9 @@ describe('the output that is held', () => {
       await holdsLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
     }
     await holds('chat', LONGEST, { max_tokens: 1, n_predict: -1 });
+    const body = JSON.stringify({ ...PROMPT.chat, n_predict: 9000 }).replace(/}$/, ',"n_predict":1}');
+    const twice = await send(gateway.url, { path: PATHS.chat, body, headers: bearer(gateway.token) });
+    assert.equal(twice.status, 400, twice.text);
     await holds('responses', 0.9, { max_output_tokens: 1, max_tokens: 9000 });
   });
 
@@ -114,6 +117,8 @@ describe('the runs that are held', () => {
     );
     await holds('messages', RUNS * WINDOW, { messages: [{ role: 'user', content: 'Hi', tools: [SEARCH] }] });
     await holds('messages', RUNS * WINDOW, says(addition({ type: 'mcp_toolset', mcp_server_name: 's' })));
+    const builtin = { type: 'builtin_function', function: { name: '$web_search' } };
+    await holds('chat', RUNS * WINDOW, { messages: [{ role: 'system', tools: [builtin] }] });
   });
 
   test('are as many as the provider makes, though a tool may be used less often: refused uses are runs as well', async () => {
