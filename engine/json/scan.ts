@@ -108,6 +108,8 @@ export class JsonScan {
   #seam_bytes: number;
   /** For every open container its kind: the index of the quote of its current key, or -1 for an array. */
   readonly #open: number[] = [];
+  /** For open containers the key that was read for the latest seam: seams share them, for there may be many long ones. */
+  readonly #read_keys: { readonly quote: number; readonly key: string }[] = [];
   /** Known keys seen in the open objects, and for each of these where its own begin. */
   readonly #seen: KnownKey[] = [];
   readonly #seen_from: number[] = [];
@@ -311,9 +313,13 @@ export class JsonScan {
 
   /** The containers that are open, for a seam. */
   #path(): Seam['open'] {
-    return this.#open.map((quote) => {
+    return this.#open.map((quote, level) => {
       if (quote < 0) return undefined;
-      return keyText(this.bytes, quote + 1, stringEnd(this.bytes, quote)) ?? '';
+      const read = this.#read_keys[level];
+      if (read?.quote === quote) return read.key;
+      const key = keyText(this.bytes, quote + 1, stringEnd(this.bytes, quote)) ?? '';
+      this.#read_keys[level] = { quote, key };
+      return key;
     });
   }
 

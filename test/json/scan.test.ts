@@ -206,3 +206,16 @@ describe('time', () => {
     });
   }
 });
+
+it('holds long keys around many seams once', () => {
+  const keys = `{"${'k'.repeat(60_000)}":`.repeat(100);
+  const scan = new JsonScan(Buffer.from(`${keys}[${'0,'.repeat(450_000)}0]${'}'.repeat(100)}`), {
+    depth: 128,
+    values: 500_000,
+  });
+  const before = process.memoryUsage().heapUsed;
+  scan.step(Infinity);
+  assert.ok(scan.seams.length > 20);
+  const more = process.memoryUsage().heapUsed - before;
+  assert.ok(more < 60_000_000, `${more} bytes are held for ${scan.bytes.length}`);
+});
