@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import type { StageDefinition } from '../api.ts';
+import { printableLine } from '../diagnostics/printable.ts';
 import { programVersion } from '../package-root.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCheck } from './commands/check.ts';
@@ -74,10 +75,7 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
     writeErr: (text) => terminal.words(text),
     outputError: (text, write) =>
       write(
-        `appscli: ${text
-          .replace(/^error: /, '')
-          .replace(/\s*\n\s*/g, ' ')
-          .trim()} (appscli --help shows how)\n`,
+        `appscli: ${printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim()} (appscli --help shows how)\n`,
       ),
   });
   program

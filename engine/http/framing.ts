@@ -10,6 +10,8 @@ const HOST = /^(?:\[[0-9a-f:.%]+\]|[\w.~%-]*)(?::\d{0,5})?$/i;
 export function framingProblem({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
   const { host } = headers;
   const coding = headers['transfer-encoding'];
+  // Node's parser takes some of 0.9 and 2.0, too, to which nothing below would apply.
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return `The request is HTTP/${httpVersion}; write HTTP/1.1.`;
   if (coding !== undefined) {
     if (httpVersion === '1.0') return 'The request is HTTP/1.0, which has no Transfer-Encoding.';
     // Repeated headers arrive here joined by commas.

@@ -136,6 +136,14 @@ describe('names from outside', () => {
     });
   }
 
+  test('are printed as text that does nothing where they are no command, or no value of an option', async () => {
+    for (const wrong of [[HOSTILE], ['usage', '--user', HOSTILE]]) {
+      const { context, words } = collectingContext();
+      await assert.rejects(createProgram({ ...context, finish: () => {} }).parseAsync(wrong, { from: 'user' }));
+      assertShowable(words(), wrong.join(' '));
+    }
+  });
+
   test('are in what these commands print at all', async () => {
     for (const command of [
       'audit tail --lines 1000',
