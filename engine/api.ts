@@ -122,9 +122,10 @@ export interface Answer {
 export interface DrainLimits {
   readonly seconds: number;
   readonly bytes: number;
-  /** How many requests are read on at once under these limits; the engine counts them in `running`. */
+  /** How many requests are read on at once under these limits; the engine counts them, over all and by caller. */
   readonly requests: number;
   running: number;
+  readonly running_of: Map<string, number>;
 }
 
 /** An upstream response to stream to the client as it is. */

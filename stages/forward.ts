@@ -46,7 +46,10 @@ function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Servi
     client: createUpstreamClient({ url: new URL(upstream.base_url), connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
     allowed_headers: new Set(upstream.allow_headers),
-    drain: upstream.on_client_abort === 'drain' ? { ...upstream.drain_limits, running: 0 } : undefined,
+    drain:
+      upstream.on_client_abort === 'drain'
+        ? { ...upstream.drain_limits, running: 0, running_of: new Map() }
+        : undefined,
   };
 }
 

@@ -195,7 +195,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     if (this.#drain_limits === undefined) return false;
     const onTimeUp = () =>
       this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
-    this.drain ??= Drain.begin(this.#drain_limits, this.clock, { seconds, onTimeUp });
+    this.drain ??= Drain.begin(this.#drain_limits, this.clock, { caller: this.#caller(), seconds, onTimeUp });
     if (this.drain === undefined) return false;
     for (const name of this.#places ?? []) this.#environment.under_way.linger(name, this);
     return true;

@@ -6,29 +6,37 @@ export interface LateAnswer {
   readonly cancel: (reason: StageError) => void;
 }
 
+/** The part of `DrainLimits.requests` that one caller can take, so that whoever leaves on purpose leaves room for others. */
+const SHARE = 1 / 4;
+
 /** One answer that is read on for its bill, although nobody gets it any more. */
 export class Drain {
   readonly #limits: DrainLimits;
+  readonly #caller: string;
   readonly #timer: Timer;
   #bytes = 0;
 
-  private constructor(limits: DrainLimits, timer: Timer) {
+  private constructor(limits: DrainLimits, caller: string, timer: Timer) {
     this.#limits = limits;
+    this.#caller = caller;
     this.#timer = timer;
   }
 
   /**
-   * Begins to drain; `undefined` when as many as may are drained already.
+   * Begins to drain; `undefined` when as many as may are drained already, over all or of this caller.
    * @param seconds at most, if the limits allow as many.
    */
   static begin(
     limits: DrainLimits,
     clock: Clock,
-    { seconds, onTimeUp }: { readonly seconds: number; readonly onTimeUp: () => void },
+    options: { readonly caller: string; readonly seconds: number; readonly onTimeUp: () => void },
   ): Drain | undefined {
-    if (limits.running >= limits.requests) return undefined;
+    const { caller, seconds, onTimeUp } = options;
+    const own = limits.running_of.get(caller) ?? 0;
+    if (limits.running >= limits.requests || own >= Math.ceil(limits.requests * SHARE)) return undefined;
     limits.running++;
-    return new Drain(limits, clock.after(Math.min(seconds, limits.seconds) * 1000, onTimeUp));
+    limits.running_of.set(caller, own + 1);
+    return new Drain(limits, caller, clock.after(Math.min(seconds, limits.seconds) * 1000, onTimeUp));
   }
 
   /** Notes that bytes came. @returns whether more may come. */
@@ -40,5 +48,8 @@ export class Drain {
   end(): void {
     this.#timer.close();
     this.#limits.running--;
+    const own = this.#limits.running_of.get(this.#caller)! - 1;
+    if (own > 0) this.#limits.running_of.set(this.#caller, own);
+    else this.#limits.running_of.delete(this.#caller);
   }
 }
