@@ -8,7 +8,8 @@ export type AnsweringModel = (name: string, upstream: string, requested: string)
 
 /**
  * Finds models by what upstreams call them: what the upstream is told to call it, its id, an alias, or a dated version of one
- * of these, with or without the name of a vendor before a slash. Where several go by one name it is the requested one.
+ * of these, with or without the name of a vendor before a slash. Where several go by one name, or by one name but for its vendor,
+ * it is the requested one.
  */
 export function answeringModels({ models }: Pick<GatewayConfig, 'models'>): AnsweringModel {
   const by_id = new Map(models.map((model) => [model.id, model]));
@@ -29,12 +30,20 @@ export function answeringModels({ models }: Pick<GatewayConfig, 'models'>): Answ
     const asked = by_id.get(requested);
     // Nearly every answer.
     if (asked !== undefined && (name === asked.id || name === asked.upstream_ids[upstream])) return asked;
+    const undated = name.replace(SNAPSHOT, '');
+    if (asked !== undefined && namesOf(asked, upstream).some((own) => isShortFor(own.replace(SNAPSHOT, ''), undated)))
+      return asked;
     for (const spelling of spellingsOf(name)) {
       const found = findAs(spelling, upstream, asked);
       if (found !== undefined) return found;
     }
     return undefined;
   };
+}
+
+/** Whether one of two names is the other with vendors or places before a slash. */
+function isShortFor(one: string, other: string): boolean {
+  return one === other || one.endsWith(`/${other}`) || other.endsWith(`/${one}`);
 }
 
 function spellingsOf(name: string): string[] {
