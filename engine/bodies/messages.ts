@@ -19,7 +19,7 @@ import { definedTools } from './mid-conversation.ts';
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 
 /** Tools that the client runs itself; all others are the provider's. */
-const CLIENT_TOOL = /^(?:custom|(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8})$/;
+const CLIENT_TOOL = /^(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8}$/;
 
 /** Most tokens that the provider writes for a tool of the client that the body only names. */
 const NAMED_TOOL_TOKENS = 5000;
@@ -34,8 +34,9 @@ export function readMessagesBody(body: Fields): BodyReading {
   const attached = attachedTo(messages);
   const tools = [...listOf(body, 'tools'), ...definedTools(messages, attached.changes)].map(fieldsOf);
   const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
-  const of_provider = tools.filter(({ type }) => !CLIENT_TOOL.test(String(type ?? 'custom')));
-  const named = tools.filter(({ type }) => (type ?? 'custom') !== 'custom').length - of_provider.length;
+  const typed = tools.filter(({ type }) => type != null && type !== 'custom');
+  const of_provider = typed.filter(({ type }) => !CLIENT_TOOL.test(String(type)));
+  const named = typed.length - of_provider.length;
   // The prompt that is continued is with the provider.
   if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
   return {
@@ -49,7 +50,7 @@ export function readMessagesBody(body: Fields): BodyReading {
     tool_count: tools.length,
     message_count: messages.length,
     image_count: attached.images,
-    server_tool_uses: serverToolUses(tools),
+    server_tool_uses: serverToolUses(of_provider),
     unseen_tokens:
       attached.tokens +
       named * NAMED_TOOL_TOKENS +

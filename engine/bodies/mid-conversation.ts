@@ -10,10 +10,14 @@ const NO_TOOLS: readonly unknown[] = Object.freeze([]);
 
 /** Tools that messages define on top of the request's, and those that the given parts of them do. */
 export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
-  const lists = messages.map((message) => fieldsOf(message).tools).filter(Array.isArray);
-  if (lists.length === 0 && parts.length === 0) return NO_TOOLS;
+  const open: unknown[] = [];
+  for (const message of messages) {
+    const { tools } = fieldsOf(message);
+    if (Array.isArray(tools)) open.push(tools);
+  }
+  for (const part of parts) open.push(definitionsIn(part));
+  if (open.length === 0) return NO_TOOLS;
   const tools: unknown[] = [];
-  const open: unknown[] = [lists, parts.map(definitionsIn)];
   while (open.length > 0) {
     const value = open.pop();
     if (Array.isArray(value)) {
