@@ -1,11 +1,14 @@
 import type { Clock, Health, HealthPart, Log } from '../api.ts';
 
-/** Longest a check may take before the part counts as down, in milliseconds: probes themselves wait only seconds. */
+/** Longest a try may take before the part counts as down, in milliseconds: requests wait only seconds. */
 const PATIENCE_MS = 2000;
 
-function withinPatience<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
+/** Longest a probe waits, in milliseconds. Balancers give up after a second or two, and would take that for a no. */
+const ANSWER_MS = 500;
+
+function withinAnswer<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve(otherwise()), PATIENCE_MS);
+    const timer = setTimeout(() => resolve(otherwise()), ANSWER_MS);
     check.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
@@ -75,7 +78,7 @@ export function createHealth(options: {
 }): Health {
   const { tries, clock, log, reloads, stopping } = options;
   let last: { readonly finding: Finding; readonly at: number } | undefined;
-  let running: Promise<Finding> | undefined;
+  let running: { readonly finding: Promise<Finding>; readonly since: number } | undefined;
   let served = true;
 
   const keep = (finding: Finding): Finding => {
@@ -90,12 +93,20 @@ export function createHealth(options: {
   };
   const findOut = (): Promise<Finding> => {
     if (last !== undefined && clock.monotonic() - last.at < FRESH_MS) return Promise.resolve(last.finding);
-    running ??= tryAll(tries)
+    running ??= begin();
+    const { finding, since } = running;
+    const late = () => clock.monotonic() - since >= PATIENCE_MS;
+    if (late()) return Promise.resolve(silence());
+    // What was known last holds until patience ends: a slow answer is one.
+    return withinAnswer(finding, () => (late() ? silence() : (last?.finding ?? silence())));
+  };
+  const begin = () => {
+    const finding = tryAll(tries)
       .then(keep)
       .finally(() => {
         running = undefined;
       });
-    return withinPatience(running, silence);
+    return { finding, since: clock.monotonic() };
   };
   /** A database that does not answer is away like any other. */
   const silence = (): Finding => {
