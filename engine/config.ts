@@ -182,6 +182,7 @@ export interface UpstreamConfig {
     readonly count_tokens: boolean;
     /** Chat completions: whether it can report usage at the end of a stream. */
     readonly stream_usage: boolean;
+    readonly max_tokens_0: boolean;
   };
   /** Fields that bound the output and that it keeps to; under any other a request may take all the model can say. */
   readonly honours: readonly OutputBound[];

@@ -127,12 +127,12 @@ function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: Upstream
   });
 }
 
-/** Only the Messages API says what a bound of 0 is: the prompt is written to the cache, and nothing answered. */
-function refuseZero(ctx: BudgetContext, { name, type }: UpstreamConfig): void {
-  if (ctx.get('request.max_tokens') !== 0 || (type === 'vendor' && ctx.get('request.surface') === 'messages')) return;
+/** There are servers that take a bound of 0 for none. */
+function refuseZero(ctx: BudgetContext, { name, supports }: UpstreamConfig): void {
+  if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
   throw new StageError(
     'invalid_request',
-    `max_tokens: must be 1 or more for the upstream ${name}, which may take 0 for no bound at all.`,
+    `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
     { details: { param: 'max_tokens' } },
   );
 }

@@ -38,7 +38,7 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
         type: 'vendor',
         base_url,
         protocols: ['messages'],
-        supports: { prompt_cache_1h: true, count_tokens: true, stream_usage: true },
+        supports: { prompt_cache_1h: true, count_tokens: true, stream_usage: true, max_tokens_0: false },
         honours: ['max_tokens', 'max_output_tokens'],
         on_client_abort: 'drain',
         drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },

@@ -34,7 +34,13 @@ const SMALL = { glob: [{ var: 'principal.email' }, 'small-*'] };
 
 const CONFIG = (url: string) => ({
   upstreams: [
-    { name: 'main', type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' },
+    {
+      name: 'main',
+      type: 'vendor',
+      base_url: url,
+      api_key_env: 'TEST_UPSTREAM_KEY',
+      supports: { max_tokens_0: true },
+    },
     { name: 'chat', ...compat(url) },
     { name: 'newer', ...compat(url), honours: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] },
   ],
@@ -285,10 +291,16 @@ test('bounds of 0 or less, of parts and in quotes are refused', async () => {
     assert.equal(responses.status, 400, `max_output_tokens: ${bound}`);
     const messages = await ask(opened.gateway.url, token, { model: 'chat-1', max_tokens: bound });
     assert.equal(messages.status, 400, `max_tokens of Messages at a compat upstream: ${bound}`);
+    const vendor = await ask(opened.gateway.url, token, { model: 'cheap-1', max_tokens: bound });
+    assert.equal(
+      vendor.status,
+      bound === 0 ? 200 : 400,
+      `max_tokens of Messages at an upstream that takes 0: ${bound}`,
+    );
   }
 });
 
-test('a bound of 0 passes where the Messages API is spoken, and is held as no bound at all', async () => {
+test('a bound of 0 passes where the upstream is said to take it, and is held as no bound at all', async () => {
   opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 64_000 }));
   const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', max_tokens: 0 }));
   assert.equal(row.provenance.cost, 'upstream');

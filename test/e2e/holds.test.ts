@@ -21,15 +21,23 @@ before(async () => {
     upstream_url: upstream.url,
     config: {
       upstreams: [
-        { name: 'vendor', type: 'vendor', ...key },
+        { name: 'vendor', type: 'vendor', ...key, supports: { max_tokens_0: true } },
         { name: 'compat', type: 'compat', ...key },
+        { name: 'strict', type: 'vendor', ...key },
       ],
       models: [
         { id: 'small-1', ...MODEL },
         { id: 'chat-1', ...MODEL },
+        { id: 'strict-1', ...MODEL },
       ],
       token_groups: [{ name: 'all', models: ['*'] }],
-      routing: { default_upstream: 'vendor', rules: [{ models: ['chat-1'], upstream: 'compat' }] },
+      routing: {
+        default_upstream: 'vendor',
+        rules: ['chat', 'strict'].map((name) => ({
+          models: [`${name}-1`],
+          upstream: name === 'chat' ? 'compat' : 'strict',
+        })),
+      },
       spend_limits: { reserve: 'worst_case', defaults: { user_daily_usd: 1_000_000 } },
     },
   });
@@ -78,6 +86,13 @@ describe('the output that is held', () => {
   test('is the longest where max_tokens is 0, whatever is said about thinking', async () => {
     const thinking = { type: 'enabled', budget_tokens: 1024 };
     await holds('messages', LONGEST, { max_tokens: 0, thinking });
+  });
+
+  test('is not asked for by a bound of 0 where the upstream is not said to take it', async () => {
+    const body = JSON.stringify({ ...PROMPT.messages, model: 'strict-1', max_tokens: 0 });
+    const response = await send(gateway.url, { body, headers: bearer(gateway.token) });
+    assert.equal(response.status, 400, response.text);
+    assert.match(response.json().error.message, /supports\.max_tokens_0/);
   });
 
   test('has room for thinking that has a budget of its own', async () => {

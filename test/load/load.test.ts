@@ -74,7 +74,8 @@ describe('gateway.yaml', () => {
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
     const [upstream] = config.upstreams;
     assert.deepEqual(upstream?.protocols, ['messages']);
-    assert.deepEqual(upstream?.supports, { prompt_cache_1h: true, count_tokens: true, stream_usage: true });
+    const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true, max_tokens_0: false };
+    assert.deepEqual(upstream?.supports, supports);
     const [model] = config.models;
     assert.deepEqual(model?.aliases, []);
     assert.deepEqual(model?.supports, {
@@ -103,7 +104,12 @@ describe('gateway.yaml', () => {
     assert.equal(both.supports.count_tokens, false);
     const one = await upstreamOf(`{ ${compat}, protocols: [responses], supports: { stream_usage: false } }`);
     assert.deepEqual(one.protocols, ['responses']);
-    assert.deepEqual(one.supports, { prompt_cache_1h: true, count_tokens: false, stream_usage: false });
+    assert.deepEqual(one.supports, {
+      prompt_cache_1h: true,
+      count_tokens: false,
+      stream_usage: false,
+      max_tokens_0: false,
+    });
   });
 
   test('fills up the spend limits only when the section is there', async () => {
