@@ -42,6 +42,14 @@ const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', mea
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;
 
+/** Longest name of a place: names are made for each value below, and long keys would make them megabytes. */
+const PLACE_CHARS_MAX = 1000;
+
+/** The name of a place inside another; it does not grow beyond the most, where `note` refuses what stands there. */
+function below(param: string, more: string): string {
+  return param.length >= PLACE_CHARS_MAX ? param : param + more.slice(0, PLACE_CHARS_MAX);
+}
+
 /** Most keys outside of content that no request had before. */
 const UNKNOWN_KEYS_MAX = 20_000;
 
@@ -112,9 +120,10 @@ export function readDecisive(body: Fields, isModel: (text: string) => boolean = 
 function placesOfList(list: readonly unknown[], { param, in_tools }: Place, reading: Reading): void {
   for (let i = 0; i < list.length; i++) {
     const value = list[i];
-    if (typeof value === 'object' && value !== null) reading.places.push({ value, param: `${param}[${i}]`, in_tools });
+    if (typeof value === 'object' && value !== null)
+      reading.places.push({ value, param: below(param, `[${i}]`), in_tools });
     else if (typeof value === 'string' && reading.isModel(value)) {
-      note(reading, { param: `${param}[${i}]`, rule: STRAY_MODEL, value });
+      note(reading, { param: below(param, `[${i}]`), rule: STRAY_MODEL, value });
     }
   }
 }
@@ -129,6 +138,12 @@ function readObject(place: Place, reading: Reading): void {
 }
 
 function note({ found }: Reading, value: DecisiveValue): void {
+  if (value.param.length >= PLACE_CHARS_MAX) {
+    throw invalid(
+      `${value.param.slice(0, 60)}...`,
+      'names a model, a price or an account below keys that are too long',
+    );
+  }
   if (found.length >= DECISIVE_MAX) {
     throw invalid(value.param, `is one of more than ${DECISIVE_MAX} fields that name models, prices or accounts`);
   }
@@ -157,7 +172,7 @@ function readField(place: Place, key: string, reading: Reading): void {
   }
   const handled = rule !== undefined && !isEmpty(value) && readRuled(value, place, { key, rule, in_tools }, reading);
   if (handled) return;
-  const param = () => (is_top_level ? key : `${place.param}.${key}`);
+  const param = () => below(place.param, is_top_level ? key : `.${key.slice(0, PLACE_CHARS_MAX)}`);
   if (typeof value === 'object' && value !== null) reading.places.push({ value, param: param(), in_tools });
   else if (typeof value === 'string' && reading.isModel(value)) {
     note(reading, { param: param(), rule: STRAY_MODEL, value });
@@ -172,7 +187,7 @@ function readRuled(
   reading: Reading,
 ): boolean {
   const is_top_level = place.param === '';
-  const param = is_top_level ? key : `${place.param}.${key}`;
+  const param = below(place.param, is_top_level ? key : `.${key.slice(0, PLACE_CHARS_MAX)}`);
   switch (rule.rule) {
     case 'check':
       readModels(value, { param, rule, in_tools }, reading);
