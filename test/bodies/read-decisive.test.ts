@@ -111,8 +111,12 @@ describe('readDecisive', () => {
     });
     assert.throws(() => read(many(5000, () => ({ speed: 'fast' }))), /more than 100 fields/);
     assert.throws(() => read(many(30_000, (i) => ({ [`m${i}`]: 1 }))), /20000 different keys/);
-    let deep: object = { model: 'dear-1' };
-    for (let i = 0; i < 5000; i++) deep = { a: deep };
-    assert.equal(read({ deep })[0]?.[2], 'dear-1');
+    const deep = (levels: number) => {
+      let value: object = { model: 'dear-1' };
+      for (let i = 0; i < levels; i++) value = { a: value };
+      return value;
+    };
+    assert.equal(read({ deep: deep(400) })[0]?.[2], 'dear-1');
+    assert.throws(() => read({ deep: deep(5000) }), /below keys that are too long/);
   });
 });
