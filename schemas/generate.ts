@@ -6,6 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
+import { GATEWAY_SCHEMA } from '../engine/load/schemas.ts';
 import { stages } from '../stages/index.ts';
 import { decisivePage } from './generate/decisive.ts';
 import {
@@ -34,7 +35,7 @@ const json = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
 /** The text of every generated file, by its path below `schemas/generated/`. */
 export function generateFiles(): ReadonlyMap<string, string> {
   const sources: Sources = {
-    gateway: readSchema('gateway'),
+    gateway: GATEWAY_SCHEMA,
     pipeline: readSchema('pipeline'),
     fragment: readSchema('fragment'),
     policy: readSchema('policy'),
