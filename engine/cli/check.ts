@@ -103,12 +103,16 @@ function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }:
   const { count, each_bytes } = connections;
   const of_connections = `at most ${inMib(count * each_bytes)} (${count} of ${each_bytes / 1024} KiB)`;
   const why = `buffered_bytes, ${inMib(held_bytes)}, and ${inMib(reading_bytes)} to read one body at a time`;
-  return `memory for bodies: at most ${inMib(total_bytes)} (${why})\nmemory for connections: ${of_connections}\n`;
+  return printableLines([
+    ...wrapText(`memory for bodies: at most ${inMib(total_bytes)} (${why})`, LINE_WIDTH, '', '  '),
+    `memory for connections: ${of_connections}`,
+  ]);
 }
 
 function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
   const time = (months: number | 'forever') => (months === 'forever' ? months : count(months, 'month'));
-  return `kept: the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (some 1.6 KB a request); database.retention changes that\n`;
+  const kept = `the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (about 1.6 KB a request)`;
+  return printableLines(wrapText(`kept: ${kept}; database.retention changes that`, LINE_WIDTH, '', '  '));
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {

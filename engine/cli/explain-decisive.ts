@@ -5,7 +5,7 @@ import { isDecisiveHeader } from '../forwarding/decisive-headers.ts';
 import { labelled } from './explain-stage.ts';
 
 /** What the gateway does about a field of a request body, for people and programs. */
-export interface ExplainedField {
+interface ExplainedField {
   readonly field: string;
   readonly decides: FieldRule['decides'] | null;
   readonly rule: FieldRule['rule'] | null;
@@ -27,6 +27,8 @@ function sayingOf({ rule, meaning }: FieldRule): string {
   }
 }
 
+const UNKNOWN = 'It passes as it was sent, unless a model that the caller may not use is named in it.';
+
 /** What becomes of a field at the top level of a body, known or not. */
 export function explainField(name: string): ExplainedField {
   const rule = DECISIVE_FIELDS.find((field) => field.name === name) ?? fieldRule(name, true);
@@ -34,7 +36,7 @@ export function explainField(name: string): ExplainedField {
     field: name,
     decides: rule?.decides ?? null,
     rule: rule?.rule ?? null,
-    says: rule === undefined ? 'It passes as it was sent.' : sayingOf(rule),
+    says: rule === undefined ? UNKNOWN : sayingOf(rule),
     harmless: rule?.harmless ?? [],
     source: DECISIVE_FIELDS.find((field) => field.name === rule?.name)?.source ?? null,
   };

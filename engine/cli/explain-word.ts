@@ -92,14 +92,14 @@ export function describeHeader(name: string, kept_back: OriginHeaders | undefine
   const says =
     kept_back === undefined
       ? CONNECTION_HEADERS.includes(name.toLowerCase())
-        ? 'It belongs to the connection with the upstream and ends there.'
-        : 'It passes from the upstream to the client.'
-      : `It is kept from clients on every pipeline: it ${kept_back.effect}.`;
+        ? 'In an answer it belongs to the connection with the upstream and ends there.'
+        : 'In an answer it passes from the upstream to the client.'
+      : `In an answer it is kept from clients on every pipeline: it ${kept_back.effect}.`;
   return [
-    `header ${name} of an upstream's answer`,
+    `header ${name}`,
     '',
     ...wrapText(says, line_width),
-    ...(kept_back === undefined ? [] : ['', ...labelled('as are', kept_back.names.join(', '), line_width)]),
+    ...(kept_back === undefined ? [] : ['', ...labelled('like it', kept_back.names.join(', '), line_width)]),
     '',
     ...wrapText(requestHeaderWords(name), line_width),
   ];

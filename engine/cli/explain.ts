@@ -116,6 +116,12 @@ function unknown(kind: string, name: string, names: readonly string[]): never {
   throw new StartError(`there is no ${kind} ${name}; ${help}`, { exit_code: EXIT_USAGE });
 }
 
+/** Raises StartError: any name will do, but there has to be one. */
+function needsName(kind: 'field' | 'header'): never {
+  const example = kind === 'field' ? 'service_tier' : 'set-cookie';
+  throw new StartError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`, { exit_code: EXIT_USAGE });
+}
+
 /** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
 function unknownWithout(config: string, word: string, reference: readonly string[]): never {
   const help = didYouMean(word, reference, 'pipelines and requests need a configuration: --config');
@@ -132,6 +138,7 @@ function codeOf(word: string): string | undefined {
 function explainWord(words: readonly string[], stages: readonly KnownStage[]): Explanation | undefined {
   const known = kinds(stages);
   const [first = '', second] = words;
+  if (second === undefined && (first === 'field' || first === 'header')) needsName(first);
   if (second !== undefined) {
     const kind = Object.hasOwn(known, first) ? known[first]! : unknown('kind of word', first, Object.keys(known));
     const name = first === 'code' ? second.toUpperCase() : second;

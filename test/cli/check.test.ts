@@ -48,7 +48,9 @@ test('a configuration without mistakes is ok, and the check says what it looked 
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
   const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
-  const { words } = await check([path('gateway.yaml')]);
+  const { words: wrapped } = await check([path('gateway.yaml')]);
+  for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
+  const words = wrapped.replaceAll('\n  ', ' ');
   assert.match(
     words,
     /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
