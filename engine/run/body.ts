@@ -151,7 +151,7 @@ function ambiguous({ name, spelling }: AmbiguousKey): StageError {
   const problem =
     spelling === name
       ? 'occurs more than once in the same object of the body; send it once'
-      : `is also written ${shown(spelling)} in the body, which some readers take for the same key; leave that out`;
+      : `is also written ${shown(spelling)} in the body, which some JSON parsers read as the same key; leave that one out`;
   return new StageError('invalid_request', `${name}: ${problem}`, { details: { param: name } });
 }
 

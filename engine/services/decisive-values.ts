@@ -101,7 +101,7 @@ export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: Up
   for (const key of new URLSearchParams(url.slice(query)).keys()) {
     const rule = fieldRule(key, true);
     if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
-    const why = `the query parameter decides ${rule.meaning}, and the upstream "${name}" is not to take that from a query`;
+    const why = `the query parameter decides ${rule.meaning}, and callers may not choose that in a query at the upstream "${name}"`;
     throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
   }
 }
