@@ -1,0 +1,38 @@
+/** Vendor names for what the gateway itself writes. */
+export interface Profile {
+  /** Begins the names of the headers that tell callers how they stand with their limits. */
+  readonly header_prefix: string;
+  /** What the files and variables of coding clients are called; the neutral names where it says nothing. */
+  readonly clients?: {
+    readonly messages?: Partial<MessagesClientNames>;
+    readonly coding_cli?: Partial<CodingCliNames>;
+    readonly build_cli?: Partial<BuildCliNames>;
+  };
+}
+
+/** Names of the Messages client. */
+export interface MessagesClientNames {
+  /** Its settings; `~/` stands for the home directory, here and in the other files. */
+  readonly settings_file: string;
+  /** Begins its variables of address, credential and models. */
+  readonly variable_prefix: string;
+  /** Begins its variables of features. */
+  readonly feature_prefix: string;
+}
+
+/** Names of the coding CLI. */
+export interface CodingCliNames {
+  readonly config_file: string;
+  readonly auth_file: string;
+  /** Key of `auth_file` that holds the credential. */
+  readonly key_name: string;
+  /** Key of a provider that says whether the credential of `auth_file` is used. */
+  readonly auth_flag: string;
+}
+
+/** Names of the build CLI. */
+export interface BuildCliNames {
+  readonly config_file: string;
+  /** Variable of the key it uses when an entry names none. */
+  readonly key_variable: string;
+}

@@ -1,0 +1,39 @@
+import type { Protocol } from '../translation/protocol.ts';
+
+/** Fields of requests that bound the output: of Messages and chat completions, chat completions, Responses. */
+export const OUTPUT_BOUNDS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] as const;
+
+/** One of them. */
+export type OutputBound = (typeof OUTPUT_BOUNDS)[number];
+
+/** One entry of `upstreams`. */
+export interface UpstreamConfig {
+  readonly name: string;
+  readonly type: 'vendor' | 'compat';
+  readonly base_url: string;
+  readonly api_key_env?: string;
+  readonly auth_token_env?: string;
+  readonly region?: string;
+  /** APIs it speaks; for clients of another API the first is used. */
+  readonly protocols: readonly Protocol[];
+  readonly supports: {
+    readonly prompt_cache_1h: boolean;
+    readonly count_tokens: boolean;
+    /** Chat completions: whether it can report usage at the end of a stream. */
+    readonly stream_usage: boolean;
+    readonly max_tokens_0: boolean;
+  };
+  /** Fields that bound the output and that it keeps to; under any other a request may take all the model can say. */
+  readonly honours: readonly OutputBound[];
+  /** How often a model is run at most for one answer in which it may use the upstream's tools as often as it likes. */
+  readonly tool_iterations?: number;
+  /** What becomes of an answer whose client has gone: read on for its bill, within `drain_limits`, or cancelled. */
+  readonly on_client_abort: 'drain' | 'cancel';
+  readonly drain_limits: { readonly seconds: number; readonly bytes: number; readonly requests: number };
+  /** Contract multiplier on all prices at this upstream. */
+  readonly price_multiplier: number;
+  /** Fields of requests that callers may use here though they choose who serves or pays; places as in `tools[].model`. */
+  readonly allow_fields?: readonly string[];
+  /** Headers of requests that reach it though they choose who serves or pays; lower case. */
+  readonly allow_headers?: readonly string[];
+}
