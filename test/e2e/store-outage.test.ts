@@ -137,6 +137,26 @@ test('a database that has fallen silent is 503 within the time that is allowed f
   await nothingHeld(gateway.database);
 });
 
+test('who asks for the models while the database is silent has JSON within three seconds', async () => {
+  const listing = (token: string) =>
+    send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
+  const unknown = await gateway.newToken({ user: 'discovering@example.com' });
+  assert.equal((await listing(gateway.token)).status, 200);
+  scene.relay.fallSilent();
+  try {
+    const expected = { [gateway.token]: 200, gw_nonsense: 401, [unknown]: 503 };
+    for (const [token, status] of Object.entries(expected)) {
+      const { result, seconds } = await timed(() => listing(token));
+      assert.equal(result.status, status, result.text);
+      result.json();
+      assert.ok(seconds < 3, `it took ${seconds.toFixed(1)} s`);
+    }
+  } finally {
+    scene.relay.speakAgain();
+  }
+  await scene.servesAgain();
+});
+
 test('a database that is too slow is 503 in time, and what it does place in the end is given back', async () => {
   await scene.servesAgain();
   scene.relay.delay_ms = 800;
