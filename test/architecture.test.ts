@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { describe, test } from 'node:test';
+import { PURE_FOLDERS } from './support/lanes.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const LINES_MAX = 350;
@@ -145,4 +146,12 @@ test('no default exports but stages and migrations', () => {
     found.map(({ path }) => path),
     [],
   );
+});
+
+test('files of tests that share a process have no hooks that would hold for each other', () => {
+  for (const folder of PURE_FOLDERS) {
+    for (const { path, text } of filesUnder(`test/${folder}`)) {
+      assert.doesNotMatch(text, /^(?:before|after)Each\(/m, `${path}: put it into a describe`);
+    }
+  }
 });

@@ -2,53 +2,67 @@
  * Runs the tests: `npm test [-- files or options of node --test]`. Starts one PostgreSQL for all of them.
  * @module
  */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { createTemplate } from './support/database.ts';
+import { everythingButPure, PURE_FOLDERS, testsBelow } from './support/lanes.ts';
 import { startSuiteServer } from './support/postgres.ts';
 
 const started = performance.now();
 process.chdir(join(import.meta.dirname, '..'));
 const given = process.argv.slice(2);
-const files = given.some((argument) => !argument.startsWith('-')) ? [] : ['test/**/*.test.ts'];
+const has_files = given.some((argument) => !argument.startsWith('-'));
 
 const server = await startSuiteServer();
+const template = await createTemplate(server.url);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
 const temporary = join(server.directory, 'tmp');
 mkdirSync(temporary);
-// Tests wait more than they compute, so two cores are worth two files; node would run one.
+// Tests wait more than they compute, so two cores are worth two files besides the pure ones; node would run one.
 const files_at_once = Math.max(2, availableParallelism() - 1);
 // Every file is a process that compiles much of the same code.
 const compile_cache = join(temporary, 'compiled');
-const runner = spawn(
-  process.execPath,
-  [
-    '--test',
-    '--test-randomize',
-    '--test-reporter=spec',
-    '--test-timeout=120000',
-    `--test-concurrency=${files_at_once}`,
-    ...given,
-    ...files,
-  ],
-  {
-    stdio: 'inherit',
-    env: {
-      ...process.env,
-      APPSCLI_TEST_POSTGRES_URL: server.url,
-      TMPDIR: temporary,
-      NODE_COMPILE_CACHE: compile_cache,
-    },
-  },
-);
-// Ctrl-C in a terminal reaches the runner by itself, and being told twice does no harm.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => runner.kill(signal));
+const environment = {
+  ...process.env,
+  APPSCLI_TEST_POSTGRES_URL: server.url,
+  APPSCLI_TEST_POSTGRES_TEMPLATE: template,
+  TMPDIR: temporary,
+  NODE_COMPILE_CACHE: compile_cache,
+};
+const running = new Set<ChildProcess>();
+// Ctrl-C in a terminal reaches the runners by itself, and being told twice does no harm.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.on(signal, () => {
+    for (const runner of running) runner.kill(signal);
+  });
+}
 
-const code = await new Promise<number>((resolve) => {
-  runner.once('error', () => resolve(1));
-  runner.once('exit', (status) => resolve(status ?? 130));
-});
+/** Runs test files; the exit code. What `report: 'at the end'` prints does not mix with what others print. */
+async function runTests(options: readonly string[], report: 'as it comes' | 'at the end'): Promise<number> {
+  const args = ['--test', '--test-randomize', '--test-reporter=spec', '--test-timeout=120000', ...options];
+  const piped = report === 'at the end';
+  const runner = spawn(process.execPath, args, { stdio: piped ? 'pipe' : 'inherit', env: environment });
+  running.add(runner);
+  const printed: Buffer[] = [];
+  for (const stream of [runner.stdout, runner.stderr]) stream?.on('data', (bytes: Buffer) => printed.push(bytes));
+  const code = await new Promise<number>((resolve) => {
+    runner.once('error', () => resolve(1));
+    runner.once('close', (status) => resolve(status ?? 130));
+  });
+  running.delete(runner);
+  process.stdout.write(Buffer.concat(printed));
+  return code;
+}
+
+const separately = [`--test-concurrency=${files_at_once}`, ...given];
+const codes = has_files
+  ? [await runTests(separately, 'as it comes')]
+  : await Promise.all([
+      runTests([...separately, ...everythingButPure()], 'as it comes'),
+      runTests(['--test-isolation=none', ...given, ...PURE_FOLDERS.map(testsBelow)], 'at the end'),
+    ]);
 await server.close();
 console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s`);
-process.exitCode = code;
+process.exitCode = Math.max(...codes);

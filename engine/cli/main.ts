@@ -3,25 +3,36 @@ import type { StageDefinition } from '../api.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { reportFailure } from './failure.ts';
 import { createProgram } from './program.ts';
-import { processTerminal } from './terminal.ts';
+import { processTerminal, type Terminal } from './terminal.ts';
 
-/** Runs one command line and ends the process with its exit code. A failure is one line on standard error. */
+/** What a command line runs with. */
+export interface CommandLineOptions {
+  readonly terminal: Terminal;
+  readonly env: NodeJS.ProcessEnv;
+  readonly stages: () => Promise<readonly StageDefinition[]>;
+}
+
+/** Runs one command line; its exit code. A failure is one line on standard error. */
+export async function runCommandLine(arguments_: readonly string[], options: CommandLineOptions): Promise<number> {
+  let exit_code = EXIT_OK;
+  const program = createProgram({ ...options, finish: (code) => (exit_code = code) });
+  try {
+    await program.parseAsync(arguments_, { from: 'user' });
+    return exit_code;
+  } catch (error) {
+    // Commander has said already what there is to say; showing help or the version is no mistake.
+    if (!(error instanceof CommanderError)) return reportFailure(error, options.terminal, options.env);
+    return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
+  }
+}
+
+/** Runs one command line and ends the process with its exit code. */
 export async function main(
   arguments_: readonly string[],
   env: NodeJS.ProcessEnv,
   stages: () => Promise<readonly StageDefinition[]>,
 ): Promise<void> {
-  const terminal = processTerminal(env);
-  let exit_code = EXIT_OK;
-  const program = createProgram({ terminal, env, stages, finish: (code) => (exit_code = code) });
-  try {
-    await program.parseAsync(arguments_, { from: 'user' });
-  } catch (error) {
-    // Commander has said already what there is to say; showing help or the version is no mistake.
-    if (!(error instanceof CommanderError)) exit_code = await reportFailure(error, terminal, env);
-    else exit_code = error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
-  }
-  process.exitCode = exit_code;
+  process.exitCode = await runCommandLine(arguments_, { terminal: processTerminal(env), env, stages });
   // A stage of the operator's may have left a timer or a socket behind, which would keep the process alive for ever.
   const end = () => process.stderr.write('', () => process.exit());
   // What could not be written is told to the terminal after this, which decides what becomes of the exit code.

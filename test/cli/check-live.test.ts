@@ -268,7 +268,7 @@ test('warnings and notes are lines of their own; a workflow hears of warnings', 
 
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
 before(async () => {
-  database = await createTestDatabase();
+  database = await createTestDatabase({ migrated: false });
 });
 after(() => database.drop());
 

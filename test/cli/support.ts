@@ -2,6 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
+import { runCommandLine } from '../../engine/cli/main.ts';
+import type { Terminal } from '../../engine/cli/terminal.ts';
+import { printable, printableLine } from '../../engine/diagnostics/printable.ts';
+import { stages } from '../../stages/index.ts';
 
 /** The launcher of this source checkout. */
 export const LAUNCHER = fileURLToPath(new URL('../../engine/bin/appscli.js', import.meta.url));
@@ -71,7 +75,32 @@ export function startCli(arguments_: readonly string[], options: CommandOptions 
   return start(process.execPath, [LAUNCHER, ...arguments_], options);
 }
 
-/** Runs `appscli` to its end. */
-export function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
-  return startCli(arguments_, options).ended;
+/** A terminal that keeps what is written, 80 columns wide and watched by nobody. */
+export function collectingTerminal(): { terminal: Terminal; data(): string; words(): string } {
+  const data: string[] = [];
+  const words: string[] = [];
+  const terminal: Terminal = {
+    data: (text) => void data.push(printable(text)),
+    verbatim: (text) => void data.push(text),
+    words: (text) => void words.push(printable(text)),
+    rewrite: (line) => void words.push(`\r${printableLine(line)}\x1b[K`),
+    outliveReader() {},
+    columns: 80,
+    words_watched: false,
+    data_color: false,
+    words_color: false,
+  };
+  return { terminal, data: () => data.join(''), words: () => words.join('') };
+}
+
+/**
+ * Runs `appscli` to its end: in this process, which takes a tenth of the time, unless it is to run elsewhere or as
+ * somebody else.
+ */
+export async function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
+  const { env = process.env, ...place } = options;
+  if (Object.keys(place).length > 0) return startCli(arguments_, options).ended;
+  const { terminal, data, words } = collectingTerminal();
+  const exit_code = await runCommandLine(arguments_, { terminal, env, stages: async () => stages });
+  return { exit_code, signal: null, stdout: data(), stderr: words() };
 }

@@ -13,7 +13,6 @@ const POLICY =
   'policy: team\nversion: 1\nsummary: For a team.\nmatch: { groups: [team] }\nsettings: { model: coder-1 }\n';
 
 let project: Project;
-afterEach(() => project.remove());
 
 function loadProject(files: Record<string, string>, section = 'policies: { managed: {} }\n') {
   project = createProject({ 'gateway.yaml': GATEWAY + section, ...files });
@@ -21,6 +20,8 @@ function loadProject(files: Record<string, string>, section = 'policies: { manag
 }
 
 describe('loading policies', () => {
+  afterEach(() => project.remove());
+
   it('reads every YAML file of the directory, but hidden ones, tests and other files', async () => {
     const { policies, diagnostics } = await loadProject({
       'policies/team.yaml': POLICY,
@@ -97,6 +98,8 @@ describe('loading policies', () => {
 });
 
 describe('checking paths', () => {
+  afterEach(() => project.remove());
+
   it('knows policies in a directory, alone or with their gateway.yaml', async () => {
     project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
     const alone = await loadPaths([project.directory], options);

@@ -123,7 +123,7 @@ describe('an open database', () => {
 
 describe('migrations', () => {
   test('run once when several processes open an empty database at the same moment', async () => {
-    const { url, drop } = await createTestDatabase();
+    const { url, drop } = await createTestDatabase({ migrated: false });
     const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));
     const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('id');
     assert.deepEqual(
@@ -135,7 +135,7 @@ describe('migrations', () => {
   });
 
   test('are not held up by the lock row of a process that was killed while migrating', async () => {
-    const { url, drop } = await createTestDatabase();
+    const { url, drop } = await createTestDatabase({ migrated: false });
     await (await open(url)).close();
     await outside(url, 'update schema_migrations_lock set is_locked = 1');
     await (await open(url)).close();

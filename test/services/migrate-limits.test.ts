@@ -17,7 +17,7 @@ let drop: () => Promise<void>;
 let database: Database | undefined;
 
 before(async () => {
-  ({ url, drop } = await createTestDatabase());
+  ({ url, drop } = await createTestDatabase({ migrated: false }));
 });
 after(async () => {
   await database?.close();

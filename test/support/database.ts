@@ -1,22 +1,36 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
+import { open } from './open-database.ts';
 import { startSuiteServer } from './postgres.ts';
 
-let own: Promise<string> | undefined;
+let own: Promise<TestServer> | undefined;
+
+/** Where databases of tests are made. */
+interface TestServer {
+  readonly url: string;
+  /** Name of the migrated database that others are copied from. */
+  readonly template: string;
+}
 
 /**
- * A fresh, empty database on the suite's server (`test/run.ts`), or, when one file is run by hand, on a server that
- * lives until the process has nothing left to do. `drop` cuts whatever is still connected.
+ * A fresh database on the suite's server (`test/run.ts`), or, when one file is run by hand, on a server that lives until
+ * the process has nothing left to do. It has the schema of this version, for copying one is ten times faster than
+ * migrating, or nothing when `migrated` is false. `drop` cuts whatever is still connected.
  */
-export async function createTestDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
-  const suite = process.env.APPSCLI_TEST_POSTGRES_URL;
+export async function createTestDatabase({ migrated = true } = {}): Promise<{ url: string; drop(): Promise<void> }> {
+  const suite = suiteServer();
   if (suite === undefined) own ??= startOwnServer();
   const server = suite ?? (await own!);
   const name = `test_${randomBytes(8).toString('hex')}`;
-  await runOn(server, `create database ${name}`);
-  const url = new URL(server);
+  await runOn(server.url, `create database ${name}${migrated ? ` template ${server.template}` : ''}`);
+  const url = new URL(server.url);
   url.pathname = `/${name}`;
-  return { url: url.href, drop: () => dropDatabase(server, name) };
+  return { url: url.href, drop: () => dropDatabase(server.url, name) };
+}
+
+function suiteServer(): TestServer | undefined {
+  const { APPSCLI_TEST_POSTGRES_URL: url, APPSCLI_TEST_POSTGRES_TEMPLATE: template } = process.env;
+  return url === undefined || template === undefined ? undefined : { url, template };
 }
 
 /** Error code of PostgreSQL. */
@@ -31,13 +45,24 @@ async function dropDatabase(server: string, name: string): Promise<void> {
   }
 }
 
-async function startOwnServer(): Promise<string> {
+async function startOwnServer(): Promise<TestServer> {
   const { url, close } = await startSuiteServer();
   process.once('beforeExit', close);
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => close().finally(() => process.exit(1)));
   }
-  return url;
+  return { url, template: await createTemplate(url) };
+}
+
+/** Makes the database on a server that databases of tests are copied from; its name. */
+export async function createTemplate(server: string): Promise<string> {
+  const template = 'migrated';
+  await runOn(server, `create database ${template}`);
+  const url = new URL(server);
+  url.pathname = `/${template}`;
+  const database = await open(url.href);
+  await database.close();
+  return template;
 }
 
 async function runOn(url: string, sql: string): Promise<void> {
