@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../config.ts';
 import { redirectUriOf } from '../services/identity/issuer.ts';
-import { secretMethod } from '../services/identity/secret-method.ts';
+import { secretMethod } from '../services/identity/client-authentication.ts';
 import { describeNetworkError } from '../services/network-words.ts';
 import type { LiveOutcome } from './live.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';

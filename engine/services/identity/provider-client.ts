@@ -3,7 +3,6 @@ import {
   authorizationCodeGrant,
   buildAuthorizationUrl,
   type ClientAuth,
-  ClientSecretBasic,
   ClientSecretPost,
   Configuration,
   calculatePKCECodeChallenge,
@@ -23,13 +22,17 @@ import {
 import type { Clock, Log } from '../../api.ts';
 import type { OidcConfig } from '../../config.ts';
 import { isLoopbackUrl } from '../../load/addresses.ts';
-import { completeClaims, lookUpClaim } from './claims.ts';
+import { completeClaims } from './claims.ts';
+import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
 import { readClientKey } from './client-key.ts';
+import type { ShownClient } from './client-refusal.ts';
 import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant } from './provider.ts';
 import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
-import { secretMethod } from './secret-method.ts';
+import { createRequestLimit } from './request-limits.ts';
+import { isAboutKeys, readTokenAnswer, refreshTokenIn } from './token-answer.ts';
+import { isTold, VERIFIED, wantedClaims } from './wanted-claims.ts';
 
 const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
 /** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
@@ -37,11 +40,17 @@ const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bit
 /** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
 const NO_TIMEOUT_SECONDS = 3600;
 
+/** How often in a minute keys are fetched again because they do not fit an ID token. */
+const EARLY_RENEWALS = 6;
+
 /** One exchange with the provider, from its first request to its last. */
 interface Exchange {
   readonly config: Configuration;
   readonly metadata: ServerMetadata;
-  /** The refresh token that the token endpoint gave last, also when its answer was then found wanting. */
+  readonly shown: ShownClient;
+  /** What the token endpoint answered last. */
+  answer?: Response;
+  /** The refresh token in that, also when it was then found wanting. */
   refresh_token?: string | undefined;
 }
 
@@ -65,21 +74,22 @@ export function createProvider(options: {
   const discover = renewHourly(() => readDiscovery(oidc, fetch), { clock, log });
   /** Signing keys of the provider; openid-client renews them after five minutes. */
   let keys: ExportedJWKSCache | undefined;
+  const early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
 
-  const begin = async (): Promise<Exchange> => {
+  /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
+  const begin = async (answered?: Response): Promise<Exchange> => {
     const metadata = await discover();
-    const config = new Configuration(
-      metadata,
-      oidc.client_id,
-      { [clockTolerance]: oidc.clock_skew_seconds },
-      authentication(metadata.token_endpoint_auth_methods_supported),
-    );
-    const exchange: Exchange = { config, metadata };
+    const method = oidc.client_secret_env && secretMethodOf(oidc, metadata);
+    const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
+    const config = new Configuration(metadata, oidc.client_id, parameters, authentication(method || undefined));
+    const exchange: Exchange = { config, metadata, shown: { oidc, method: method || undefined, redirect_uri } };
     config.timeout = NO_TIMEOUT_SECONDS;
     config[customFetch] = async (url, init) => {
-      const response = await fetch(url, init);
-      if (url === metadata.token_endpoint) exchange.refresh_token = await refreshTokenIn(response);
-      return response;
+      if (url !== metadata.token_endpoint) return fetch(url, init);
+      const answer = answered ?? (await readTokenAnswer(await fetch(url, init)));
+      exchange.answer = answer.clone();
+      exchange.refresh_token = await refreshTokenIn(answer);
+      return answer;
     };
     // Without it the signature of an ID token goes unchecked where TLS vouches for it (OpenID Connect Core 3.1.3.7).
     enableNonRepudiationChecks(config);
@@ -88,30 +98,50 @@ export function createProvider(options: {
     return exchange;
   };
 
-  const attempt = async <T>(step: Step, secrets: readonly (string | undefined)[], task: () => Promise<T>) => {
+  const attempt = async <T>(
+    { shown }: Pick<Exchange, 'shown'>,
+    step: Step,
+    secrets: readonly (string | undefined)[],
+    task: () => Promise<T>,
+  ) => {
     try {
       return await task();
     } catch (error) {
-      throw toProviderError(error, step, [own_secret, ...secrets]);
+      throw toProviderError(error, step, [own_secret, ...secrets], shown);
     }
   };
 
   /** Asks the token endpoint; what it gets is checked and signed. */
-  const askForTokens = async <T>(
-    { config }: Exchange,
+  const askForTokens = <T>(
+    exchange: Exchange,
     step: Step,
     secrets: readonly (string | undefined)[],
-    task: () => Promise<T>,
+    task: (config: Configuration) => Promise<T>,
   ): Promise<T> => {
-    try {
-      const tokens = await attempt(step, secrets, task);
-      keys = getJwksCache(config);
-      return tokens;
-    } catch (error) {
-      // The provider may have new keys: the next attempt gets them.
-      if (error instanceof ProviderError && error.problem === 'invalid') keys = undefined;
-      throw error;
-    }
+    const former = keys;
+    const judge = async (config: Configuration): Promise<T> => {
+      try {
+        return await task(config);
+      } finally {
+        keys = getJwksCache(config) ?? keys;
+      }
+    };
+    return attempt(exchange, step, secrets, async () => {
+      try {
+        return await judge(exchange.config);
+      } catch (error) {
+        const { answer } = exchange;
+        if (answer === undefined || !isAboutKeys(error) || keys?.uat !== former?.uat) throw error;
+        // Whoever signs in can't choose the key; a provider that signs with one it does not publish is still spared.
+        if (early_renewals.take('keys') !== undefined) throw error;
+        keys = undefined;
+        try {
+          return await judge((await begin(answer)).config);
+        } finally {
+          keys ??= former;
+        }
+      }
+    });
   };
 
   const wanted = wantedClaims(oidc);
@@ -120,7 +150,9 @@ export function createProvider(options: {
     const lacking = [...new Set([...wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
     if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
     try {
-      const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, sub));
+      const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+        fetchUserInfo(config, access_token, sub),
+      );
       return completeClaims(claims, told, lacking, oidc.email_claim);
     } catch (error) {
       // Only whether the address is verified was missing: a no at this door, unlike silence, is one for good.
@@ -155,9 +187,9 @@ export function createProvider(options: {
 
   const refresh = async (exchange: Exchange, grant: ProviderGrant, refresh_token: string) => {
     const { subject, in_id_token = [] } = grant;
-    const { config, metadata } = exchange;
+    const { metadata } = exchange;
     const secrets = [refresh_token];
-    const tokens = await askForTokens(exchange, 'token endpoint', secrets, () =>
+    const tokens = await askForTokens(exchange, 'token endpoint', secrets, (config) =>
       refreshTokenGrant(config, refresh_token),
     );
     const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
@@ -170,7 +202,8 @@ export function createProvider(options: {
     return { claims, grant: grantOf(subject, tokens, in_id_token, refresh_token) };
   };
 
-  const askUserinfo = async ({ config, metadata }: Exchange, grant: ProviderGrant) => {
+  const askUserinfo = async (exchange: Exchange, grant: ProviderGrant) => {
+    const { config, metadata } = exchange;
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
     if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
@@ -180,19 +213,22 @@ export function createProvider(options: {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
       throw new ProviderError('refused', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
     }
-    const told = await attempt('userinfo endpoint', [access_token], () => fetchUserInfo(config, access_token, subject));
+    const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+      fetchUserInfo(config, access_token, subject),
+    );
     demandStillTold(told, grant);
     return { claims: { ...told, iss: metadata.issuer, sub: subject }, grant };
   };
 
   return {
     async authorizationUrl({ state, nonce, code_verifier }) {
-      const { config, metadata } = await begin();
+      const exchange = await begin();
+      const { config, metadata } = exchange;
       const offered: unknown = metadata.scopes_supported;
       const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
       const scopes = oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
       const code_challenge = await calculatePKCECodeChallenge(code_verifier);
-      return attempt('discovery document', [state, nonce, code_challenge], async () =>
+      return attempt(exchange, 'discovery document', [state, nonce, code_challenge], async () =>
         buildAuthorizationUrl(config, {
           ...oidc.authorization_parameters,
           redirect_uri,
@@ -211,8 +247,8 @@ export function createProvider(options: {
       arrived.search = callback.search;
       const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
       const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
-      const tokens = await askForTokens(exchange, 'code exchange', secrets, () =>
-        authorizationCodeGrant(exchange.config, arrived, checks),
+      const tokens = await askForTokens(exchange, 'code exchange', secrets, (config) =>
+        authorizationCodeGrant(config, arrived, checks),
       );
       const { nonce: _, ...claims } = tokens.claims()!;
       const completed = await complete(exchange, claims, claims.sub, tokens.access_token).catch(notThePerson);
@@ -229,52 +265,32 @@ export function createProvider(options: {
       } catch (error) {
         const replaced = exchange.refresh_token;
         if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
-        throw new ProviderError(error.problem, error.message, { ...grant, refresh_token: replaced });
+        throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
       }
     },
   };
 }
 
-/** How the gateway proves itself, by the methods that the provider says it takes. */
-function clientAuthentication(oidc: OidcConfig, secret: string): (offered: unknown) => ClientAuth {
+function secretMethodOf({ token_endpoint_auth_method }: OidcConfig, metadata: ServerMetadata): SecretMethod {
+  return secretMethod(token_endpoint_auth_method, metadata.token_endpoint_auth_methods_supported);
+}
+
+/** How the gateway proves itself; `method` is how its secret is sent, absent where it signs with a key. */
+function clientAuthentication(oidc: OidcConfig, secret: string): (method: SecretMethod | undefined) => ClientAuth {
   if (oidc.client_secret_env === undefined) {
     const authentication = PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
     return () => authentication;
   }
-  return (offered) => {
-    const method = secretMethod(oidc.token_endpoint_auth_method, offered);
-    return method === 'client_secret_post' ? ClientSecretPost(secret) : ClientSecretBasic(secret);
-  };
+  return (method) =>
+    method === 'client_secret_post'
+      ? ClientSecretPost(secret)
+      : (_server, { client_id }, _form, headers) => headers.set('authorization', basicCredentials(client_id, secret));
 }
 
 /** A no to an access token that was given a moment ago is about that and its scopes. */
 function notThePerson(error: unknown): never {
   if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
   throw new ProviderError('invalid', error.message);
-}
-
-/** Whether the address is verified: asked for wherever it may be told, since a no counts even where it may be missing. */
-const VERIFIED = 'email_verified';
-
-/** Claims that decide about the person. */
-function wantedClaims(oidc: OidcConfig): readonly string[] {
-  const { email_claim, groups_claim, team_claim, project_claim, email_verification } = oidc;
-  const verified = email_verification === 'required' ? VERIFIED : undefined;
-  return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
-}
-
-function isTold(claims: Claims, claim: string): boolean {
-  return (lookUpClaim(claims, claim) ?? undefined) !== undefined;
-}
-
-async function refreshTokenIn(response: Response): Promise<string | undefined> {
-  const body: unknown = await response
-    .clone()
-    .json()
-    .catch(() => undefined);
-  if (typeof body !== 'object' || body === null) return undefined;
-  const { refresh_token } = body as { refresh_token?: unknown };
-  return typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : undefined;
 }
 
 /** The discovery document (OpenID Connect Discovery section 4), checked to be the issuer's own. */

@@ -1,3 +1,4 @@
+import { clientHint, type ShownClient } from './client-refusal.ts';
 import { ProviderError, type ProviderProblem } from './provider.ts';
 
 /** Where in a sign-in something failed; `code exchange` is the token endpoint when it is given an authorization code. */
@@ -37,33 +38,41 @@ interface ClientTrouble {
 /**
  * Says in one sentence without secrets why the identity provider gave no usable answer.
  * @param secrets what was sent to it: the provider may repeat that in its description.
+ * @param shown how the gateway proved itself; absent where it did not.
  */
-export function toProviderError(error: unknown, step: Step, secrets: readonly (string | undefined)[]): ProviderError {
+export function toProviderError(
+  error: unknown,
+  step: Step,
+  secrets: readonly (string | undefined)[],
+  shown?: ShownClient,
+): ProviderError {
   for (let each = error; each instanceof Error; each = each.cause) if (each instanceof ProviderError) return each;
   const trouble = error as ClientTrouble;
   const [problem, reason] = explain(trouble, step);
-  const asked = step === 'code exchange' ? 'token endpoint' : step;
-  const where = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR' ? 'authorization response' : asked;
-  return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}`);
+  const at_authorization = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
+  const where = at_authorization ? 'authorization response' : step === 'code exchange' ? 'token endpoint' : step;
+  const hint = shown === undefined || at_authorization ? '' : hintOf(trouble, step, problem, shown);
+  const named = typeof trouble.error === 'string' ? { error: trouble.error } : {};
+  // The hint is in words of our own, and may name the client: nothing of it is to be taken out.
+  return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}${hint}`, named);
 }
 
 function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] {
   switch (trouble.code) {
     case 'OAUTH_RESPONSE_BODY_ERROR':
     case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
-      return [problemOf(String(trouble.error), step), `${described(trouble)}${hint(step, trouble.error)}`];
+      return [problemOf(String(trouble.error), step), described(trouble)];
     case 'OAUTH_WWW_AUTHENTICATE_CHALLENGE':
-      return step === 'userinfo endpoint'
-        ? ['refused', `it does not accept the access token any more (HTTP ${String(trouble.status)})`]
-        : ['invalid', `it does not accept the client id, secret or key (HTTP ${String(trouble.status)})`];
+      return explainChallenge(trouble, step);
     case 'OAUTH_RESPONSE_IS_NOT_CONFORM': {
       const { status } = trouble.cause as Response;
-      const says_no = step === 'userinfo endpoint' && (status === 401 || status === 403);
-      return [says_no ? 'refused' : 'invalid', `it answers HTTP ${status}${hint(step)}`];
+      return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${issuerHint(step)}`];
     }
     case 'OAUTH_RESPONSE_IS_NOT_JSON': {
-      const type = (trouble.cause as Response).headers.get('content-type') ?? 'nothing said';
-      return ['invalid', `it answers something else than JSON (content-type: ${type})${hint(step)}`];
+      const { status, headers } = trouble.cause as Response;
+      const type = headers.get('content-type') ?? 'nothing said';
+      const what = `it answers HTTP ${status} and something else than JSON (content-type: ${type})`;
+      return [decides(step, status) ? 'refused' : 'invalid', `${what}${issuerHint(step)}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
       const { attribute, expected, body } = trouble.cause as Comparison;
@@ -78,10 +87,37 @@ function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] 
   }
 }
 
-/** What to look at in gateway.yaml. */
-function hint(step: Step, error?: unknown): string {
-  if (step === 'discovery document') return '; check auth.oidc.issuer_url';
-  return error === 'invalid_client' ? '; check auth.oidc.client_id, its secret or key, and how that is sent' : '';
+/**
+ * Whether a bare status is the provider's no to a person. A renewal that is refused has 400, or 401 from some; 403, 404 and
+ * the like come from what stands before a provider, and would sign everybody out.
+ */
+function decides(step: Step, status: number): boolean {
+  if (step === 'userinfo endpoint') return status === 401 || status === 403;
+  return step === 'token endpoint' && (status === 400 || status === 401);
+}
+
+/** A challenge for another way than the gateway proves itself by is about the refresh token. */
+function explainChallenge({ status, cause }: ClientTrouble, step: Step): [ProviderProblem, string] {
+  if (step === 'userinfo endpoint') {
+    return ['refused', `it does not accept the access token any more (HTTP ${String(status)})`];
+  }
+  const schemes = Array.isArray(cause) ? cause.map((challenge: { scheme?: unknown }) => String(challenge.scheme)) : [];
+  if (step === 'token endpoint' && schemes.length > 0 && schemes.every((scheme) => /^bearer$/i.test(scheme))) {
+    return ['refused', `it does not accept the refresh token any more (HTTP ${String(status)})`];
+  }
+  return ['invalid', `it does not accept the client id, secret or key (HTTP ${String(status)})`];
+}
+
+function issuerHint(step: Step): string {
+  return step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
+}
+
+/** What to look at in gateway.yaml after the token endpoint refused the gateway. */
+function hintOf({ code, error }: ClientTrouble, step: Step, problem: ProviderProblem, shown: ShownClient): string {
+  if ((step !== 'code exchange' && step !== 'token endpoint') || problem !== 'invalid') return '';
+  if (code !== 'OAUTH_RESPONSE_BODY_ERROR' && code !== 'OAUTH_WWW_AUTHENTICATE_CHALLENGE') return '';
+  const hint = clientHint(error, shown);
+  return hint === '' ? '' : `; ${hint}`;
 }
 
 /** What openid-client says of a value that is not the expected one. */

@@ -52,14 +52,21 @@ export type ProviderProblem = 'unavailable' | 'refused' | 'invalid';
 /** The identity provider gave no usable answer. The message is for the log, and holds no secret. */
 export class ProviderError extends Error {
   readonly problem: ProviderProblem;
+  /** The error as the provider names it (RFC 6749 section 5.2), where it does. */
+  readonly error: string | undefined;
   /** Private, and so in no log. */
   readonly #grant: ProviderGrant | undefined;
 
-  constructor(problem: ProviderProblem, message: string, grant?: ProviderGrant) {
+  constructor(
+    problem: ProviderProblem,
+    message: string,
+    more: { readonly grant?: ProviderGrant; readonly error?: string | undefined } = {},
+  ) {
     super(message);
     this.name = 'ProviderError';
     this.problem = problem;
-    this.#grant = grant;
+    this.error = more.error;
+    this.#grant = more.grant;
   }
 
   /**

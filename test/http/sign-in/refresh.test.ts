@@ -111,7 +111,9 @@ describe('the identity provider, asked at a refresh,', () => {
     const { refresh_token } = await signIn();
     const { recheck } = backstage.provider;
     backstage.provider.recheck = () => {
-      throw new ProviderError('unavailable', 'userinfo is down', { subject: ANNA.sub, refresh_token: 'replaced-88' });
+      throw new ProviderError('unavailable', 'userinfo is down', {
+        grant: { subject: ANNA.sub, refresh_token: 'replaced-88' },
+      });
     };
     assertError(await renew(refresh_token), 503, 'temporarily_unavailable');
     const asked: unknown[] = [];
