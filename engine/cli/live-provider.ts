@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../config.ts';
-import { redirectUriOf } from '../services/identity/issuer.ts';
 import { secretMethod } from '../services/identity/client-authentication.ts';
+import { redirectUriOf } from '../services/identity/issuer.ts';
 import { describeNetworkError } from '../services/network-words.ts';
 import type { LiveOutcome } from './live.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
+import { checkClient } from './live-provider-client.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
@@ -13,10 +14,14 @@ const ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as co
 /** What a provider takes that does not say (OpenID Connect Discovery 1.0 section 3). */
 const ASSUMED_METHODS = ['client_secret_basic'];
 
-/** Reads the discovery document and the keys of the identity provider, and compares what it offers with what is configured. */
+/**
+ * Reads the discovery document and the keys of the identity provider, compares what it offers with what is configured, and
+ * sees whether it takes the gateway for its client.
+ */
 export async function checkProvider(
   config: GatewayConfig,
   auth: AuthConfig & { readonly oidc: OidcConfig },
+  env: NodeJS.ProcessEnv,
   timeout_seconds: number,
 ): Promise<LiveOutcome> {
   const { oidc } = auth;
@@ -27,7 +32,8 @@ export async function checkProvider(
     return { ok: false, what: 'its ca_file cannot be read', help: `may this user read ${oidc.ca_file}?` };
   }
   // The gateway waits no longer than this, however long the check may take.
-  const ask = createAsk(ca, Math.min(oidc.timeout_seconds, timeout_seconds));
+  const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
+  const ask = createAsk(ca, patience_seconds);
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
   if ('ok' in found) return found;
@@ -39,11 +45,21 @@ export async function checkProvider(
   if (!Array.isArray(keys.document.keys) || keys.document.keys.length === 0) {
     return { ok: false, what: 'its list of keys is empty', help: `open ${document.jwks_uri}` };
   }
+  const redirect_uri = redirectUriOf(config);
+  const look = (page: string) =>
+    probe(page, {
+      headers: { accept: 'text/html' },
+      timeout_seconds: patience_seconds,
+      read_body: true,
+      ...(ca && { ca }),
+    });
+  const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
+  if (!client.ok) return client;
   return {
     ok: true,
-    what: 'discovery document and keys found, issuer matches',
+    what: ['discovery document and keys found, issuer matches', client.what].filter((part) => part !== '').join('; '),
     warnings: warningsOf(document, oidc),
-    notes: [`the redirect URI to register there: ${redirectUriOf(config)}`, ...notesOf(document, auth)],
+    notes: [`the redirect URI to register there: ${redirect_uri}`, ...(client.notes ?? []), ...notesOf(document, auth)],
   };
 }
 

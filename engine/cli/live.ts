@@ -47,7 +47,7 @@ export async function checkLive(
   const reaches: [string, Reach][] = [
     ['database', checkDatabase],
     ...upstreams,
-    ...(auth?.oidc === undefined ? [] : [provider(config, { ...auth, oidc: auth.oidc }, timeout_seconds)]),
+    ...(auth?.oidc === undefined ? [] : [provider({ ...auth, oidc: auth.oidc })]),
     ...(endpoint === undefined
       ? []
       : [['telemetry', () => checkEndpoint(endpoint, timeout_seconds)] as [string, Reach]]),
@@ -55,12 +55,8 @@ export async function checkLive(
   return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
 }
 
-function provider(
-  config: GatewayConfig,
-  auth: AuthConfig & { oidc: OidcConfig },
-  timeout_seconds: number,
-): [string, Reach] {
-  return ['identity provider', () => checkProvider(config, auth, timeout_seconds)];
+function provider(auth: AuthConfig & { oidc: OidcConfig }): [string, Reach] {
+  return ['identity provider', (config, env, timeout_seconds) => checkProvider(config, auth, env, timeout_seconds)];
 }
 
 async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<LiveCheck> {

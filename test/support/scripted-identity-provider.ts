@@ -18,6 +18,8 @@ export interface ScriptedProvider {
   jwks: Reply;
   token: Reply;
   userinfo: Reply;
+  authorize: Reply;
+  revoke: Reply;
   /** Paths asked for, in order. */
   readonly requests: string[];
   /** The claims of a good ID token for `gateway`, with changes; `undefined` leaves a claim out. */
@@ -45,6 +47,8 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
       '/jwks': provider.jwks,
       '/token': provider.token,
       '/userinfo': provider.userinfo,
+      '/authorize': provider.authorize,
+      '/revoke': provider.revoke,
     };
     const reply = replies[pathname];
     if (typeof reply === 'function') reply(req, res, form);
@@ -64,6 +68,8 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
     jwks: { keys: [signing.public_jwk] },
     token: {},
     userinfo: { sub: 'anna' },
+    authorize: {},
+    revoke: {},
     requests: [],
     claims: (changes) => ({
       iss: issuer,
