@@ -168,7 +168,8 @@ export const ERRORS = {
   spend_limit_exceeded: {
     status: 429,
     type: 'billing_error',
-    compat: { type: 'insufficient_quota', code: 'insufficient_quota' },
+    // What the coding CLI ends its turn for, and code what the SDKs' users look for.
+    compat: { type: 'usage_limit_reached', code: 'insufficient_quota' },
     meaning: 'A spend limit has no room for this request',
     retry: false,
   },

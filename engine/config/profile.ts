@@ -2,6 +2,8 @@
 export interface Profile {
   /** Begins the names of the headers that tell callers how they stand with their limits. */
   readonly header_prefix: string;
+  /** Header whose text the coding CLI shows when a limit refuses its request; none where absent. */
+  readonly refusal_header?: string;
   /** What the files and variables of coding clients are called; the neutral names where it says nothing. */
   readonly clients?: {
     readonly messages?: Partial<MessagesClientNames>;

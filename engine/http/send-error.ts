@@ -13,7 +13,7 @@ function compose(surface: Parameters<typeof errorBody>[0], error: StageError) {
   const request_id = randomUUID();
   const body = errorBody(surface, error, request_id);
   const headers = {
-    ...errorHeaders(error),
+    ...errorHeaders(surface, error),
     'content-length': Buffer.byteLength(body),
     [REQUEST_ID_HEADER]: request_id,
   };

@@ -142,7 +142,7 @@ function refuseRate(
   const hopeless = needed > limit;
   const who = `${describeCounter(standing)} (spend rule ${rule})`;
   return new StageError('rate_limit_exceeded', explainRate(), {
-    headers: { 'retry-after': String(patience), ...(hopeless && { 'x-should-retry': 'false' }) },
+    headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
     details: {
       limit,
       unit,

@@ -26,6 +26,7 @@ const COMPAT_STATUS: Readonly<Record<string, number>> = {
   model_not_found: 404,
   rate_limit_exceeded: 429,
   insufficient_quota: 429,
+  usage_limit_reached: 429,
   context_length_exceeded: 400,
   server_is_overloaded: 503,
   slow_down: 503,
@@ -60,6 +61,7 @@ const COMPAT_NAMES: Readonly<Record<string, Name>> = {
 /** Codes whose kind in the Messages API does not follow from the status. */
 const MESSAGES_TYPES_BY_CODE: Readonly<Record<string, string>> = {
   insufficient_quota: 'billing_error',
+  usage_limit_reached: 'billing_error',
   server_is_overloaded: 'overloaded_error',
   slow_down: 'overloaded_error',
   context_length_exceeded: 'invalid_request_error',

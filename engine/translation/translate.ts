@@ -1,6 +1,7 @@
 import type { ResponseConverter, ResponseHead } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { isEventStream } from '../forwarding/media-type.ts';
+import { isShortWait } from '../forwarding/patience.ts';
 import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
 import { echoOf } from './echo.ts';
@@ -109,6 +110,8 @@ export function createTranslator(translation: Translation, head: ResponseHead): 
   const request_id = head.get('request-id') ?? head.get('x-request-id');
   // Clients look for the upstream's identifier where their own API has it.
   if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
+  // What clients of one API give up at, clients of another sleep out.
+  if (translation.from !== 'messages' && !isShortWait(head.get('retry-after') ?? '0')) head.remove('retry-after');
   const streamed = isEventStream(head.get('content-type'));
   const failed = head.status >= 400;
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');

@@ -55,7 +55,16 @@ describe('a profile', () => {
     assert.deepEqual(elsewhere.config!.server.profile, { header_prefix: 'vendor' });
   });
 
+  test('names the header that carries the sentence of a refusal', async () => {
+    const { config, found } = await loadWith('acme.yaml', {
+      'acme.yaml': 'header_prefix: acme\nrefusal_header: x-acme-words\n',
+    });
+    assert.deepEqual(found, []);
+    assert.equal(config!.server.profile.refusal_header, 'x-acme-words');
+  });
+
   const bad: Readonly<Record<string, string>> = {
+    'a header of the gateway': 'header_prefix: acme\nrefusal_header: retry-after\n',
     'a key nobody knows': 'header_prefix: acme\ncolour: red\n',
     'no prefix': '{}\n',
     'an empty prefix': 'header_prefix: ""\n',

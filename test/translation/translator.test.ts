@@ -117,6 +117,11 @@ for (const { from, to } of PAIRS) {
       assert.equal(head.get('retry-after'), '7');
     });
 
+    it('is not told to wait for longer than its kind gives up at', () => {
+      const { head } = open(translate(from, to, true), false, 429, { 'retry-after': '42023' });
+      assert.equal(head.get('retry-after'), from === 'messages' ? '42023' : undefined);
+    });
+
     it('gets an error that came inside a stream as an answer, where it asked for a document', () => {
       const { converter } = open(translate(from, to, false), true);
       converter.write(Buffer.from(eventsOf(to, SAID).slice(0, 3).join('') + ERROR_EVENTS[to]));

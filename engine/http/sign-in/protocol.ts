@@ -184,7 +184,10 @@ function headers(): string {
   const rows = [
     [`\`${REQUEST_ID_HEADER}\``, 'Identifier of the request; tell it to the administrator when you report a problem.'],
     ['`x-should-retry`', '`false`: the same request would fail again. `true`: try it again.'],
-    ['`retry-after`', 'Whole seconds to wait before the next try.'],
+    [
+      '`retry-after`',
+      'Whole seconds to wait before the next try; on chat completions and Responses a minute at most, and 0 where no wait helps.',
+    ],
   ];
   return `## Response headers
 
@@ -213,7 +216,14 @@ ${table(['header', 'meaning'], rows)}
 
 \`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`held_usd\`, \`held_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`held\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
-\`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.`;
+\`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.
+In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it
+is whole seconds since the epoch, and \`reset_time\` is that text. There the type of a refusal that waiting a minute does not
+mend is \`usage_limit_reached\`, whichever the limit${refusalHeader(server)}.`;
+}
+
+function refusalHeader({ profile: { refusal_header } }: GatewayConfig['server']): string {
+  return refusal_header === undefined ? '' : `, and the header \`${refusal_header}\` has its sentence in ASCII`;
 }
 
 function limits({ server }: GatewayConfig): string {

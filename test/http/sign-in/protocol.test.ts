@@ -66,6 +66,10 @@ describe('the protocol text', () => {
     const named = protocolText({ config: { ...config, server }, version: '9.8.7', pipelines });
     assert.match(named, /`acme-ratelimit-unified-overage-utilization` \|/);
     assert.ok(!named.includes('vendor-ratelimit'));
+    assert.ok(!named.includes('has its sentence'));
+    const telling = { ...server, profile: { header_prefix: 'acme', refusal_header: 'x-acme-words' } };
+    const told = protocolText({ config: { ...config, server: telling }, version: '9.8.7', pipelines });
+    assert.match(told, /header `x-acme-words` has its sentence/);
   });
 
   it('tells nothing that only operators are to know', () => {
