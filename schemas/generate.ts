@@ -22,6 +22,7 @@ import { headersPage } from './generate/headers.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { printedDiagnostics } from './generate/printed.ts';
+import { requirementsPage } from './generate/requirements.ts';
 import { translationPage } from './generate/translation.ts';
 
 const SCHEMAS = import.meta.dirname;
@@ -63,6 +64,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     ['reference/translation.md', translationPage()],
     ['reference/headers.md', headersPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
+    ['reference/requirements.md', requirementsPage()],
   ]);
 }
 

@@ -11,11 +11,19 @@ function cell(text: string): string {
   return prose(text).replaceAll('|', '\\|').replaceAll('\n', ' ');
 }
 
-/** A table, with columns padded so that the source can be read too; columns without any text are left out. */
-export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
+/**
+ * A table, with columns padded up to `pad_to` characters so that the source can be read too; columns without any text are
+ * left out.
+ */
+export function table(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  { pad_to = Number.POSITIVE_INFINITY } = {},
+): string {
   const kept = titles.map((_, column) => rows.some((row) => row[column] !== ''));
   const lines = [titles, ...rows].map((row) => row.filter((_, column) => kept[column]).map(cell));
-  const widths = lines[0]!.map((_, column) => Math.max(3, ...lines.map((line) => line[column]!.length)));
+  const longest = lines[0]!.map((_, column) => Math.max(3, ...lines.map((line) => line[column]!.length)));
+  const widths = longest.map((length) => (length > pad_to ? 3 : length));
   const join = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   const padded = lines.map((line) => join(line.map((text, column) => text.padEnd(widths[column]!))));
   return [padded[0], join(widths.map((width) => '-'.repeat(width))), ...padded.slice(1)].join('\n');

@@ -35,6 +35,7 @@ export function indexPage(): string {
         ],
         [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
+        [link('Requirements', 'requirements.md'), 'what is asked of the gateway, and the test that shows each line'],
       ],
     ),
   ]);

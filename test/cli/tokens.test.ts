@@ -87,6 +87,14 @@ test('a token can be revoked by user and name, and a half-said wish is a wrong c
   assert.equal((await bench.run('tokens', 'revoke', 'tok_unknown')).exit_code, 1);
 });
 
+test('a token that is revoked leaves the others of its owner alone', async () => {
+  const user = 'eve@example.com';
+  const [laptop, editor] = [await bench.newToken({ user }), await bench.newToken({ user, name: 'editor' })];
+  await bench.succeed('tokens', 'revoke', '--user', user, '--name', 'test');
+  await until('the gateway refuses the one', async () => (await ask(bench.gateway.url, laptop)).status === 401);
+  assert.equal((await ask(bench.gateway.url, editor)).status, 200);
+});
+
 test('a token is rotated: both work for the overlap, and revoking the new one ends the old one', async () => {
   const old = await bench.newToken({ user: 'frank@example.com' });
   const rotated = await bench.succeed('tokens', 'rotate', '--user', 'frank@example.com', '--name', 'test');

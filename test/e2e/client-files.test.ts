@@ -1,6 +1,6 @@
 /** What `appscli client` writes is enough: clients that do as the files say, and nothing else, are served. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -71,6 +71,19 @@ describe('a client that does as its files say', () => {
     });
   }
 
+  test('for the build CLI may find the token itself in them, which nobody else can read', async () => {
+    const given = { baseUrl: gateway.url, model: modelVia('chat'), contextWindow: 500_000, tokenStdin: true } as const;
+    const piped: Input = { ...nobody, all: async () => gateway.token };
+    await buildCli(desk.context, { ...given, displayName: 'Coder', write: true }, { input: piped });
+    const file = read('.buildcli', 'config.toml');
+    assert.equal(statSync(join(desk.home, '.buildcli', 'config.toml')).mode & 0o777, 0o600);
+    const { base_url, api_key, env_key, model, name } = section(file, `model.${section(file, 'models').default}`);
+    assert.deepEqual([name, env_key], ['Coder', undefined]);
+    const client = new OpenAI({ baseURL: base_url!, apiKey: api_key!, maxRetries: 0 });
+    const answer = await client.chat.completions.create({ model: model!, messages: [{ role: 'user', content: 'Hi' }] });
+    assert.equal(answer.choices[0]?.message.content, 'The expected reply.');
+  });
+
   test('for the coding CLI gets its reply over Responses, with the key of auth.json', async () => {
     const given = { baseUrl: gateway.url, model: modelVia('messages'), contextWindow: 500_000 };
     const piped: Input = { ...nobody, all: async () => `${gateway.token}\n` };
@@ -98,4 +111,23 @@ describe('a client that does as its files say', () => {
     const listed = await client.models.list({ limit: 1000 });
     assert.ok(listed.data.some(({ id }) => id === env.VENDOR_MODEL));
   });
+});
+
+test('the variables for Messages name a model for each tier and ask for an hour, with a warning of those that forbid it', async () => {
+  const tiers = { opusModel: 'big-1', sonnetModel: 'middle-1', haikuModel: 'small-1', fableModel: 'tale-1' };
+  Object.assign(desk.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
+  const given = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
+  await messages(desk.context, given, { input: nobody });
+  const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
+  assert.deepEqual(env, {
+    VENDOR_BASE_URL: gateway.url,
+    VENDOR_MODEL: 'big-1',
+    VENDOR_DEFAULT_OPUS_MODEL: 'big-1',
+    VENDOR_DEFAULT_SONNET_MODEL: 'middle-1',
+    VENDOR_DEFAULT_HAIKU_MODEL: 'small-1',
+    VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
+    ENABLE_PROMPT_CACHING_1H: '1',
+  });
+  assert.match(desk.words(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
+  assert.match(desk.words(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
 });

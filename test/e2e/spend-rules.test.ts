@@ -87,6 +87,16 @@ test('what others spend counts against the limit of a model, and only those the 
   });
 });
 
+test('a request over the limit of its model is refused, and sent neither as it is nor to a model that has room', async () => {
+  const gateway = await boot([{ name: 'dear', scope: 'model', window: 'day', limit_usd: 1 }]);
+  assert.deepEqual(await dollars(gateway, gateway.token, 2), ['spent', 'dear: model day 1']);
+  assert.deepEqual(
+    upstream.requests.map(({ body }) => JSON.parse(body.toString()).model),
+    ['coder-1'],
+  );
+  assert.equal(await dollar(gateway, gateway.token, 'coder-2'), 'spent');
+});
+
 test('projects and upstreams have limits too, and who has no project is under none of a project', async () => {
   const gateway = await boot([
     { name: 'per-project', scope: 'project', window: 'day', limit_usd: 1 },

@@ -1,0 +1,19 @@
+import { CLIENTS } from './clients.ts';
+import { CONFIGURATION } from './configuration.ts';
+import { ENDPOINTS } from './endpoints.ts';
+import { ERRORS_AND_MORE } from './errors.ts';
+import { IDENTITY } from './identity.ts';
+import { REQUESTS } from './requests.ts';
+import type { Section } from './requirement.ts';
+import { SERVICE } from './service.ts';
+
+/** All that is asked of the gateway, in the order of the page. */
+export const REQUIREMENTS: readonly Section[] = [
+  SERVICE,
+  REQUESTS,
+  CONFIGURATION,
+  ENDPOINTS,
+  IDENTITY,
+  CLIENTS,
+  ERRORS_AND_MORE,
+];
