@@ -1,6 +1,5 @@
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
-import type { Database } from '../services/database.ts';
 import { type KnownPerson, listPeople, type RebindWish, rebindAs } from '../services/identity/bindings.ts';
 import { StartError } from '../services/start-error.ts';
 import { counted } from './amounts.ts';
@@ -17,7 +16,9 @@ export async function list(
 ): Promise<number> {
   const { terminal } = context;
   const { user } = given;
-  const people = await withDatabase(context, given.config, ({ database }) => listPeople(database, { user }));
+  const people = await withDatabase(context, given.config, ({ config, database }) =>
+    listPeople({ config, database, clock: systemClock }, { user }),
+  );
   if (given.json) terminal.data(`${jsonText(people, 2)}\n`);
   else if (people.length === 0) terminal.words('Nobody has signed in or had an access token yet.\n');
   else terminal.data(printableLines(describePeople(people, terminal.columns)));
@@ -46,7 +47,7 @@ export async function rebind(
     }
     const by = { database, clock: systemClock, actor: operator() };
     const ended = [];
-    for (const person of await peopleMeant(database, emails, given)) {
+    for (const person of await peopleMeant({ config, database, clock: systemClock }, emails, given)) {
       ended.push(await rebindAs(by, person, given, oidc));
     }
     return ended;
@@ -65,12 +66,12 @@ function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindO
 }
 
 async function peopleMeant(
-  database: Pick<Database, 'query'>,
+  at: Parameters<typeof listPeople>[0],
   emails: readonly string[],
   { formerIssuer }: RebindOptions,
 ): Promise<readonly KnownPerson[]> {
   if (formerIssuer !== undefined) {
-    const people = await listPeople(database, { issuer: formerIssuer });
+    const people = await listPeople(at, { issuer: formerIssuer });
     if (people.length > 0) return people;
     throw new StartError(
       `nobody is bound to an account of ${formerIssuer}; "appscli people list --json" shows issuers`,
@@ -79,7 +80,7 @@ async function peopleMeant(
       },
     );
   }
-  const found = await Promise.all(emails.map((user) => listPeople(database, { user })));
+  const found = await Promise.all(emails.map((user) => listPeople(at, { user })));
   const unknown = emails.filter((_, at) => found[at]!.length === 0);
   if (unknown.length === 0) return found.flat();
   const who = unknown.join(', ');
@@ -102,6 +103,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'USER', kind: 'text' },
   { title: 'ACCOUNT', kind: 'text' },
   { title: 'SEEN', kind: 'word' },
+  { title: 'TOKENS REST', kind: 'word' },
   { title: 'NOTE', kind: 'text' },
 ];
 
@@ -110,13 +112,15 @@ function describePeople(people: readonly KnownPerson[], line_width: number): str
     person.email,
     person.subject ?? '',
     person.signed_in_at?.toISOString().slice(0, 10) ?? 'never',
+    person.own_tokens_rest ? 'now' : (person.own_tokens_rest_at?.toISOString().slice(0, 10) ?? ''),
     noteOf(person),
   ]);
   const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
   return formatTable(columns, rows, line_width);
 }
 
-function noteOf({ open_to_sign_in, subject, has_given_tokens }: KnownPerson): string {
+function noteOf({ open_to_sign_in, subject, has_given_tokens, ...tokens }: KnownPerson): string {
   if (open_to_sign_in) return 'goes to the next account that signs in';
-  return subject === null && has_given_tokens ? 'has tokens of an administrator; signing in is refused' : '';
+  if (subject === null && has_given_tokens) return 'has tokens of an administrator; signing in is refused';
+  return tokens.own_tokens_rest && has_given_tokens ? 'tokens of an administrator go on' : '';
 }

@@ -17,6 +17,7 @@ import { type Database, openDatabase } from '../services/database.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
+import { startStandingChecks } from '../services/identity/standing-checks.ts';
 import { openLedger } from '../services/ledger.ts';
 import { createLimitsInForce } from '../services/limits-in-force.ts';
 import { vouchedDays } from '../services/resting.ts';
@@ -96,8 +97,10 @@ export async function startGateway(options: {
   try {
     const opened = await openServices({ config, env, log, clock, phases, reloader: () => reloader, stopping }, closing);
     phases.end('services');
+    const sign_ins = new WeakMap<GatewayConfig, Identity | undefined>();
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
+      sign_ins.set(config, identity);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
       return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
     };
@@ -115,6 +118,9 @@ export async function startGateway(options: {
       clock,
     });
     closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
+    const signIn = () => ({ config: reloader.config(), identity: sign_ins.get(reloader.config()) });
+    const checks = startStandingChecks({ database: opened.database, clock, log, signIn });
+    closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
     const url = await listen(listening, config);
     closing.push({
       name: 'server',

@@ -143,7 +143,7 @@ function tokenOf(answer: Answered): ShownToken {
   };
   // The gateway's clock decides, not this machine's.
   const state = STATES.find((each) => each === rest.state) ?? tokenState(token, Date.now());
-  return { ...token, state };
+  return { ...token, state, rests_at: timeOf(rest.rests_at) };
 }
 
 function demandUser(which: WhichToken | { readonly name: string }): WhichToken {

@@ -56,7 +56,12 @@ export async function list(
   if (given.json) terminal.data(`${jsonText(tokens, 2)}\n`);
   else if (tokens.length === 0) {
     terminal.words('There are no access tokens; "appscli tokens create --help" shows how to make one.\n');
-  } else terminal.data(printableLines(describeTokens(tokens, terminal.columns)));
+  } else {
+    terminal.data(printableLines(describeTokens(tokens, terminal.columns)));
+    if (tokens.some((token) => /^rest/.test(stateOf(token)))) {
+      say(context, 'Tokens that rest are refused until their owner, who made them, signs in again: "appscli login".');
+    }
+  }
   return EXIT_OK;
 }
 
@@ -152,10 +157,18 @@ function describeTokens(tokens: readonly ShownToken[], line_width: number): stri
     token.project ?? '',
     makerOf(token),
     day(token.last_used_at),
-    token.state === 'active' && token.expires_at !== null ? `until ${day(token.expires_at)}` : token.state,
+    stateOf(token),
   ]);
   const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
   return formatTable(columns, rows, line_width);
+}
+
+const WARN_MS = 7 * 86_400_000;
+
+/** What somebody has to do something about comes before the end. */
+function stateOf({ state, expires_at, rests_at }: ShownToken): string {
+  if (rests_at !== null && rests_at.getTime() < Date.now() + WARN_MS) return `rests ${day(rests_at)}`;
+  return state === 'active' && expires_at !== null ? `until ${day(expires_at)}` : state;
 }
 
 /** Nothing for the command line, which is the rule where nobody signs in: the column then goes away. */

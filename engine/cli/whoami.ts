@@ -46,6 +46,7 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
     ['Token group', me.token_group],
     ['Models', me.models],
     ['Token until', expires_at],
+    ['Own tokens', ownTokens(me)],
   ];
   return [
     `${sentence(me.email)} at ${base_url}`,
@@ -54,6 +55,15 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
       return text === '' ? [] : wrapText(text, WIDTH, label.padEnd(LABEL_WIDTH), ' '.repeat(LABEL_WIDTH));
     }),
   ];
+}
+
+function ownTokens({ own_tokens, own_tokens_rest, own_tokens_rest_at }: Readonly<Record<string, unknown>>): string {
+  if (typeof own_tokens !== 'number' || own_tokens === 0) return '';
+  if (own_tokens_rest === true) return `${own_tokens}, resting: sign in again ("appscli login")`;
+  const at = sentence(own_tokens_rest_at);
+  return at === undefined
+    ? String(own_tokens)
+    : `${own_tokens}, resting from ${at.slice(0, 10)} unless you are seen before`;
 }
 
 /** Texts and lists of them, or of things with an id; nothing for anything else. */

@@ -8,6 +8,11 @@ export interface AuthConfig {
     readonly refresh_days: number;
     readonly token_group?: string;
   };
+  readonly self_made_tokens: {
+    /** Absent: `session.refresh_days`. */
+    readonly rest_after_days?: number;
+    readonly check_minutes: number;
+  };
   readonly admin_groups?: readonly string[];
   readonly teams: readonly NamedGroups[];
   readonly projects: readonly NamedGroups[];

@@ -242,6 +242,7 @@ function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
     vouched_at: row.vouched_at,
+    put_off_until: row.put_off_until,
     is_barred: row.is_barred,
     read_at,
     use_due_at,
@@ -249,7 +250,7 @@ function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
 }
 
 function assertInForce(
-  { expires_at, revoked_at, vouched_at, is_barred, principal }: Entry,
+  { expires_at, revoked_at, vouched_at, put_off_until, is_barred, principal }: Entry,
   now: number,
   vouched_days: () => number | undefined,
 ): void {
@@ -269,11 +270,11 @@ function assertInForce(
   if (is_barred) {
     throw new StageError(
       'credential_revoked',
-      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment. Once you can sign in again ("appscli login"), it works again.`,
+      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("appscli login"); once you can, the token works again.`,
     );
   }
   const days = vouched_days();
-  if (isUnseen({ vouched_at }, now, days)) {
+  if (isUnseen({ vouched_at, put_off_until }, now, days)) {
     throw new StageError(
       'credential_expired',
       `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,

@@ -24,6 +24,7 @@ export type AdminAction =
   | 'token.move'
   | 'session.end'
   | 'person.cut_off'
+  | 'person.rest'
   | 'person.rebind'
   | 'limit.set'
   | 'limit.clear'

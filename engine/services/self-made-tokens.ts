@@ -1,6 +1,7 @@
+import type { Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Changing } from './admin-changes.ts';
-import { commonTokenGroup } from './identity/standing.ts';
+import { commonTokenGroup, rolesOf } from './identity/standing.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';
 
 /**
@@ -48,4 +49,24 @@ export async function endTokensOutside(
     [new Date(clock.now()), `user:${user.toLowerCase()}`, token_groups, user.toLowerCase()],
   );
   return rows.length;
+}
+
+/** Ends the access tokens somebody made in a group they have left meanwhile. Never rejects: trouble is logged. */
+export async function endTokensTheyLost(
+  {
+    config,
+    database,
+    clock,
+    log,
+  }: Pick<Changing, 'database' | 'clock'> & { readonly config: GatewayConfig; readonly log: Log },
+  { email, groups }: { readonly email: string; readonly groups: readonly string[] },
+): Promise<void> {
+  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
+  try {
+    const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
+    const ended = await endTokensOutside({ database, clock }, { user: email, token_groups });
+    if (ended > 0) log.info({ email, ended }, 'access tokens in token groups that their owner has left were revoked');
+  } catch (error) {
+    log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
+  }
 }

@@ -142,6 +142,7 @@ function authOf(oidc: OidcConfig): AuthConfig {
     oidc,
     session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
     admin_groups: ['platform'],
+    self_made_tokens: { check_minutes: 60 },
     teams: [],
     projects: [],
     limits: {

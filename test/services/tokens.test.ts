@@ -89,6 +89,7 @@ describe('administering access tokens', () => {
         replaced_by: null,
         vouched_at: null,
         is_barred: false,
+        put_off_until: null,
       },
     );
     assert.ok(token.startsWith(prefix) && prefix.length < 10);

@@ -1,13 +1,31 @@
+import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../../services/resting.ts';
+import { isUnavailable } from '../../services/store-errors.ts';
 import type { AdminDoor, AdminOptions } from './door.ts';
 import { tokenGroupsFor } from './token-groups.ts';
 
 /** Who the caller is to this gateway, and what that allows. */
-export function meDoors({ config, models }: AdminOptions): AdminDoor[] {
+export function meDoors({ config, models, database, clock }: AdminOptions): AdminDoor[] {
+  /** What the caller made; `null` while the database is away, without which all else here is known. */
+  const ownTokensOf = async (principal_id: string): Promise<{ [Key in keyof OwnTokens]: OwnTokens[Key] | null }> => {
+    const now = clock.now();
+    try {
+      const [row] = await database.query<OwnerStanding & { own_tokens: number }>(
+        'own_tokens',
+        `select ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
+        [principal_id, new Date(now)],
+      );
+      if (row === undefined) return { own_tokens: 0, own_tokens_rest: false, own_tokens_rest_at: null };
+      return ownTokens(row, now, config);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      return { own_tokens: null, own_tokens_rest: null, own_tokens_rest_at: null };
+    }
+  };
   return [
     {
       method: 'GET',
       path: '/admin/api/me',
-      answer({ caller, query }) {
+      async answer({ caller, query }) {
         query();
         const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
         const asking = { kind: 'session', token_group: token.group, groups, email } as const;
@@ -24,6 +42,7 @@ export function meDoors({ config, models }: AdminOptions): AdminDoor[] {
             token_group: token.group ?? null,
             models: usable.map(({ id }) => id),
             may_make_tokens_in: tokenGroupsFor(caller, config),
+            ...(await ownTokensOf(caller.principal.id)),
           },
         };
       },

@@ -7,14 +7,15 @@ import { emailInPath, invalid } from './fields.ts';
 const UNKNOWN = 'Nobody with this e-mail address has ever signed in here or had an access token.';
 
 /** What administrators see of people and do to them. */
-export function peopleDoors({ config, database }: AdminOptions): AdminDoor[] {
+export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoor[] {
+  const at = { config, database, clock };
   return [
     {
       method: 'GET',
       path: '/admin/api/people',
       async answer({ caller, query }) {
         demandAdmin(caller);
-        return { body: { people: await listPeople(database, { user: query('user').email('user') }) } };
+        return { body: { people: await listPeople(at, { user: query('user').email('user') }) } };
       },
     },
     {
@@ -28,7 +29,7 @@ export function peopleDoors({ config, database }: AdminOptions): AdminDoor[] {
           throw invalid('The field "subject" names an account of the identity provider, and auth.oidc names none.');
         }
         const user = emailInPath(param('email'));
-        const [person] = user === undefined ? [] : await listPeople(database, { user });
+        const [person] = user === undefined ? [] : await listPeople(at, { user });
         if (person !== undefined) return { body: await rebindAs(by, person, wish, config.auth?.oidc) };
         throw nothingThere(UNKNOWN);
       },

@@ -1,5 +1,5 @@
-import { cutOff } from '../../services/cut-off.ts';
 import type { Person } from '../../services/identity/admission.ts';
+import { askAbout, cutOffAsRefused, restPerson } from '../../services/identity/ask-about.ts';
 import { isRefreshToken } from '../../services/identity/opaque.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../../services/identity/provider.ts';
 import type { OpenSession, RefreshBegun } from '../../services/identity/sessions.ts';
@@ -115,16 +115,26 @@ async function finish({ identity }: SignIn, { id }: Begun, refreshed: { person: 
   }
 }
 
-async function recheck({ identity, log }: SignIn, session: Begun, grant: ProviderGrant): Promise<Identified> {
+async function recheck(sign_in: SignIn, session: Begun, grant: ProviderGrant): Promise<Identified> {
+  const { identity, log } = sign_in;
   try {
     return await identity.provider.recheck(grant);
   } catch (error) {
-    if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+    if (!(error instanceof ProviderError) || (error.problem !== 'refused' && error.problem !== 'unaskable'))
+      throw error;
     await identity.sessions.end(session.id, 'the identity provider refused to renew it');
     const fields = { email: session.person.email, session: session.id, reason: error.message };
     log.info(fields, 'the identity provider refused to renew a session, so it was ended');
+    if (error.problem === 'refused') await restUnlessVouchedFor(sign_in, session);
     throw signInAgain('The identity provider did not renew your sign-in; sign in again.', error);
   }
+}
+
+/** What somebody made rests when the provider refused one of their sessions, unless it vouches for them by another. */
+async function restUnlessVouchedFor(sign_in: SignIn, { person: { email } }: Begun): Promise<void> {
+  const answer = await askAbout(sign_in, email);
+  if (answer === 'vouched' || answer === 'not_admitted') return;
+  await restPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
 }
 
 /**
@@ -132,15 +142,12 @@ async function recheck({ identity, log }: SignIn, session: Begun, grant: Provide
  * the use of self-made access tokens until admitted again: a slip in gateway.yaml must be mendable.
  */
 async function admitAgain(sign_in: SignIn, session: Begun, identified: Identified): Promise<Person> {
-  const { identity, log, database, clock } = sign_in;
+  const { identity, log } = sign_in;
   const { email, subject, issuer } = session.person;
   const admission = identity.admit(identified.claims);
   if ('refused' in admission) {
     const { refused, detail, message } = admission;
-    const actor = { kind: 'gateway', name: 'sign-in' } as const;
-    const because = `no longer admitted (${refused})`;
-    const ended = await cutOff({ database, clock }, { user: email, actor, because, tokens: 'rest' });
-    await identity.catchUp();
+    const ended = await cutOffAsRefused(sign_in, email, refused);
     log.info({ email, session: session.id, refused, detail, ...ended }, 'somebody may not use the gateway any more');
     throw signInAgain(message);
   }

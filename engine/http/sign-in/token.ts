@@ -1,8 +1,7 @@
 import type { PollResult } from '../../services/identity/device-grants.ts';
 import { isSecret } from '../../services/identity/opaque.ts';
 import type { OpenSession } from '../../services/identity/sessions.ts';
-import { rolesOf } from '../../services/identity/standing.ts';
-import { endTokensOutside, tokenGroupsOpenTo } from '../../services/self-made-tokens.ts';
+import { endTokensTheyLost } from '../../services/self-made-tokens.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';
@@ -59,7 +58,7 @@ async function redeem({ identity, log, addressOf }: SignIn, text: string, { req 
 
 async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {
   const { identity } = sign_in;
-  await endWhatTheyLost(sign_in, session);
+  await endTokensTheyLost(sign_in, session.person);
   const { access_token, expires_in_seconds } = await identity.tokens.issue(session);
   const json = {
     access_token,
@@ -69,17 +68,4 @@ async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {
     email: session.person.email,
   };
   return { status: 200, json };
-}
-
-/** Access tokens somebody made in a group they have left meanwhile. Whatever comes of it, the session goes on. */
-async function endWhatTheyLost({ config, database, clock, log }: SignIn, { person }: OpenSession): Promise<void> {
-  const { email, groups } = person;
-  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
-  try {
-    const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
-    const ended = await endTokensOutside({ database, clock }, { user: email, token_groups });
-    if (ended > 0) log.info({ email, ended }, 'access tokens in token groups that their owner has left were revoked');
-  } catch (error) {
-    log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
-  }
 }

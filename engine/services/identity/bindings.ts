@@ -1,6 +1,7 @@
-import type { OidcConfig } from '../../config.ts';
+import type { GatewayConfig, OidcConfig } from '../../config.ts';
 import type { Actor, Changing } from '../admin-changes.ts';
 import type { Database } from '../database.ts';
+import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../resting.ts';
 import { storable, storableJson } from '../storable.ts';
 import { isVouchedFor, type Person } from './admission.ts';
 
@@ -24,7 +25,7 @@ export async function claimProblem(
 }
 
 /** Somebody the gateway knows, and the account of the identity provider the address is bound to. */
-export interface KnownPerson {
+export interface KnownPerson extends OwnTokens {
   readonly email: string;
   readonly issuer: string | null;
   /** The provider's identifier of the account; `null` where none signed in yet. */
@@ -38,19 +39,25 @@ export interface KnownPerson {
 }
 
 /** People by address. Raises store_unavailable. */
-export function listPeople(
-  database: Pick<Database, 'query'>,
+export async function listPeople(
+  { database, clock, config }: Pick<Changing, 'database' | 'clock'> & { readonly config: Pick<GatewayConfig, 'auth'> },
   only: { readonly user?: string | undefined; readonly issuer?: string | undefined } = {},
 ): Promise<KnownPerson[]> {
-  return database.query<KnownPerson>(
+  const now = clock.now();
+  const rows = await database.query<Omit<KnownPerson, keyof OwnTokens> & OwnerStanding & { own_tokens: number }>(
     'people_list',
     `select p.email, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
-       exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens
+       exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens,
+       ${OWN_TOKENS('$3')}
      from principals p
      where ($1::text is null or p.email = $1) and ($2::text is null or rtrim(p.issuer, '/') = rtrim($2, '/'))
      order by p.email`,
-    [only.user === undefined ? null : storable(only.user.toLowerCase()), only.issuer ?? null],
+    [only.user === undefined ? null : storable(only.user.toLowerCase()), only.issuer ?? null, new Date(now)],
   );
+  return rows.map(({ own_tokens, vouched_at, put_off_until, is_barred, ...person }) => ({
+    ...person,
+    ...ownTokens({ own_tokens, vouched_at, put_off_until, is_barred }, now, config),
+  }));
 }
 
 /** Which account an address goes to, and whether what was made for it stays. */

@@ -168,7 +168,7 @@ export function createProvider(options: {
     const missing = in_id_token.filter((claim) => !isTold(claims, claim));
     if (missing.length === 0) return;
     const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
-    throw new ProviderError('refused', `userinfo endpoint: ${problem}`);
+    throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
   };
 
   const grantOf = (
@@ -207,11 +207,11 @@ export function createProvider(options: {
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
     if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
-      throw new ProviderError('refused', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
+      throw new ProviderError('unaskable', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
     }
     if (clock.now() >= access_token_expires_at) {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
-      throw new ProviderError('refused', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
+      throw new ProviderError('unaskable', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
     }
     const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
       fetchUserInfo(config, access_token, subject),
@@ -221,6 +221,10 @@ export function createProvider(options: {
   };
 
   return {
+    async reach() {
+      await attempt('discovery document', [], () => readDiscovery(oidc, fetch));
+    },
+
     async authorizationUrl({ state, nonce, code_verifier }) {
       const exchange = await begin();
       const { config, metadata } = exchange;

@@ -39,15 +39,21 @@ export interface IdentityProvider {
    * @param callback the redirect URI with the query the browser brought. Raises ProviderError.
    */
   identify(callback: URL, attempt: SignInAttempt): Promise<Identified>;
-  /** Asks about a person again, without a browser. Raises ProviderError: `refused` when the person is not to be let in any more. */
+  /**
+   * Asks about a person again, without a browser. Raises ProviderError: `refused` when the person is not to be let in any
+   * more, `unaskable` when they have to sign in again for other reasons.
+   */
   recheck(grant: ProviderGrant): Promise<Identified>;
+  /** Resolves when the provider answers at all, which is asked anew. Raises ProviderError. */
+  reach(): Promise<void>;
 }
 
 /**
  * Why the identity provider gave no answer. `unavailable`: it is down, silent or failing; try again. `refused`: it says no
- * to this person. `invalid`: its answer, or the gateway's registration there, is wrong; somebody must mend it.
+ * to this person. `unaskable`: it gave nothing to ask about this person with. `invalid`: its answer, or the gateway's
+ * registration there, is wrong; somebody must mend it.
  */
-export type ProviderProblem = 'unavailable' | 'refused' | 'invalid';
+export type ProviderProblem = 'unavailable' | 'refused' | 'unaskable' | 'invalid';
 
 /** The identity provider gave no usable answer. The message is for the log, and holds no secret. */
 export class ProviderError extends Error {

@@ -9,6 +9,7 @@ import { boundPeople } from './0007_bound_people.ts';
 import { timelyHolds } from './0007_timely_holds.ts';
 import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
+import { people } from './0012_people.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -22,4 +23,5 @@ export const migrations: readonly SchemaMigration[] = [
   timelyHolds,
   billed,
   store,
+  people,
 ];

@@ -34,6 +34,9 @@ describe('who gets in', () => {
       token_group: 'coders',
       models: ['coder-1'],
       may_make_tokens_in: ['coders'],
+      own_tokens: 0,
+      own_tokens_rest: false,
+      own_tokens_rest_at: null,
     });
     assert.equal(headers.get('content-type'), 'application/json');
     assert.equal(headers.get('cache-control'), 'no-store');
@@ -278,7 +281,8 @@ describe('whose an address is', () => {
     await createToken(bench.by, { user: 'dora@example.com', group: 'coders', name: 'given' });
     await bench.addSession('dora@example.com', 'ses_dora');
     const dora = async () => (await bench.ask('root', 'GET', '/admin/api/people?user=Dora@example.com')).body.people;
-    const known = { email: 'dora@example.com', signed_in_at: null, has_given_tokens: true };
+    const own = { own_tokens: 0, own_tokens_rest: false, own_tokens_rest_at: null };
+    const known = { email: 'dora@example.com', signed_in_at: null, has_given_tokens: true, ...own };
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
     says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
     const open = await bench.ask('root', 'POST', path);

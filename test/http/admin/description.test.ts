@@ -7,7 +7,10 @@ import { type AdminBench, config, useAdminApi } from './support.ts';
 
 /** The examples of people who sign in need an identity provider. */
 const oidc = { issuer_url: 'https://id.example.com' };
-const with_sign_in = { ...config, auth: { ...config.auth, oidc } } as unknown as GatewayConfig;
+const with_sign_in = {
+  ...config,
+  auth: { ...config.auth, oidc, self_made_tokens: { check_minutes: 60, rest_after_days: 30 } },
+} as unknown as GatewayConfig;
 
 let bench: AdminBench;
 useAdminApi((opened) => {

@@ -10,7 +10,10 @@ import { deskOf } from '../../cli/desk-at-gateway.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
 
 let bench: AdminBench;
-const with_sign_in = { ...config, auth: { ...config.auth, oidc: {}, session: { refresh_days: 30 } } } as GatewayConfig;
+const with_sign_in = {
+  ...config,
+  auth: { ...config.auth, oidc: {}, session: { refresh_days: 30 }, self_made_tokens: { check_minutes: 60 } },
+} as GatewayConfig;
 useAdminApi((opened) => {
   bench = opened;
 }, with_sign_in);

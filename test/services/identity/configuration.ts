@@ -30,6 +30,7 @@ export function authWith({
   return {
     oidc: oidcConfig('https://id.example.com', { client_secret_env: 'CLIENT_SECRET', ...oidc }),
     session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30, ...session },
+    self_made_tokens: { check_minutes: 60 },
     teams: [],
     projects: [],
     limits: {

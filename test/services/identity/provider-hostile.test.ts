@@ -275,10 +275,10 @@ describe('a refresh', () => {
     const grant = { ...GRANT, in_id_token: ['email', 'groups'] };
     scripted.userinfo = { sub: 'anna', email: 'anna@example.com' };
     scripted.token = tokens(undefined);
-    await refusal(provider.recheck(grant), 'refused', /tells groups only in the ID token/);
+    await refusal(provider.recheck(grant), 'unaskable', /tells groups only in the ID token/);
     const { subject, in_id_token } = grant;
     const without_refresh_token = { subject, access_token: 'access-token-1', in_id_token };
-    await refusal(provider.recheck(without_refresh_token), 'refused', /tells groups only in the ID token/);
+    await refusal(provider.recheck(without_refresh_token), 'unaskable', /tells groups only in the ID token/);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     assert.equal((await provider.recheck(grant)).claims.groups, undefined, 'a new ID token has the last word');
   });

@@ -152,8 +152,8 @@ describe('asking about a person again', () => {
     remote.people.delete('anna');
     await fails(provider.recheck(grant), 'refused', /^userinfo endpoint: .*\(HTTP 401\)/);
     clock.advance(300_000);
-    await fails(provider.recheck(grant), 'refused', /gave no refresh token, and access has expired; let it/);
-    await fails(provider.recheck({ subject: 'anna' }), 'refused', /gave no refresh token/);
+    await fails(provider.recheck(grant), 'unaskable', /gave no refresh token, and access has expired; let it/);
+    await fails(provider.recheck({ subject: 'anna' }), 'unaskable', /gave no refresh token/);
   });
 });
 

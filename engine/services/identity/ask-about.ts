@@ -1,0 +1,165 @@
+import type { Clock, Log } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
+import { cutOff } from '../cut-off.ts';
+import type { Database } from '../database.ts';
+import { endTokensTheyLost } from '../self-made-tokens.ts';
+import { storable, storableJson } from '../storable.ts';
+import type { Person } from './admission.ts';
+import type { Identity } from './index.ts';
+import { ProviderError, type ProviderGrant } from './provider.ts';
+
+/** What asking about people takes. */
+export interface AskingAbout {
+  readonly config: GatewayConfig;
+  readonly identity: Identity;
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * What the identity provider says of somebody. `vouched`: they may stay, which is written down. `not_admitted`: it knows them,
+ * and the configuration does not let them in, so they are cut off. `refused`: it says no. `unaskable`: there is nothing
+ * to ask with. `busy`: a session is just being renewed, which tells. `unavailable`: it gave no usable answer.
+ */
+export type AskedAbout = 'vouched' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
+
+/** How long a session can't be renewed by its client at most when this process ends while it asks. */
+const CLAIM_MS = 60_000;
+/** Which answer counts where sessions of one person give several. */
+const RANK: readonly AskedAbout[] = ['unaskable', 'refused', 'busy', 'unavailable'];
+
+interface Kept {
+  readonly id: string;
+  readonly person: Person;
+  readonly sealed_grant: string;
+}
+
+/**
+ * Asks the identity provider about a person with what their sessions keep, one after the other until it vouches for them.
+ * A session that it refuses to renew ends. Raises store_unavailable.
+ */
+export async function askAbout(asking: AskingAbout, email: string): Promise<AskedAbout> {
+  const { database, clock } = asking;
+  const sessions = await database.query<{ id: string }>(
+    'sessions_to_ask_with',
+    `select id from sessions where principal_id = $1 and revoked_at is null and expires_at > $2
+     order by checked_at desc, id`,
+    [`user:${storable(email)}`, new Date(clock.now())],
+  );
+  let said: AskedAbout = 'unaskable';
+  for (const { id } of sessions) {
+    const kept = await claim(asking, id);
+    const answer = kept === undefined ? 'busy' : await askWith(asking, kept);
+    if (answer === 'vouched' || answer === 'not_admitted') return answer;
+    if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
+  }
+  return said;
+}
+
+/** Takes a session so that nobody else uses what it keeps: most providers take a second use for theft. */
+async function claim({ database, clock }: AskingAbout, id: string): Promise<Kept | undefined> {
+  const now = clock.now();
+  const [kept] = await database.query<Kept>(
+    'session_claim',
+    `update sessions set refreshing_until = $2
+     where id = $1 and revoked_at is null and (refreshing_until is null or refreshing_until <= $3)
+     returning id, person, sealed_grant`,
+    [id, new Date(now + CLAIM_MS), new Date(now)],
+  );
+  return kept;
+}
+
+async function askWith(asking: AskingAbout, { id, person, sealed_grant }: Kept): Promise<AskedAbout> {
+  const { identity, log } = asking;
+  const grant = (await identity.tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
+  if (grant === undefined || !identity.isVouchedFor(person)) {
+    await identity.sessions.abandonRefresh(id);
+    return 'unaskable';
+  }
+  try {
+    const { claims, grant: next } = await identity.provider.recheck(grant);
+    const sealed = await identity.tokens.seal(next, 'provider-grant');
+    return await noteAnswer(asking, { id, person, sealed_grant: sealed }, claims);
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error;
+    const fields = { email: person.email, session: id, reason: error.message };
+    if (error.problem === 'refused') {
+      await identity.sessions.end(id, 'the identity provider refused to renew it');
+      log.info(fields, 'the identity provider refused to renew a session, so it was ended');
+      return 'refused';
+    }
+    const replaced = error.grant && (await identity.tokens.seal(error.grant, 'provider-grant'));
+    await identity.sessions.abandonRefresh(id, replaced);
+    if (error.problem === 'unaskable') return 'unaskable';
+    log.warn(fields, 'the identity provider gave no usable answer about somebody: nothing changes for them');
+    return 'unavailable';
+  }
+}
+
+type Claims = Parameters<Identity['admit']>[0];
+
+async function noteAnswer(
+  asking: AskingAbout,
+  { id, person: former, sealed_grant }: Kept,
+  claims: Claims,
+): Promise<AskedAbout> {
+  const { identity, database, clock, log } = asking;
+  const admission = identity.admit(claims);
+  if ('refused' in admission) {
+    const { refused, detail } = admission;
+    await cutOffAsRefused(asking, former.email, refused);
+    log.info({ email: former.email, session: id, refused, detail }, 'somebody may not use the gateway any more');
+    return 'not_admitted';
+  }
+  const { person } = admission;
+  const is_same = person.subject === former.subject && person.issuer === former.issuer && person.email === former.email;
+  const [row] = is_same
+    ? await database.query<{ noted: boolean }>('session_checked', 'select note_checked($1, $2, $3, $4) as noted', [
+        id,
+        storableJson(person),
+        sealed_grant,
+        new Date(clock.now()),
+      ])
+    : [];
+  if (row?.noted !== true) {
+    await identity.sessions.end(id, 'it belongs to another identity now');
+    return 'unaskable';
+  }
+  await endTokensTheyLost(asking, person);
+  return 'vouched';
+}
+
+/** Ends all sessions of somebody who is not admitted any more; what they made themselves rests. Raises store_unavailable. */
+export async function cutOffAsRefused(
+  { database, clock, identity }: Pick<AskingAbout, 'database' | 'clock' | 'identity'>,
+  email: string,
+  refused: string,
+): Promise<{ readonly sessions: number }> {
+  const actor = { kind: 'gateway', name: 'sign-in' } as const;
+  const because = `no longer admitted (${refused})`;
+  const { sessions } = await cutOff({ database, clock }, { user: email, actor, because, tokens: 'rest' });
+  await identity.catchUp();
+  return { sessions };
+}
+
+/**
+ * Lets what somebody made themselves rest, on every replica within a second, until they are let in again. Raises
+ * store_unavailable.
+ * @returns whether it did not rest before.
+ */
+export async function restPerson(
+  { database, clock, identity, log }: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
+  email: string,
+  because: string,
+): Promise<boolean> {
+  const [row] = await database.query<{ rests: boolean }>('person_rest', 'select rest_person($1, $2, $3) as rests', [
+    storable(email),
+    because,
+    new Date(clock.now()),
+  ]);
+  if (!row!.rests) return false;
+  await identity.catchUp();
+  log.info({ email, because }, 'the access tokens that somebody made rest until they sign in again');
+  return true;
+}
