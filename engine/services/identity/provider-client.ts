@@ -222,7 +222,9 @@ export function createProvider(options: {
 
   return {
     async reach() {
-      await attempt('discovery document', [], () => readDiscovery(oidc, fetch));
+      await attempt({ shown: { oidc, method: undefined, redirect_uri } }, 'discovery document', [], () =>
+        readDiscovery(oidc, fetch),
+      );
     },
 
     async authorizationUrl({ state, nonce, code_verifier }) {
