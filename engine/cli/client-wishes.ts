@@ -1,9 +1,13 @@
 import { chooseBaseUrl } from '../client/base-url.ts';
 import { openCredentials } from '../client/credentials.ts';
+import { freshCredentials } from '../client/fresh-credentials.ts';
+import { createAsk, type Fetch } from '../client/http.ts';
 import type { Credential } from '../client-files/draft.ts';
+import type { ClientPlatform, KeyHelper } from '../client-files/key-helper.ts';
 import { type ClientNames, clientNames } from '../client-files/names.ts';
 import { createFindings } from '../load/findings.ts';
 import { readProfile } from '../load/profile.ts';
+import { systemClock } from '../services/clock.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import type { Input } from './client-input.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
@@ -14,6 +18,10 @@ export interface ClientOptions {
   readonly apiKey?: string;
   readonly apiKeyEnv?: string;
   readonly tokenStdin?: true;
+  readonly keyHelper?: true;
+  readonly signIn?: true;
+  readonly appscli?: string;
+  readonly managed?: true | ClientPlatform;
   readonly model?: string;
   readonly profile?: string;
   readonly write?: true;
@@ -62,12 +70,19 @@ export function namesOf(file: string | undefined): ClientNames {
 
 /** How the client gets its credential. Raises StartError; no message repeats what may be one. */
 export async function credentialOf(
-  { apiKey, apiKeyEnv, tokenStdin, print, check }: ClientOptions,
+  { apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn, managed, print, check }: ClientOptions,
   input: Input,
-  how: { readonly needs_text: boolean },
+  how: { readonly needs_text: boolean; readonly helper: () => KeyHelper },
 ): Promise<Credential> {
-  const given = [apiKey, apiKeyEnv, tokenStdin].filter((each) => each !== undefined);
-  if (given.length > 1) throw wrong('--api-key, --api-key-env and --token-stdin exclude each other');
+  const given = [apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn].filter((each) => each !== undefined);
+  if (given.length > 1) {
+    throw wrong('--api-key, --api-key-env, --token-stdin, --key-helper and --sign-in exclude each other');
+  }
+  if (managed !== undefined && (given.length === 0 || apiKey !== undefined || tokenStdin)) {
+    throw wrong('a file for every machine holds no token: with --managed say --key-helper, --sign-in or --api-key-env');
+  }
+  if (signIn) return { sign_in: true };
+  if (keyHelper) return { helper: how.helper() };
   if (apiKey !== undefined) return { token: tokenFrom(apiKey) };
   if (apiKeyEnv !== undefined) {
     if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
@@ -88,9 +103,17 @@ function tokenFrom(text: string): string {
   throw wrong('the token must be one line of 8 to 8192 characters without spaces');
 }
 
-/** The token itself, to ask the gateway with. Raises StartError when its variable is not set. */
-export function tokenOf(credential: Credential, env: NodeJS.ProcessEnv): string {
+/** The token itself, to ask the gateway with. Raises StartError when its variable is not set, or nobody has signed in. */
+export async function tokenOf(
+  credential: Exclude<Credential, { readonly sign_in: true }>,
+  root_url: string,
+  { env, fetch }: { readonly env: NodeJS.ProcessEnv; readonly fetch?: Fetch | undefined },
+): Promise<string> {
   if ('token' in credential) return credential.token;
+  if ('helper' in credential) {
+    const [credentials, ask] = [openCredentials(env), createAsk({ fetch })];
+    return (await freshCredentials({ credentials, ask, clock: systemClock, base_url: root_url })).access_token;
+  }
   const token = (env[credential.variable] ?? '').trim();
   if (token !== '') return tokenFrom(token);
   throw wrong(`--check asks with the token in ${credential.variable}, and it is not set`);

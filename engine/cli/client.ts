@@ -1,5 +1,7 @@
 import { dirname, join } from 'node:path';
-import type { Fetch } from '../client/http.ts';
+import { openCredentials } from '../client/credentials.ts';
+import { discover } from '../client/discovery.ts';
+import { createAsk, type Fetch } from '../client/http.ts';
 import { BrokenFile } from '../client-files/broken-file.ts';
 import { planBuildCli } from '../client-files/build-cli.ts';
 import { planCodingCli } from '../client-files/coding-cli.ts';
@@ -14,12 +16,12 @@ import {
 } from '../client-files/messages.ts';
 import { type ClientNames, pathOfFile } from '../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../client-files/shell-lines.ts';
-import { readUserFile } from '../client-files/user-file.ts';
 import { jsonText } from '../diagnostics/printable.ts';
 import { isLoopbackUrl } from '../load/addresses.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { checkModel } from './client-check.ts';
 import type { Input } from './client-input.ts';
+import { helperFor, isPassing, type Place, type Program, placeOf, thisProgram } from './client-place.ts';
 import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-wishes.ts';
 import { offerDrafts } from './client-write.ts';
 import { EXIT_OK } from './exit-codes.ts';
@@ -29,6 +31,8 @@ import { warner } from './surroundings.ts';
 /** What these commands are given beyond their options. */
 export interface ClientSurroundings {
   readonly input: Input;
+  /** The program that a key helper calls again; this one. */
+  readonly program?: Program;
   readonly fetch?: Fetch;
 }
 
@@ -69,7 +73,7 @@ interface Wish {
 async function wishOf(
   { env, terminal }: CommandContext,
   given: ClientOptions,
-  input: Input,
+  { input, program = thisProgram() }: ClientSurroundings,
   needs_text = false,
 ): Promise<Wish> {
   const names = namesOf(given.profile);
@@ -79,7 +83,15 @@ async function wishOf(
     warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
   if (given.apiKey !== undefined)
     warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
-  return { names, root_url, credential: await credentialOf(given, input, { needs_text }) };
+  const helper = () => helperFor(given, root_url, program);
+  const credential = await credentialOf(given, input, { needs_text, helper });
+  if ('helper' in credential && given.managed === undefined) {
+    if (given.appscli === undefined && isPassing(program))
+      warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
+    if (!openCredentials(env).read().has(root_url))
+      warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
+  }
+  return { names, root_url, credential };
 }
 
 /** Says what a gateway knows better than the command line. */
@@ -90,9 +102,13 @@ async function check(
   fetch: Fetch | undefined,
 ): Promise<void> {
   if (!given.check) return;
-  const token = tokenOf(credential, context.env);
-  const found = await checkModel({ root_url, token, model: given.model, fetch });
   const warn = warner(context.terminal);
+  if ('sign_in' in credential) {
+    await discover(createAsk({ fetch }), root_url);
+    return warn(`${root_url} takes sign-ins from a terminal`);
+  }
+  const token = await tokenOf(credential, root_url, { env: context.env, fetch });
+  const found = await checkModel({ root_url, token, model: given.model, fetch });
   if (found === undefined) warn(`${root_url} takes the token`);
   else warn(`${root_url} has ${found.id} for this token`);
   const window = found?.context_window;
@@ -103,7 +119,7 @@ async function check(
 }
 
 /** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
-function planned(make: () => ClientPlan): ClientPlan {
+export function planned(make: () => ClientPlan): ClientPlan {
   try {
     return make();
   } catch (error) {
@@ -121,14 +137,18 @@ async function offer(
   how: {
     readonly given: ClientOptions;
     readonly input: Input;
+    readonly place: Place;
     /** What to say about a variable that holds the token. */
     readonly note: (variable: string) => string | undefined;
   },
 ): Promise<number> {
   for (const warning of warnings) warner(context.terminal)(warning);
   const token = 'token' in credential ? credential.token : undefined;
-  const { write, print, json } = how.given;
-  const exit_code = await offerDrafts(context, drafts, {
+  const { write, json } = how.given;
+  const { shared, elsewhere } = how.place;
+  const print = how.given.print || elsewhere;
+  if (shared && print) context.terminal.words(`What follows belongs in ${how.place.path} on each machine.\n`);
+  const exit_code = await offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
     ...(write && { write }),
     ...(print && { print }),
     ...(json && { json }),
@@ -150,48 +170,51 @@ function noteUnset({ env }: CommandContext) {
 export async function buildCli(
   context: CommandContext,
   given: BuildCliOptions,
-  { input, fetch }: ClientSurroundings,
+  surroundings: ClientSurroundings,
 ): Promise<number> {
-  const wish = await wishOf(context, given, input);
-  await check(context, wish, given, fetch);
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings);
   const names = wish.names.build_cli;
-  const path = pathOfFile(names.config_file, context.env);
+  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  await check(context, wish, given, fetch);
   const { model, contextWindow: context_window } = given;
   const display_name = given.displayName ?? given.providerName ?? model;
   const alias = aliasOf(given.alias, model);
-  const plan = planned(() =>
-    planBuildCli({ ...wish, model, alias, display_name, context_window }, names, { path, read: readUserFile }),
-  );
-  return offer(context, 'build-cli', plan, wish, { given, input, note: noteUnset(context) });
+  const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, place));
+  return offer(context, 'build-cli', plan, wish, { given, input, place, note: noteUnset(context) });
 }
 
 /** `appscli client coding-cli`. */
 export async function codingCli(
   context: CommandContext,
   given: CodingCliOptions,
-  { input, fetch }: ClientSurroundings,
+  surroundings: ClientSurroundings,
 ): Promise<number> {
-  const wish = await wishOf(context, given, input, true);
-  await check(context, wish, given, fetch);
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings, true);
   const names = wish.names.coding_cli;
-  const config = pathOfFile(names.config_file, context.env);
+  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  await check(context, wish, given, fetch);
+  const { path: config, read } = place;
   const auth = pathOfFile(names.auth_file, context.env);
   const { model, contextWindow: context_window, providerName: provider_name = 'custom' } = given;
   const plan = planned(() =>
-    planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read: readUserFile }),
+    planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
   );
-  return offer(context, 'coding-cli', plan, wish, { given, input, note: noteUnset(context) });
+  return offer(context, 'coding-cli', plan, wish, { given, input, place, note: noteUnset(context) });
 }
 
 /** `appscli client messages`. */
 export async function messages(
   context: CommandContext,
   given: MessagesOptions,
-  { input, fetch }: ClientSurroundings,
+  surroundings: ClientSurroundings,
 ): Promise<number> {
-  const wish = await wishOf(context, given, input);
-  await check(context, wish, given, fetch);
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings);
   const names = wish.names.messages;
+  const place = placeOf(given, { ...names, file: names.settings_file }, context.env);
+  await check(context, wish, given, fetch);
   const { opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
   const models = { opus, sonnet, haiku, fable };
   const tiers = Object.fromEntries(TIERS.flatMap((tier) => (models[tier] === undefined ? [] : [[tier, models[tier]]])));
@@ -199,12 +222,11 @@ export async function messages(
   const full: MessagesWish = { ...wish, model, tiers, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);
-  const path = pathOfFile(names.settings_file, context.env);
-  if (given.settings || given.write || 'token' in wish.credential) {
-    const plan = planned(() => planMessages(full, names, { path, read: readUserFile }));
+  if (given.settings || given.write || place.shared || !('variable' in wish.credential)) {
+    const plan = planned(() => planMessages(full, names, place));
     const note = () =>
       `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
-    return offer(context, 'messages', plan, wish, { given, input, note });
+    return offer(context, 'messages', plan, wish, { given, input, place, note });
   }
   const texts = messagesVariables(full, names);
   const copies = { [credentialVariable(names)]: wish.credential.variable };
@@ -216,7 +238,7 @@ export async function messages(
     const unset = noteUnset(context)(wish.credential.variable);
     if (unset !== undefined) terminal.words(`${unset}\n`);
     if (discovery) {
-      const cache = join(dirname(path), 'cache', 'gateway-models.json');
+      const cache = join(dirname(place.path), 'cache', 'gateway-models.json');
       terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
     }
   }

@@ -22,8 +22,8 @@ export function inFile<T>(path: string, run: () => T): T {
   }
 }
 
-/** A value that is put into a user's file. */
-export type Scalar = string | number | boolean;
+/** A value that is put into a user's file; a list is one of its own, in the place of the one that is there. */
+export type Scalar = string | number | boolean | readonly string[];
 
 /** Keys to set in a user's file; everything else in it stays. */
 export interface Values {

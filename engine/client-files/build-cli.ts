@@ -1,7 +1,8 @@
 import type { BuildCliNames } from '../config.ts';
-import { inFile } from './broken-file.ts';
-import type { ClientPlan, ClientWish, ReadText } from './draft.ts';
-import { mergeToml } from './toml-text.ts';
+import { inFile, isTable, type Values } from './broken-file.ts';
+import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
+import { HELPER_WAIT_SECONDS, isHelperCall, type KeyHelper } from './key-helper.ts';
+import { mergeToml, parseToml } from './toml-text.ts';
 
 /** What the build CLI is told. */
 export interface BuildCliWish extends ClientWish {
@@ -22,23 +23,61 @@ export function planBuildCli(
 ): ClientPlan {
   const { alias, credential } = wish;
   const before = read(path);
-  const key = 'token' in credential ? { api_key: credential.token } : { env_key: credential.variable };
   const entry = {
     model: wish.model,
     base_url: `${wish.root_url}/v1`,
     name: wish.display_name,
     context_window: wish.context_window,
-    ...key,
+    ...keyOf(credential, alias),
   };
-  // Of the two it prefers the literal key, also to the variable it has just been told.
-  const drops = 'token' in credential ? [] : [['model', alias, 'api_key']];
-  const values = { models: { default: alias }, model: { [alias]: entry } };
+  // Of all ways to a credential it prefers the literal key, then the variable.
+  const others = { api_key: 'token', env_key: 'variable', auth_provider: 'helper' };
+  const drops = Object.entries(others).flatMap(([key, kind]) => (kind in credential ? [] : [['model', alias, key]]));
+  const helper = 'helper' in credential ? { auth_provider: { [alias]: helperTable(credential.helper) } } : {};
+  const values: Values = { models: { default: alias }, model: { [alias]: entry }, ...helper };
   const after = inFile(path, () => mergeToml(before ?? '', values, drops));
   const drafts = [{ path, before, after, secret: 'token' in credential }];
   return { drafts, warnings: variableWarnings(wish, names) };
 }
 
+function keyOf(credential: Credential, alias: string): Values {
+  if ('token' in credential) return { api_key: credential.token };
+  return 'variable' in credential ? { env_key: credential.variable } : { auth_provider: alias };
+}
+
+/** With arguments of its own a command needs no shell, which Windows doesn't have. */
+function helperTable({ program, args }: KeyHelper): Values {
+  return { command: program, args, timeout_secs: HELPER_WAIT_SECONDS };
+}
+
+/** The file of the build CLI without what belongs to a gateway. Raises BrokenFile. */
+export function removeBuildCli(
+  root_url: string,
+  { path, read }: { readonly path: string; readonly read: ReadText },
+): ClientPlan {
+  const before = read(path);
+  if (before === undefined) return { drafts: [], warnings: [] };
+  return inFile(path, () => {
+    const { model, models, auth_provider } = parseToml(before.replace(/^\uFEFF/, ''));
+    const aliases = entriesOf(model).flatMap(([alias, entry]) => (entry.base_url === `${root_url}/v1` ? [alias] : []));
+    const roles = Object.entries(isTable(models) ? models : {}).flatMap(([role, alias]) =>
+      aliases.includes(String(alias)) ? [['models', role]] : [],
+    );
+    const helpers = entriesOf(auth_provider).flatMap(([name, { args }]) =>
+      Array.isArray(args) && isHelperCall(args, root_url) ? [['auth_provider', name]] : [],
+    );
+    const after = mergeToml(before, {}, [...aliases.map((alias) => ['model', alias]), ...roles, ...helpers]);
+    return { drafts: [{ path, before, after, secret: false }], warnings: [] };
+  });
+}
+
+function entriesOf(value: unknown): [string, Record<string, unknown>][] {
+  return Object.entries(isTable(value) ? value : {}).filter((entry): entry is [string, Record<string, unknown>] =>
+    isTable(entry[1]),
+  );
+}
+
 function variableWarnings({ credential }: BuildCliWish, { key_variable }: BuildCliNames): string[] {
-  if ('token' in credential || credential.variable !== key_variable) return [];
+  if (!('variable' in credential) || credential.variable !== key_variable) return [];
   return [`${key_variable} is also what the build CLI uses for its vendor; a variable of its own keeps the two apart`];
 }

@@ -1,7 +1,8 @@
 import type { CodingCliNames } from '../config.ts';
-import { inFile, type Values } from './broken-file.ts';
-import type { ClientPlan, ClientWish, Draft, ReadText } from './draft.ts';
+import { inFile, isTable, type Values } from './broken-file.ts';
+import type { ClientPlan, ClientWish, Credential, Draft, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';
+import { HELPER_KEEP_MS, HELPER_WAIT_SECONDS } from './key-helper.ts';
 import { mergeToml, parseToml } from './toml-text.ts';
 
 /** Name of the provider's section, which the client does not know as one of its own. */
@@ -29,11 +30,11 @@ export function planCodingCli(
   const config_draft: Draft = {
     path: config,
     before,
-    after: inFile(config, () => mergeToml(before ?? '', configValues(wish, names), unwanted(wish))),
+    after: inFile(config, () => mergeToml(before ?? '', configValues(wish, names), unwanted(wish, names))),
     secret: false,
   };
   const warnings = configWarnings(before);
-  if ('variable' in wish.credential) return { drafts: [config_draft], warnings };
+  if (!('token' in wish.credential)) return { drafts: [config_draft], warnings };
   const kept = read(auth);
   const { token } = wish.credential;
   const after = inFile(auth, () => mergeJson(kept ?? '', { [names.key_name]: token }));
@@ -44,9 +45,6 @@ export function planCodingCli(
 }
 
 function configValues({ model, context_window, ...wish }: CodingCliWish, { auth_flag }: CodingCliNames): Values {
-  const { credential } = wish;
-  // Of the two ways to a credential the one in auth.json is a sign-in to the client, the other one is not.
-  const from = 'variable' in credential ? { env_key: credential.variable, [auth_flag]: false } : { [auth_flag]: true };
   return {
     model_provider: PROVIDER,
     model,
@@ -58,17 +56,68 @@ function configValues({ model, context_window, ...wish }: CodingCliWish, { auth_
         name: wish.provider_name,
         base_url: `${wish.root_url}/v1`,
         wire_api: 'responses',
-        ...from,
+        ...credentialValues(wish.credential, auth_flag),
         supports_websockets: false,
       },
     },
   };
 }
 
-/** A variable that is named and not set keeps the client from starting, whatever auth.json holds. */
-function unwanted({ credential }: CodingCliWish): string[][] {
-  return 'token' in credential ? [['model_providers', PROVIDER, 'env_key']] : [];
+/** Of all ways to a credential the one in auth.json is a sign-in to the client, the others are not. */
+function credentialValues(credential: Credential, auth_flag: string): Values {
+  if ('token' in credential) return { [auth_flag]: true };
+  if ('variable' in credential) return { env_key: credential.variable, [auth_flag]: false };
+  if (!('helper' in credential)) return {};
+  const { program, args } = credential.helper;
+  return {
+    auth: {
+      command: program,
+      args,
+      timeout_ms: HELPER_WAIT_SECONDS * 1000,
+      refresh_interval_ms: HELPER_KEEP_MS,
+    },
+  };
 }
+
+/** The client refuses to start with two ways to a credential, and with a variable that is named and not set. */
+function unwanted({ credential }: CodingCliWish, { auth_flag }: CodingCliNames): string[][] {
+  const keys = {
+    env_key: 'variable' in credential,
+    auth: 'helper' in credential,
+    [auth_flag]: !('helper' in credential),
+  };
+  return Object.entries(keys).flatMap(([key, wanted]) => (wanted ? [] : [['model_providers', PROVIDER, key]]));
+}
+
+/** The two files of the coding CLI without what belongs to a gateway. Raises BrokenFile. */
+export function removeCodingCli(
+  root_url: string,
+  names: CodingCliNames,
+  { config, auth, read }: { readonly config: string; readonly auth: string | undefined; readonly read: ReadText },
+): ClientPlan {
+  const before = read(config);
+  if (before === undefined) return { drafts: [], warnings: [] };
+  const found = inFile(config, () => parseToml(before.replace(/^\uFEFF/, '')));
+  const providers = isTable(found.model_providers) ? found.model_providers : {};
+  const provider = isTable(providers[PROVIDER]) ? providers[PROVIDER] : {};
+  if (provider.base_url !== `${root_url}/v1`) return { drafts: [], warnings: [] };
+  const chosen = found.model_provider === PROVIDER ? OF_THE_PROVIDER.map((key) => [key]) : [];
+  const after = inFile(config, () => mergeToml(before, {}, [['model_providers', PROVIDER], ...chosen]));
+  const drafts = [{ path: config, before, after, secret: false }];
+  const kept = auth === undefined || provider[names.auth_flag] !== true ? undefined : read(auth);
+  if (auth === undefined || kept === undefined) return { drafts, warnings: [] };
+  const without = inFile(auth, () => mergeJson(kept, {}, [[names.key_name]]));
+  return { drafts: [{ path: auth, before: kept, after: without, secret: true }, ...drafts], warnings: [] };
+}
+
+/** What the client is told at the top of its file because of the provider. */
+const OF_THE_PROVIDER = [
+  'model_provider',
+  'model',
+  'model_reasoning_effort',
+  'model_context_window',
+  'model_auto_compact_token_limit',
+];
 
 function configWarnings(before: string | undefined): string[] {
   const found = parseToml((before ?? '').replace(/^\uFEFF/, ''));

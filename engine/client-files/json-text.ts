@@ -11,16 +11,18 @@ interface Member {
 }
 
 /**
- * A JSON text with these values in its object; every other byte stays. A text of nothing but white space becomes an
- * object. Raises BrokenFile for a text that is no JSON object.
+ * A JSON text with these values in its object and without the members at these paths; every other byte stays. A text of
+ * nothing but white space becomes an object. Raises BrokenFile for a text that is no JSON object.
  */
-export function mergeJson(text: string, values: Values): string {
+export function mergeJson(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
   const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
-  const body = text.slice(mark.length);
-  if (body.trim() === '') return `${mark}${JSON.stringify(values, null, 2)}\n`;
+  const given = text.slice(mark.length);
+  if (given.trim() === '') return `${mark}${JSON.stringify(values, null, 2)}\n`;
+  parseObject(given);
+  const body = drops.reduce((rest, path) => withoutMember(rest, skipSpace(rest, 0), path), given);
   const found = parseObject(body);
   const wanted = overlay(found, values);
-  if (saysTheSame(found, wanted)) return text;
+  if (saysTheSame(found, wanted)) return mark + body;
   const style = {
     newline: body.includes('\r\n') ? '\r\n' : '\n',
     indent: /\n([ \t]+)["}]/.exec(body)?.[1] ?? '  ',
@@ -65,6 +67,24 @@ function setAll(text: string, start: number, values: Values, style: Style): stri
     else result = result.slice(0, member.value_start) + JSON.stringify(value) + result.slice(member.value_end);
   }
   return result;
+}
+
+/** A valid text without a member; one that held nothing else goes with it. */
+function withoutMember(text: string, start: number, [key, ...deeper]: readonly string[]): string {
+  const members = membersOf(text, start);
+  const index = members.findLastIndex((each) => each.key === key);
+  const member = members[index];
+  if (member === undefined) return text;
+  if (deeper.length > 0) {
+    if (text[member.value_start] !== '{') return text;
+    const rest = withoutMember(text, member.value_start, deeper);
+    return rest === text || membersOf(rest, member.value_start).length > 0 ? rest : withoutMember(rest, start, [key!]);
+  }
+  const [before, next] = [members[index - 1], members[index + 1]];
+  const from = next === undefined ? (before?.value_end ?? start + 1) : member.start;
+  const to = next?.start ?? (before === undefined ? skipSpace(text, member.value_end) : member.value_end);
+  // A key may stand there more than once.
+  return withoutMember(text.slice(0, from) + text.slice(to), start, [key!]);
 }
 
 function insert(text: string, start: number, key: string, value: unknown, style: Style): string {

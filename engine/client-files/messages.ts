@@ -1,7 +1,8 @@
 import type { MessagesClientNames } from '../config.ts';
-import { inFile, isTable } from './broken-file.ts';
-import type { ClientPlan, ClientWish, ReadText } from './draft.ts';
+import { inFile, isTable, type Values } from './broken-file.ts';
+import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';
+import { type ClientPlatform, callsHelper, HELPER_KEEP_MS, helperLine } from './key-helper.ts';
 
 /** Tiers of models that have a variable of their own. */
 export const TIERS = ['opus', 'sonnet', 'haiku', 'fable'] as const;
@@ -28,7 +29,7 @@ export function messagesVariables(wish: MessagesWish, names: MessagesClientNames
     return model === undefined ? [] : [[`${prefix}_DEFAULT_${tier.toUpperCase()}_MODEL`, model] as const];
   });
   return {
-    [`${prefix}_BASE_URL`]: wish.root_url,
+    [addressVariable(names)]: wish.root_url,
     ...(wish.model === undefined ? {} : { [`${prefix}_MODEL`]: wish.model }),
     ...Object.fromEntries(tiers),
     ...(wish.discovery ? { [`${feature}_ENABLE_GATEWAY_MODEL_DISCOVERY`]: '1' } : {}),
@@ -45,13 +46,13 @@ export function credentialVariable({ variable_prefix }: MessagesClientNames): st
 export function planMessages(
   wish: MessagesWish,
   names: MessagesClientNames,
-  { path, read }: { readonly path: string; readonly read: ReadText },
+  { path, platform, read }: { readonly path: string; readonly platform: ClientPlatform; readonly read: ReadText },
 ): ClientPlan {
   const { credential } = wish;
   const before = read(path);
-  const token = 'token' in credential ? { [credentialVariable(names)]: credential.token } : {};
-  const values = { env: { ...messagesVariables(wish, names), ...token } };
-  const after = inFile(path, () => mergeJson(before ?? '', values));
+  const after = inFile(path, () =>
+    mergeJson(before ?? '', settingsOf(wish, names, platform), unwanted(credential, names)),
+  );
   const { env } = parseObject(after.replace(/^\uFEFF/, ''));
   return {
     drafts: [{ path, before, after, secret: 'token' in credential }],
@@ -59,16 +60,96 @@ export function planMessages(
   };
 }
 
+/** Settings that say how people sign in, and at which gateway. */
+const SIGN_IN = { method: 'forceLoginMethod', address: 'forceLoginGatewayUrl' };
+/** The setting that names the command of a key helper. */
+const HELPER = 'apiKeyHelper';
+
+function settingsOf(wish: MessagesWish, names: MessagesClientNames, platform: ClientPlatform): Values {
+  const { credential, root_url } = wish;
+  const env = messagesVariables(wish, names);
+  if ('sign_in' in credential) {
+    // The address comes with the sign-in; set besides, it would stand for a gateway without one.
+    const { [addressVariable(names)]: _, ...others } = env;
+    const more = Object.keys(others).length === 0 ? {} : { env: others };
+    return { [SIGN_IN.method]: 'gateway', [SIGN_IN.address]: root_url, ...more };
+  }
+  if ('token' in credential) return { env: { ...env, [credentialVariable(names)]: credential.token } };
+  if ('variable' in credential) return { env };
+  const keep = { [helperTimeVariable(names)]: String(HELPER_KEEP_MS) };
+  return { [HELPER]: helperLine(credential.helper, platform), env: { ...env, ...keep } };
+}
+
+function addressVariable({ variable_prefix }: MessagesClientNames): string {
+  return `${variable_prefix}_BASE_URL`;
+}
+
+function helperTimeVariable({ feature_prefix }: MessagesClientNames): string {
+  return `${feature_prefix}_API_KEY_HELPER_TTL_MS`;
+}
+
+/** What would win over the way to a credential that is wanted, or be asked for beside it. */
+function unwanted(credential: Credential, names: MessagesClientNames): string[][] {
+  const sign_in = [[SIGN_IN.method], [SIGN_IN.address]];
+  const helper = [[HELPER], ['env', helperTimeVariable(names)]];
+  const token = ['env', credentialVariable(names)];
+  if ('sign_in' in credential) return [['env', addressVariable(names)], token, ...helper];
+  if ('helper' in credential) return [token, ...sign_in];
+  return 'token' in credential ? [...sign_in, ...helper] : [];
+}
+
+/** The settings of the Messages client without what belongs to a gateway. Raises BrokenFile. */
+export function removeMessages(
+  root_url: string,
+  names: MessagesClientNames,
+  { path, read }: { readonly path: string; readonly read: ReadText },
+): ClientPlan {
+  const before = read(path);
+  if (before === undefined) return { drafts: [], warnings: [] };
+  return inFile(path, () => {
+    const found = parseObject(before.replace(/^\uFEFF/, ''));
+    const env = isTable(found.env) ? found.env : {};
+    const signs_in = found[SIGN_IN.address] === root_url;
+    const has_helper = callsHelper(found[HELPER], root_url);
+    const has_address = env[addressVariable(names)] === root_url;
+    const drops = [
+      ...(signs_in ? [[SIGN_IN.method], [SIGN_IN.address]] : []),
+      ...(has_helper ? [[HELPER]] : []),
+      ...(signs_in || has_helper || has_address ? ourVariables(names).map((name) => ['env', name]) : []),
+    ];
+    const after = mergeJson(before, {}, drops);
+    return { drafts: [{ path, before, after, secret: false }], warnings: [] };
+  });
+}
+
+/** Every variable that may be in the settings because of a gateway. */
+function ourVariables(names: MessagesClientNames): string[] {
+  const tiers = Object.fromEntries(TIERS.map((tier) => [tier, tier]));
+  const everything = { root_url: '', credential: { variable: '' }, model: '', tiers, discovery: true, cache_1h: true };
+  return [...Object.keys(messagesVariables(everything, names)), credentialVariable(names), helperTimeVariable(names)];
+}
+
 /** What variables that are set, in the environment or in a file, would do to the ones of the gateway. */
 export function variableWarnings(
-  { cache_1h }: MessagesWish,
+  { cache_1h, credential }: MessagesWish,
   { variable_prefix }: MessagesClientNames,
   set: Readonly<Record<string, unknown>>,
   where: string,
 ): string[] {
   const isSet = (name: string) => Object.hasOwn(set, name) && set[name] !== undefined && set[name] !== '';
   const legacy = `${variable_prefix}_API_KEY`;
+  const signs_in = 'sign_in' in credential;
+  const before_ours = [
+    ...(signs_in || 'helper' in credential ? [`${variable_prefix}_AUTH_TOKEN`] : []),
+    ...(signs_in ? [`${variable_prefix}_BASE_URL`] : []),
+  ];
   return [
+    ...before_ours
+      .filter(isSet)
+      .map(
+        (name) =>
+          `${name} is set in ${where}: remove it, or the client ${signs_in ? 'does not sign in' : 'sends that token'}`,
+      ),
     ...(isSet(legacy) ? [`${legacy} is set in ${where}: remove it, so that it is not sent beside the token`] : []),
     ...AGAINST_1H.filter((name) => cache_1h && isSet(name)).map(
       (name) => `${name} is set in ${where}: with it prompts are not kept for an hour`,

@@ -11,14 +11,32 @@ export interface ClientNames {
 
 /** Names that are nobody's. */
 const NEUTRAL: ClientNames = {
-  messages: { settings_file: '~/.client/settings.json', variable_prefix: 'VENDOR', feature_prefix: 'CLIENT_CODE' },
+  messages: {
+    settings_file: '~/.client/settings.json',
+    managed_file: {
+      linux: '/etc/client/managed-settings.json',
+      macos: '/Library/Application Support/Client/managed-settings.json',
+      windows: 'C:\\Program Files\\Client\\managed-settings.json',
+    },
+    variable_prefix: 'VENDOR',
+    feature_prefix: 'CLIENT_CODE',
+  },
   coding_cli: {
     config_file: '~/.codingcli/config.toml',
+    managed_file: {
+      linux: '/etc/codingcli/config.toml',
+      macos: '/etc/codingcli/config.toml',
+      windows: 'C:\\ProgramData\\CodingCLI\\config.toml',
+    },
     auth_file: '~/.codingcli/auth.json',
     key_name: 'COMPAT_API_KEY',
     auth_flag: 'requires_compat_auth',
   },
-  build_cli: { config_file: '~/.buildcli/config.toml', key_variable: 'BUILD_VENDOR_API_KEY' },
+  build_cli: {
+    config_file: '~/.buildcli/config.toml',
+    managed_file: { linux: '/etc/buildcli/managed_config.toml', macos: '/etc/buildcli/managed_config.toml' },
+    key_variable: 'BUILD_VENDOR_API_KEY',
+  },
 };
 
 /** The names a profile gives; the neutral ones where it gives none. */

@@ -95,6 +95,7 @@ function formatKey(key: string): string {
 }
 
 function formatValue(value: Scalar): string {
+  if (typeof value === 'object') return `[${value.map(formatValue).join(', ')}]`;
   // The escapes of a JSON text are those of a TOML text, but for DEL, which JSON leaves as it is.
   return JSON.stringify(value).replaceAll('\x7f', '\\u007f');
 }

@@ -31,7 +31,7 @@ function cannotChange(): BrokenFile {
   return new BrokenFile('its form cannot be changed without losing something; write the keys into it by hand');
 }
 
-/** A text without some keys; a comment that belongs to one goes with it. */
+/** A text without some keys; a table that held nothing else goes with it, and so does a comment that belongs to one. */
 function withoutKeys(text: string, drops: readonly (readonly string[])[]): string {
   const found = parseToml(text);
   const wanted = drops.reduce(withoutKey, found);
@@ -47,7 +47,8 @@ function withoutKey(found: Record<string, unknown>, [key, ...deeper]: readonly s
   if (deeper.length === 0) return rest;
   if (!isTable(value)) return found;
   const inner = withoutKey(value, deeper);
-  return inner === value ? found : { ...found, [key]: inner };
+  if (inner === value) return found;
+  return Object.keys(inner).length === 0 ? rest : { ...found, [key]: inner };
 }
 
 /** What a TOML text says. Raises BrokenFile, with the line, for one that is none. */

@@ -18,7 +18,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { StartError } from '../services/start-error.ts';
-import { failFile, makeDirectory, PRIVATE_FILE } from '../services/user-files.ts';
+import { failFile, makeDirectory, PRIVATE_FILE, SHARED_FILE } from '../services/user-files.ts';
 import type { Draft } from './draft.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;
@@ -98,12 +98,12 @@ function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
 }
 
-function prepare({ path, before, after, secret }: Draft): Prepared {
+function prepare({ path, before, after, secret, shared }: Draft): Prepared {
   const is_new = before === undefined;
-  if (is_new) makeDirectory(dirname(path));
+  if (is_new) makeDirectory(dirname(path), shared ? 'everybody' : 'owner');
   const target = is_new ? path : realpathSync(path);
   const old = is_new ? undefined : statSync(target);
-  const mode = old === undefined || secret ? PRIVATE_FILE : old.mode & 0o777;
+  const mode = secret ? PRIVATE_FILE : (old?.mode ?? (shared ? SHARED_FILE : PRIVATE_FILE)) & 0o777;
   const backup = old === undefined ? undefined : makeBackup(target);
   const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {

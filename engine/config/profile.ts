@@ -12,10 +12,18 @@ export interface Profile {
   };
 }
 
+/** Where a client looks for what an administrator wants on every machine; nothing where it looks nowhere. */
+export interface ManagedFiles {
+  readonly linux?: string;
+  readonly macos?: string;
+  readonly windows?: string;
+}
+
 /** Names of the Messages client. */
 export interface MessagesClientNames {
   /** Its settings; `~/` stands for the home directory, here and in the other files. */
   readonly settings_file: string;
+  readonly managed_file: ManagedFiles;
   /** Begins its variables of address, credential and models. */
   readonly variable_prefix: string;
   /** Begins its variables of features. */
@@ -25,6 +33,7 @@ export interface MessagesClientNames {
 /** Names of the coding CLI. */
 export interface CodingCliNames {
   readonly config_file: string;
+  readonly managed_file: ManagedFiles;
   readonly auth_file: string;
   /** Key of `auth_file` that holds the credential. */
   readonly key_name: string;
@@ -35,6 +44,7 @@ export interface CodingCliNames {
 /** Names of the build CLI. */
 export interface BuildCliNames {
   readonly config_file: string;
+  readonly managed_file: ManagedFiles;
   /** Variable of the key it uses when an entry names none. */
   readonly key_variable: string;
 }

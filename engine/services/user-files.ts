@@ -5,7 +5,11 @@ import { StartError } from './start-error.ts';
 /** Mode of a file that only its owner may read. */
 export const PRIVATE_FILE = 0o600;
 
+/** Mode of a file that everybody may read. */
+export const SHARED_FILE = 0o644;
+
 const PRIVATE_DIRECTORY = 0o700;
+const SHARED_DIRECTORY = 0o755;
 
 const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
@@ -26,15 +30,19 @@ export function failFile(path: string, verb: string, error: unknown): never {
   throw new StartError(`${path} cannot be ${verb}: ${REASONS[code] ?? message}`, { cause: error });
 }
 
-/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
-export function makeDirectory(path: string): void {
+/**
+ * Makes a directory and those above it, for their owner alone or for everybody to read. It does so one by one: asked for
+ * all at once, Node.js never ends below /proc.
+ */
+export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'owner'): void {
+  const mode = readers === 'owner' ? PRIVATE_DIRECTORY : SHARED_DIRECTORY;
   try {
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
+    mkdirSync(path, { mode });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST') return;
     if (code !== 'ENOENT' || path === dirname(path)) throw error;
-    makeDirectory(dirname(path));
-    mkdirSync(path, { mode: PRIVATE_DIRECTORY });
+    makeDirectory(dirname(path), readers);
+    mkdirSync(path, { mode });
   }
 }

@@ -1,4 +1,5 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { PLATFORMS } from '../../client-files/key-helper.ts';
 import { SHELLS } from '../../client-files/shell-lines.ts';
 import { isPrintableLine } from '../../diagnostics/printable.ts';
 import type { CommandContext } from '../program.ts';
@@ -24,6 +25,12 @@ function contextWindow(text: string): number {
   throw new InvalidArgumentError('Write a whole number of tokens, such as 500000.');
 }
 
+const managed = () =>
+  new Option(
+    '--managed [system]',
+    'the file for every user of a machine, to be rolled out: linux, macos or windows; else that of this machine',
+  ).choices([...PLATFORMS]);
+
 /** The options that every client has. */
 function addCommon(command: Command): Command {
   return command
@@ -31,6 +38,9 @@ function addCommon(command: Command): Command {
     .option('--api-key-env <name>', 'name of the environment variable that holds the token, never the token itself')
     .option('--api-key <token>', 'the token itself; others on this machine may see it, unlike with --token-stdin')
     .option('--token-stdin', "read the token from standard input, for the user's own file")
+    .option('--key-helper', 'let the client get its token from appscli token, as the person who signed in')
+    .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
+    .addOption(managed())
     .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
     .option('--check', 'ask the gateway first whether it has the model for this token')
     .option('--write', 'write without asking')
@@ -58,11 +68,30 @@ ${examples('appscli client build-cli --base-url https://gw.example.com --model c
   addBuildCli(client, context, finish);
   addCodingCli(client, context, finish);
   addMessages(client, context, finish);
+  addRemove(client, context, finish);
 }
 
 async function load() {
   const [commands, { processInput }] = await Promise.all([import('../client.ts'), import('../client-input.ts')]);
   return { ...commands, surroundings: { input: processInput() } };
+}
+
+function addRemove(client: Command, context: CommandContext, finish: Finish): void {
+  client
+    .command('remove')
+    .description("take what belongs to a gateway out of a client's files again")
+    .addArgument(new Argument('<client>').choices(['messages', 'build-cli', 'coding-cli']))
+    .addOption(baseUrl())
+    .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .addOption(managed())
+    .option('--write', 'write without asking')
+    .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
+    .addOption(json('print a JSON object with what was done'))
+    .addHelpText('after', examples('appscli client remove messages --base-url https://gateway.example.com'))
+    .action(async (kind, given) => {
+      const [{ removeClient }, { surroundings }] = await Promise.all([import('../client-remove.ts'), load()]);
+      finish(await removeClient(context, kind, given, surroundings));
+    });
 }
 
 function addBuildCli(client: Command, context: CommandContext, finish: Finish): void {
@@ -112,14 +141,17 @@ function addMessages(client: Command, context: CommandContext, finish: Finish): 
     .option('--fable-model <id>', 'model of the tier fable', oneLine)
     .option('--discovery', 'let the client ask the gateway which models there are')
     .option('--cache-1h', 'let the client ask for prompts to be kept for an hour')
+    .option('--sign-in', 'let people sign in at the gateway, as the client itself does it; no token is needed')
     .option('--settings', "put the variables into the client's settings instead of printing lines for a shell")
     .addOption(new Option('--shell <name>', 'shell to print lines for').choices([...SHELLS]))
     .addHelpText(
       'after',
       `
-Prints lines for your shell. --settings, --write, --token-stdin and --api-key
-are about the client's settings file instead.
-${examples('eval "$(appscli client messages --base-url https://gateway.example.com)"', 'appscli client messages --model coder-1 --discovery --cache-1h --settings')}`,
+Prints lines for your shell. --settings, --write, --token-stdin, --api-key,
+--sign-in, --key-helper and --managed are about its settings file instead.
+With --sign-in the client signs in at the gateway by itself and renews what it
+is given; with --key-helper it runs appscli token.
+${examples('eval "$(appscli client messages --base-url https://gateway.example.com)"', 'appscli client messages --model coder-1 --discovery --cache-1h --settings', 'appscli client messages --sign-in', 'appscli client messages --key-helper --managed macos > managed-settings.json')}`,
     )
     .action(async (given) => {
       const { messages, surroundings } = await load();
