@@ -17,6 +17,7 @@ import { type Database, openDatabase } from '../services/database.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
+import { openSightings } from '../services/identity/sightings.ts';
 import { startStandingChecks } from '../services/identity/standing-checks.ts';
 import { openLedger } from '../services/ledger.ts';
 import { createLimitsInForce } from '../services/limits-in-force.ts';
@@ -189,6 +190,7 @@ async function openServices(
     log,
     access_tokens,
     revocations,
+    sightings: opened('session tokens in use', openSightings({ database, log })),
     async catchUp() {
       access_tokens.forgetAll();
       await revocations.catchUp();

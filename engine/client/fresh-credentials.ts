@@ -75,7 +75,7 @@ async function renewOnce(renewal: Renewal): Promise<Credentials> {
     if (held.access_token !== rejected && secondsLeft(held, clock) > 0) return held;
     return forget(renewal, 'it could not be renewed');
   }
-  // A refresh token is good once: who can't write down the next one had better not use this one.
+  // A refresh token is replaced by its use: who can't write down the next one had better not use this one.
   credentials.write(base_url, held);
   const answer = await refresh(renewal, refresh_token, held.access_token === rejected || secondsLeft(held, clock) <= 0);
   if (answer.status === 200) {

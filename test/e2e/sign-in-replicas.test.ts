@@ -56,23 +56,12 @@ describe('two gateways on one database', () => {
     for (const gateway of [one, other]) assert.equal(await use(gateway, body.access_token), 200);
   });
 
-  it('renew sessions of each other, and notice a used refresh token of each other', async () => {
+  it('renew sessions of each other, and give the same again to who comes a moment later', async () => {
     const first = await signIn(one.url, 'anna');
     const second = (await askForToken(other.url, refreshWith(first.refresh_token))).body;
     for (const gateway of [one, other]) assert.equal(await use(gateway, second.access_token), 200);
-    assert.equal((await askForToken(one.url, refreshWith(first.refresh_token))).status, 401);
-    assert.ok((await timeToRefusal(other, second.access_token)) < 1000);
-  });
-
-  it('let one of several refreshes at once win', async () => {
-    const { refresh_token } = await signIn(one.url, 'ben');
-    const answers = await Promise.all(
-      [one, other, one, other].map(({ url }) => askForToken(url, refreshWith(refresh_token))),
-    );
-    const won = answers.filter(({ status }) => status === 200);
-    // Whoever came while it was under way was told to wait; whoever came after it, that the token was used up.
-    assert.equal(won.length, 1);
-    for (const { status, body } of answers) assert.ok([200, 401, 503].includes(status), body.error);
+    const again = await askForToken(one.url, refreshWith(first.refresh_token));
+    assert.deepEqual([again.status, again.body.refresh_token], [200, second.refresh_token]);
   });
 
   it('refuse within a second what was revoked on the other, also a token they had accepted before', async () => {

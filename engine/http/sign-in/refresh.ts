@@ -2,7 +2,7 @@ import type { Person } from '../../services/identity/admission.ts';
 import { askAbout, cutOffAsRefused, restPerson } from '../../services/identity/ask-about.ts';
 import { isRefreshToken } from '../../services/identity/opaque.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../../services/identity/provider.ts';
-import type { OpenSession, RefreshBegun } from '../../services/identity/sessions.ts';
+import type { OpenSession, PresentedToken, RefreshBegun, Sessions } from '../../services/identity/sessions.ts';
 import type { SignIn, Visit } from './doors.ts';
 import { OAuthError, temporarilyUnavailable, tooManyRequests } from './oauth-error.ts';
 
@@ -25,10 +25,11 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
   const { sessions, attempts, tokens } = sign_in.identity;
   const { request_id } = visit.reference;
   if (!isRefreshToken(refresh_token)) throw signInAgain('The refresh token is unknown; sign in again.');
+  const presented = { refresh_token, client_address: sign_in.addressOf(visit.req) };
   const asked = await attempts.ask(
-    { text: refresh_token, address: sign_in.addressOf(visit.req), is_ours: tokens.marks.fit(refresh_token) },
-    () => sessions.beginRefresh(refresh_token),
-    ({ outcome }) => outcome === 'ready',
+    { text: refresh_token, address: presented.client_address, is_ours: tokens.marks.fit(refresh_token) },
+    () => sessions.beginRefresh(presented),
+    ({ outcome }) => outcome === 'ready' || outcome === 'repeated',
   );
   if ('retry_after_seconds' in asked) {
     const problem = 'Too many requests came to nothing; the refresh token may be good, try it again later.';
@@ -40,9 +41,10 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
       break;
     case 'busy':
       throw temporarilyUnavailable('This session is just being renewed by another request; use what that one gets.');
-    case 'reused':
-      sign_in.log.warn({ request_id }, 'a refresh token was used twice, so its session was ended');
-      throw signInAgain('The refresh token was used before, so the session was ended; sign in again.');
+    case 'repeated':
+      return begun.session;
+    case 'replaced':
+      throw refuseReplaced(sign_in, begun.session, presented, request_id);
     case 'expired':
       throw signInAgain('The session is over; sign in again.');
     case 'revoked':
@@ -52,7 +54,7 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
   }
   const { session } = begun;
   try {
-    return await renew(sign_in, session, visit);
+    return await renew(sign_in, session, presented, visit);
   } catch (error) {
     if (error instanceof OAuthError) throw error;
     await giveBack(sign_in, session, error);
@@ -67,6 +69,23 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
   }
 }
 
+/**
+ * Somebody has the newer token: another process of the same installation, which has stored it by now, or whoever copied this
+ * one. The session is left alone; ended, it would be for the one that did nothing wrong as well.
+ */
+function refuseReplaced(
+  { log }: SignIn,
+  { id, person }: { readonly id: string; readonly person: Person },
+  { client_address }: PresentedToken,
+  request_id: string,
+): OAuthError {
+  const fields = { email: person.email, session: id, client_address, request_id };
+  log.info(fields, 'a refresh token was refused: it was replaced before, and what replaced it is in use');
+  return signInAgain(
+    'This refresh token was replaced by one that is in use. Read the stored credentials again, another process may have renewed them. If none did, somebody may have a copy of it: sign in again.',
+  );
+}
+
 /** Nothing was decided: the same refresh token must be good for another try, whatever became of this one. */
 async function giveBack({ identity }: SignIn, { id }: Begun, error: unknown): Promise<void> {
   const grant = error instanceof ProviderError ? error.grant : undefined;
@@ -79,7 +98,7 @@ async function giveBack({ identity }: SignIn, { id }: Begun, error: unknown): Pr
 }
 
 /** Raises ProviderError when the identity provider decides nothing, and OAuthError when the session is over. */
-async function renew(sign_in: SignIn, session: Begun, { req }: Visit): Promise<OpenSession> {
+async function renew(sign_in: SignIn, session: Begun, presented: PresentedToken, { req }: Visit): Promise<OpenSession> {
   const { identity, log } = sign_in;
   const grant = (await identity.tokens.open(session.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
   if (grant === undefined) {
@@ -95,17 +114,19 @@ async function renew(sign_in: SignIn, session: Begun, { req }: Visit): Promise<O
   const person = await admitAgain(sign_in, session, identified);
   const sealed_grant = await identity.tokens.seal(identified.grant, 'provider-grant');
   if (!req.socket.writable) {
-    // The client gave up waiting. A new refresh token would reach nobody, and the next use of this one end the session.
+    // The client gave up waiting: a new refresh token would reach nobody.
     await identity.sessions.abandonRefresh(session.id, sealed_grant);
     throw temporarilyUnavailable('The client is gone; the refresh token it has is still good.');
   }
-  const renewed = await finish(sign_in, session, { person, sealed_grant });
+  const renewed = await finish(sign_in, session, { ...presented, person, sealed_grant });
   if (renewed === undefined) throw signInAgain('The session was ended; sign in again.');
   log.debug({ email: person.email, session: session.id }, 'a session was renewed');
   return renewed;
 }
 
-async function finish({ identity }: SignIn, { id }: Begun, refreshed: { person: Person; sealed_grant: string }) {
+type Refreshed = Parameters<Sessions['finishRefresh']>[1];
+
+async function finish({ identity }: SignIn, { id }: Begun, refreshed: Refreshed) {
   try {
     return await identity.sessions.finishRefresh(id, refreshed);
   } catch (error) {

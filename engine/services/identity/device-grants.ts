@@ -53,7 +53,7 @@ export interface DeviceGrants {
   /** Lets the device have its session. False when the grant is not pending any more. */
   approve(grant_id: string, approved: { readonly person: Person; readonly sealed_grant: string }): Promise<boolean>;
   deny(grant_id: string): Promise<boolean>;
-  /** Ends an approved grant by beginning its session, once. */
+  /** Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. */
   poll(device_code: string): Promise<PollResult>;
 }
 
@@ -168,7 +168,8 @@ export function createDeviceGrants(options: {
       const refresh_token = makeRefreshToken(marks);
       const [row] = await database.query<{ outcome: PollResult['outcome']; person: Person }>(
         'device_poll',
-        'select * from poll_device_grant($1, $2, $3, $4, $5, $6)',
+        `select g.*, case when g.outcome = 'signed_in' then end_refused_sessions($4, $2) end as ended
+         from poll_device_grant($1, $2, $3, $4, $5, $6) g`,
         [
           hashSecret(device_code),
           later(0),

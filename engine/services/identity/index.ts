@@ -10,6 +10,7 @@ import type { Claims, IdentityProvider } from './provider.ts';
 import { createProvider } from './provider-client.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './session-tokens.ts';
 import { createSessions, type Sessions } from './sessions.ts';
+import type { Sightings } from './sightings.ts';
 
 export { CALLBACK_PATH, issuerOf };
 
@@ -42,6 +43,7 @@ export type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
 export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Revocations;
+  readonly sightings: Sightings;
   /** Resolves when this process refuses whatever was ended by now. */
   catchUp(): Promise<void>;
   readonly clock: Clock;
@@ -52,7 +54,7 @@ export interface IdentityFoundation {
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
-  { database, revocations, catchUp, clock, log }: IdentityFoundation,
+  { database, revocations, sightings, catchUp, clock, log }: IdentityFoundation,
 ): Identity | undefined {
   const { auth } = config;
   if (auth?.oidc === undefined) return undefined;
@@ -65,6 +67,7 @@ export function createIdentity(
     secret,
     clock,
     revocations,
+    sightings,
     log,
     mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
   });

@@ -5,7 +5,8 @@ import type { Person } from './admission.ts';
 export interface SessionClaims {
   readonly session_id: string;
   readonly person: Person;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch; so is `expires_at`. */
+  readonly issued_at: number;
   readonly expires_at: number;
 }
 
@@ -30,14 +31,14 @@ export function writeClaims(session_id: string, person: Person, roles: readonly 
 
 /** Reads what `writeClaims` wrote; `undefined` when something is missing or of another type. */
 export function readClaims(claims: JWTPayload): SessionClaims | undefined {
-  const { sub, sid, email, name, groups, team, project, idp_issuer, idp_subject, exp } = claims;
+  const { sub, sid, email, name, groups, team, project, idp_issuer, idp_subject, iat, exp } = claims;
   if (!isText(sid) || !isText(email) || !isText(idp_issuer) || !isText(idp_subject)) return undefined;
-  if (sub !== principalIdOf({ email }) || !Number.isSafeInteger(exp)) return undefined;
+  if (sub !== principalIdOf({ email }) || !Number.isSafeInteger(exp) || !Number.isSafeInteger(iat)) return undefined;
   if (!Array.isArray(groups) || !groups.every((group) => typeof group === 'string')) return undefined;
   if (![name, team, project].every((value) => value === undefined || isText(value))) return undefined;
   const optional = { name, team, project } as Pick<Person, 'name' | 'team' | 'project'>;
   const person = { issuer: idp_issuer, subject: idp_subject, email, groups, ...optional };
-  return { session_id: sid, person, expires_at: Number(exp) * 1000 };
+  return { session_id: sid, person, issued_at: Number(iat) * 1000, expires_at: Number(exp) * 1000 };
 }
 
 function isText(value: unknown): value is string {

@@ -11,6 +11,7 @@ import { makeId } from './opaque.ts';
 import { openWith, sealWith } from './sealed.ts';
 import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
+import type { Sightings } from './sightings.ts';
 import { rolesOf, tokenGroupOf } from './standing.ts';
 
 /** What a secret is sealed for; one purpose can't open what was sealed for another. */
@@ -73,6 +74,7 @@ interface Entry {
 /**
  * Creates the session tokens of a configuration with `auth.oidc`.
  * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
+ * @param options.sightings is told of each token that is good, when it is seen for the first time.
  * Raises StartError for a key that is too short.
  */
 export function createSessionTokens(options: {
@@ -82,8 +84,9 @@ export function createSessionTokens(options: {
   readonly revocations: Revocations;
   readonly log: Pick<Log, 'warn'>;
   readonly mayStay?: (person: Person) => boolean;
+  readonly sightings?: Sightings;
 }): SessionTokens {
-  const { config, secret, clock, revocations, log, mayStay = () => true } = options;
+  const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
   const { auth } = config;
   if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
   const issuer = issuerOf(config);
@@ -107,6 +110,7 @@ export function createSessionTokens(options: {
     const entry = { principal: principalOf(claims, config), expires_at: claims.expires_at };
     const principal = admit(entry);
     entries.set(key, entry, { size: token.length });
+    sightings?.note(claims.session_id, claims.issued_at);
     return principal;
   };
 

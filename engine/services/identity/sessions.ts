@@ -1,9 +1,12 @@
+import { setTimeout } from 'node:timers/promises';
 import type { Clock } from '../../api.ts';
 import type { Database } from '../database.ts';
 import { storable, storableJson } from '../storable.ts';
 import type { Person } from './admission.ts';
+import { countedAddress } from './attempt-limits.ts';
 import type { Marks } from './marks.ts';
 import { hashSecret, isRefreshToken, makeRefreshToken } from './opaque.ts';
+import { openSuccessor, sealSuccessor } from './successor.ts';
 
 /** A session that begins or goes on, with the refresh token that goes on with it. */
 export interface OpenSession {
@@ -27,24 +30,38 @@ export interface SessionSummary {
 }
 
 /**
- * What a refresh token is good for. `reused`: it was used before, so the session has just been ended. `busy`: another
- * refresh of the session is under way.
+ * What a refresh token is good for. `ready`: for a renewal. `repeated`: it was replaced a moment ago, and this is by what.
+ * `replaced`: by one that is in use. `busy`: another renewal of the session is under way.
  */
 export type RefreshBegun =
-  | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'reused' | 'busy' }
+  | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
+  | { readonly outcome: 'replaced'; readonly session: { readonly id: string; readonly person: Person } }
+  | { readonly outcome: 'repeated'; readonly session: OpenSession }
   | {
       readonly outcome: 'ready';
       readonly session: { readonly id: string; readonly person: Person; readonly sealed_grant: string };
     };
 
+/** A refresh token, and the address of the client that sent it. */
+export interface PresentedToken {
+  readonly refresh_token: string;
+  readonly client_address: string;
+}
+
 /** Sessions of people who signed in, and their refresh tokens. Everything raises store_unavailable. */
 export interface Sessions {
-  /** Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`. */
-  beginRefresh(refresh_token: string): Promise<RefreshBegun>;
-  /** Replaces the refresh token by a new one. `undefined` when the session was ended meanwhile. */
+  /**
+   * Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`.
+   * Waits a while for another one of the session that is under way.
+   */
+  beginRefresh(presented: PresentedToken): Promise<RefreshBegun>;
+  /**
+   * Replaces the refresh token, by the same one as before where its client may never have got that. `undefined` when the
+   * session was ended meanwhile, or renewed by somebody else after `refresh_seconds`.
+   */
   finishRefresh(
     session_id: string,
-    refreshed: { readonly person: Person; readonly sealed_grant: string },
+    refreshed: PresentedToken & { readonly person: Person; readonly sealed_grant: string },
   ): Promise<OpenSession | undefined>;
   /**
    * Gives the refresh token back unused.
@@ -64,6 +81,11 @@ export interface Sessions {
 }
 
 const REFRESH_SECONDS = 60;
+/** For so long a refresh token that was replaced gives its successor again, as to a second process that had read it before. */
+const REPEATED_SECONDS = 30;
+/** Clients wait ten seconds for an answer, and some take a 503 for the end of what they were about to do. */
+const BUSY_PATIENCE_MS = 6000;
+const BUSY_POLL_MS = 100;
 const MAX_LISTED = 1000;
 
 interface BegunRow {
@@ -71,6 +93,7 @@ interface BegunRow {
   readonly id: string;
   readonly person: Person;
   readonly sealed_grant: string;
+  readonly successor: string;
 }
 
 /** Creates the sessions of a database. */
@@ -81,32 +104,60 @@ export function createSessions(options: {
   readonly onEnded?: () => Promise<void>;
   /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
   readonly refresh_seconds?: number;
+  /** How long a refresh waits for another one of its session. Absent: 6000. */
+  readonly busy_patience_ms?: number;
   /** Absent: refresh tokens have no mark. */
   readonly marks?: Marks;
 }): Sessions {
   const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
+  const { busy_patience_ms = BUSY_PATIENCE_MS } = options;
   const now = () => new Date(clock.now());
+
+  const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
+    const [row] = await database.query<BegunRow>('refresh_begin', 'select * from begin_renewal($1, $2, $3, $4, $5)', [
+      hashSecret(refresh_token),
+      countedAddress(client_address),
+      now(),
+      new Date(clock.now() + refresh_seconds * 1000),
+      new Date(clock.now() - REPEATED_SECONDS * 1000),
+    ]);
+    const { outcome, id, person, sealed_grant, successor } = row!;
+    if (outcome === 'ready') return { outcome, session: { id, person, sealed_grant } };
+    if (outcome === 'replaced') return { outcome, session: { id, person } };
+    if (outcome !== 'repeated') return { outcome };
+    return { outcome, session: { id, person, refresh_token: await openSuccessor(successor, refresh_token) } };
+  };
+
   return {
-    async beginRefresh(refresh_token) {
-      if (!isRefreshToken(refresh_token)) return { outcome: 'unknown' };
-      const [row] = await database.query<BegunRow>('refresh_begin', 'select * from begin_refresh($1, $2, $3)', [
-        hashSecret(refresh_token),
-        now(),
-        new Date(clock.now() + refresh_seconds * 1000),
-      ]);
-      const { outcome, ...session } = row!;
-      if (outcome === 'reused') await onEnded?.();
-      return outcome === 'ready' ? { outcome, session } : { outcome };
+    async beginRefresh(presented) {
+      if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
+      for (let waited_ms = 0; ; waited_ms += BUSY_POLL_MS) {
+        const begun = await beginOnce(presented);
+        if (begun.outcome !== 'busy' || waited_ms >= busy_patience_ms) return begun;
+        // Another replica may be at it, which tells nobody when it is done.
+        await setTimeout(BUSY_POLL_MS);
+      }
     },
 
-    async finishRefresh(session_id, { person, sealed_grant }) {
-      const refresh_token = makeRefreshToken(marks);
-      const [row] = await database.query<{ finished: boolean }>(
+    async finishRefresh(session_id, { refresh_token, client_address, person, sealed_grant }) {
+      const replaced = refresh_token;
+      const successor = makeRefreshToken(marks);
+      const [row] = await database.query<{ successor: string | null }>(
         'refresh_finish',
-        'select finish_refresh($1, $2, $3, $4, $5) as finished',
-        [storable(session_id), storableJson(person), sealed_grant, hashSecret(refresh_token), now()],
+        'select finish_renewal($1, $2, $3, $4, $5, $6, $7, $8) as successor',
+        [
+          storable(session_id),
+          hashSecret(replaced),
+          countedAddress(client_address),
+          storableJson(person),
+          sealed_grant,
+          hashSecret(successor),
+          await sealSuccessor(successor, replaced),
+          now(),
+        ],
       );
-      return row!.finished ? { id: session_id, person, refresh_token } : undefined;
+      if (row!.successor === null) return undefined;
+      return { id: session_id, person, refresh_token: await openSuccessor(row!.successor, replaced) };
     },
 
     async abandonRefresh(session_id, sealed_grant) {

@@ -9,6 +9,7 @@ import { boundPeople } from './0007_bound_people.ts';
 import { timelyHolds } from './0007_timely_holds.ts';
 import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
+import { sessions } from './0011_sessions.ts';
 import { people } from './0012_people.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
@@ -23,5 +24,6 @@ export const migrations: readonly SchemaMigration[] = [
   timelyHolds,
   billed,
   store,
+  sessions,
   people,
 ];

@@ -2,7 +2,7 @@
 import type { GatewayConfig } from '../../../engine/config.ts';
 import type { AttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
 import type { DeviceGrants, PendingGrant } from '../../../engine/services/identity/device-grants.ts';
-import type { Sessions } from '../../../engine/services/identity/sessions.ts';
+import type { RefreshBegun, Sessions } from '../../../engine/services/identity/sessions.ts';
 import type { Backstage } from './support.ts';
 
 /** Device grants with codes that a test can tell: device-code-0--...A, WDJB-MJHB and so on. */
@@ -87,9 +87,13 @@ const refreshToken = (n: number, times: number) => `gwr_${`refresh-${n}-${times}
 export function memorySessions(backstage: Backstage, check: () => void): Sessions {
   const byToken = (token: string) => [...backstage.sessions.values()].find(({ open }) => open.refresh_token === token);
   return {
-    async beginRefresh(token) {
+    async beginRefresh({ refresh_token: token }) {
       check();
-      if (backstage.refresh_outcome !== undefined) return { outcome: backstage.refresh_outcome as 'unknown' };
+      if (backstage.refresh_outcome !== undefined)
+        return {
+          outcome: backstage.refresh_outcome,
+          session: { id: 'ses_0', person: { email: 'anna' } },
+        } as RefreshBegun;
       const found = byToken(token);
       if (found === undefined) return { outcome: 'unknown' };
       if (found.ended !== undefined) return { outcome: 'revoked' };

@@ -72,7 +72,7 @@ describe('a refresh', () => {
     assertError(unknown, 401, 'invalid_grant', /unknown/);
     // OAuth clients that see a challenge look no further.
     assert.equal(unknown.headers['www-authenticate'], undefined);
-    const said = { expired: /over/, revoked: /ended/, reused: /used before/ } as const;
+    const said = { expired: /over/, revoked: /ended/, replaced: /stored credentials/ } as const;
     for (const [outcome, words] of Object.entries(said)) {
       backstage.refresh_outcome = outcome as keyof typeof said;
       assertError(await renew(UNKNOWN), 401, 'invalid_grant', words);

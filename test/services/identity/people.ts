@@ -1,7 +1,7 @@
 /** People who sign in, for tests of what becomes of them. */
 import type { Person } from '../../../engine/services/identity/admission.ts';
 import type { DeviceGrants } from '../../../engine/services/identity/device-grants.ts';
-import type { OpenSession } from '../../../engine/services/identity/sessions.ts';
+import type { OpenSession, PresentedToken } from '../../../engine/services/identity/sessions.ts';
 
 export const START = '2026-03-10T12:00:00Z';
 
@@ -14,6 +14,11 @@ export function somebody(more: Partial<Person> = {}): Person {
 }
 
 export const DEVICE = { client: 'coder/1.2.3', client_address: '192.0.2.1' };
+
+/** A refresh token as a client sends it. */
+export function sent(refresh_token: string, client_address = DEVICE.client_address): PresentedToken {
+  return { refresh_token, client_address };
+}
 
 /** Brings a sign-in to where the device may collect its session; returns the device code. */
 export async function approveSignIn(grants: DeviceGrants, person: Person, sealed_grant = 'sealed'): Promise<string> {

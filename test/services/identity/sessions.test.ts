@@ -5,8 +5,9 @@ import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts
 import type { Database } from '../../../engine/services/database.ts';
 import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
-import { type TestStore, useTestStore } from '../../support/store.ts';
-import { START, signIn, somebody } from './people.ts';
+import { openSightings } from '../../../engine/services/identity/sightings.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { DEVICE, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -15,14 +16,31 @@ useTestStore((opened) => {
 
 function open(clock: FrozenClock = frozenClock(START), database: Database = store.database) {
   const grants = createDeviceGrants({ database, clock, refresh_days: 30 });
-  return { grants, sessions: createSessions({ database, clock }) };
+  return { clock, grants, sessions: createSessions({ database, clock, busy_patience_ms: 0 }) };
 }
 
 /** Goes through with a refresh; the outcome of its beginning when it does not get further. */
-async function refresh({ sessions }: Pick<ReturnType<typeof open>, 'sessions'>, refresh_token: string) {
-  const begun = await sessions.beginRefresh(refresh_token);
+async function refresh({ sessions }: Pick<ReturnType<typeof open>, 'sessions'>, refresh_token: string, from?: string) {
+  const begun = await sessions.beginRefresh(sent(refresh_token, from));
+  if (begun.outcome === 'repeated') return begun.session;
   if (begun.outcome !== 'ready') return begun.outcome;
-  return (await sessions.finishRefresh(begun.session.id, begun.session)) ?? 'ended';
+  return (
+    (await sessions.finishRefresh(begun.session.id, { ...sent(refresh_token, from), ...begun.session })) ?? 'ended'
+  );
+}
+
+/** The same, where it must work. */
+async function renewed(gateway: Pick<ReturnType<typeof open>, 'sessions'>, refresh_token: string, from?: string) {
+  const result = await refresh(gateway, refresh_token, from);
+  assert.ok(typeof result === 'object', String(result));
+  return result;
+}
+
+/** Uses the session token that a renewal of this moment gave. */
+async function useToken(session_id: string, clock: FrozenClock) {
+  const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
+  sightings.note(session_id, Math.floor(clock.now() / 1000) * 1000);
+  await sightings.flush();
 }
 
 /** Outcomes of refreshes: `finished` for those that went through. */
@@ -36,16 +54,20 @@ describe('refreshing a session', () => {
     const person = somebody({ groups: ['staff'], team: 'search' });
     const { id, refresh_token } = await signIn(gateway.grants, person);
     clock.advance(3_600_000);
-    assert.deepEqual(await gateway.sessions.beginRefresh(refresh_token), {
+    assert.deepEqual(await gateway.sessions.beginRefresh(sent(refresh_token)), {
       outcome: 'ready',
       session: { id, person, sealed_grant: 'sealed' },
     });
     const changed = { ...person, groups: ['staff', 'leads'], name: 'New Name' };
-    const gone_on = await gateway.sessions.finishRefresh(id, { person: changed, sealed_grant: 'sealed-anew' });
+    const gone_on = await gateway.sessions.finishRefresh(id, {
+      ...sent(refresh_token),
+      person: changed,
+      sealed_grant: 'sealed-anew',
+    });
     assert.deepEqual({ ...gone_on, refresh_token: '' }, { id, person: changed, refresh_token: '' });
     assert.match(gone_on!.refresh_token, /^gwr_[\w-]{43}$/);
     assert.notEqual(gone_on!.refresh_token, refresh_token);
-    assert.deepEqual(await gateway.sessions.beginRefresh(gone_on!.refresh_token), {
+    assert.deepEqual(await gateway.sessions.beginRefresh(sent(gone_on!.refresh_token)), {
       outcome: 'ready',
       session: { id, person: changed, sealed_grant: 'sealed-anew' },
     });
@@ -66,47 +88,39 @@ describe('refreshing a session', () => {
     assert.ok(rows.every(({ text }) => !text.includes(refresh_token.slice(4))));
   });
 
-  it('ends the session when a used token comes again, and says so only once', async () => {
-    const gateway = open();
-    const { id, refresh_token } = await signIn(gateway.grants, somebody());
-    const gone_on = await refresh(gateway, refresh_token);
-    assert.ok(typeof gone_on === 'object');
-    assert.equal(await refresh(gateway, refresh_token), 'reused');
-    assert.equal(await refresh(gateway, refresh_token), 'revoked');
-    assert.equal(await refresh(gateway, gone_on.refresh_token), 'revoked');
-    const [seen] = await gateway.sessions.list({ user: gone_on.person.email, ended: true });
-    assert.deepEqual([seen?.id, seen?.revoked_because], [id, 'a refresh token was used twice']);
-  });
-
   it('makes a second one wait while the first is under way, and ends nothing', async () => {
     const clock = frozenClock(START);
     const gateway = open(clock);
     const { id, refresh_token } = await signIn(gateway.grants, somebody());
-    assert.equal((await gateway.sessions.beginRefresh(refresh_token)).outcome, 'ready');
-    assert.equal((await gateway.sessions.beginRefresh(refresh_token)).outcome, 'busy');
+    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'ready');
+    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'busy');
     await gateway.sessions.abandonRefresh(id);
-    assert.equal((await gateway.sessions.beginRefresh(refresh_token)).outcome, 'ready', 'it was given back unused');
+    assert.equal(
+      (await gateway.sessions.beginRefresh(sent(refresh_token))).outcome,
+      'ready',
+      'it was given back unused',
+    );
     clock.advance(60_000);
-    assert.equal((await gateway.sessions.beginRefresh(refresh_token)).outcome, 'ready', 'whoever had it is gone');
+    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'ready', 'whoever had it is gone');
   });
 
   it('makes it wait longer where the identity provider may take longer', async () => {
     const clock = frozenClock(START);
     const { refresh_token } = await signIn(open(clock).grants, somebody());
-    const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260 });
-    await sessions.beginRefresh(refresh_token);
+    const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260, busy_patience_ms: 0 });
+    await sessions.beginRefresh(sent(refresh_token));
     clock.advance(259_000);
-    assert.equal((await sessions.beginRefresh(refresh_token)).outcome, 'busy');
+    assert.equal((await sessions.beginRefresh(sent(refresh_token))).outcome, 'busy');
     clock.advance(1000);
-    assert.equal((await sessions.beginRefresh(refresh_token)).outcome, 'ready');
+    assert.equal((await sessions.beginRefresh(sent(refresh_token))).outcome, 'ready');
   });
 
   it('is given back with what the identity provider replaced meanwhile', async () => {
     const gateway = open();
     const { id, refresh_token } = await signIn(gateway.grants, somebody());
-    await gateway.sessions.beginRefresh(refresh_token);
+    await gateway.sessions.beginRefresh(sent(refresh_token));
     await gateway.sessions.abandonRefresh(id, 'sealed-anew');
-    const begun = await gateway.sessions.beginRefresh(refresh_token);
+    const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
     assert.ok(begun.outcome === 'ready');
     assert.equal(begun.session.sealed_grant, 'sealed-anew');
   });
@@ -115,9 +129,9 @@ describe('refreshing a session', () => {
     const gateway = open();
     const person = somebody();
     const { id, refresh_token } = await signIn(gateway.grants, person);
-    await gateway.sessions.beginRefresh(refresh_token);
+    await gateway.sessions.beginRefresh(sent(refresh_token));
     assert.equal(await gateway.sessions.end(id, 'signed out'), true);
-    const changed = { person: { ...person, groups: ['changed'] }, sealed_grant: 'sealed' };
+    const changed = { ...sent(refresh_token), person: { ...person, groups: ['changed'] }, sealed_grant: 'sealed' };
     assert.equal(await gateway.sessions.finishRefresh(id, changed), undefined);
     const [row] = await store.database.query('test_groups', 'select groups from principals where email = $1', [
       person.email,
@@ -148,7 +162,7 @@ describe('refreshing a session', () => {
       'A'.repeat(1e6),
     ];
     for (const text of hostile) {
-      assert.deepEqual(await sessions.beginRefresh(text), { outcome: 'unknown' });
+      assert.deepEqual(await sessions.beginRefresh(sent(text)), { outcome: 'unknown' });
       assert.equal(await sessions.sessionOf(text), undefined);
     }
   });
@@ -164,16 +178,14 @@ describe('refreshing a session', () => {
           Array.from({ length: count }, (_, i) => refresh(gateways[i % gateways.length]!, refresh_token)),
         );
         const outcomes = words(results);
-        // Who began while it was under way was told to wait; who came after it ended the session.
-        assert.ok(outcomes.filter((word) => word === 'finished').length <= 1);
-        assert.ok(outcomes.filter((word) => word === 'reused').length <= 1);
+        // Who began while it was under way was told to wait; who came after it got the same.
         assert.ok(
-          outcomes.every((word) => /^(?:finished|busy|reused|revoked|ended)$/.test(word)),
+          outcomes.every((word) => /^(?:finished|busy)$/.test(word)),
           String(outcomes),
         );
-        assert.ok(outcomes.includes('finished') || outcomes.includes('ended'));
-        const left = await gateways[0]!.sessions.list({ user: person.email });
-        assert.equal(left.length, outcomes.includes('reused') ? 0 : 1);
+        const got = results.flatMap((result) => (typeof result === 'string' ? [] : [result.refresh_token]));
+        assert.equal(new Set(got).size, 1);
+        assert.equal((await gateways[0]!.sessions.list({ user: person.email })).length, 1);
       }),
       { numRuns: 15 },
     );
@@ -185,11 +197,151 @@ describe('refreshing a session', () => {
       const gateways = handles.map((database) => open(frozenClock(START), database));
       const { refresh_token } = await signIn(gateways[0]!.grants, somebody());
       const begun = await Promise.all(
-        Array.from({ length: 8 }, (_, i) => gateways[i % 2]!.sessions.beginRefresh(refresh_token)),
+        Array.from({ length: 8 }, (_, i) => gateways[i % 2]!.sessions.beginRefresh(sent(refresh_token))),
       );
       const outcomes = begun.map(({ outcome }) => outcome).sort();
       assert.deepEqual(outcomes, [...Array<string>(7).fill('busy'), 'ready']);
     }
+  });
+});
+
+describe('a refresh token that was replaced', () => {
+  const MINUTE = 60_000;
+
+  it('gives the same successor again for half a minute, to as many as come, without asking anybody', async () => {
+    const gateway = open();
+    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const first = await renewed(gateway, refresh_token);
+    await useToken(first.id, gateway.clock);
+    gateway.clock.advance(29_000);
+    for (let times = 0; times < 3; times++) assert.deepEqual(await renewed(gateway, refresh_token), first);
+    gateway.clock.advance(1000);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
+  });
+
+  it('is refused after that, and nothing ends: the successor goes on', async () => {
+    const gateway = open();
+    const { refresh_token, person } = await signIn(gateway.grants, somebody());
+    const first = await renewed(gateway, refresh_token);
+    await useToken(first.id, gateway.clock);
+    gateway.clock.advance(MINUTE);
+    for (let times = 0; times < 3; times++) assert.equal(await refresh(gateway, refresh_token), 'replaced');
+    assert.equal((await gateway.sessions.list({ user: person.email })).length, 1);
+    await renewed(gateway, first.refresh_token);
+  });
+
+  it('goes on to be good while nothing shows that its successor arrived, and is replaced by the same', async () => {
+    const gateway = open();
+    const { refresh_token, id } = await signIn(gateway.grants, somebody());
+    // The session token of before is in use, and says nothing about what came later.
+    await useToken(id, gateway.clock);
+    gateway.clock.advance(60 * MINUTE);
+    const lost = await renewed(gateway, refresh_token);
+    for (const hours of [1, 9]) {
+      gateway.clock.advance(hours * 60 * MINUTE);
+      const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
+      assert.equal(begun.outcome, 'ready', 'the identity provider is asked again');
+      await gateway.sessions.abandonRefresh(id);
+      assert.equal((await renewed(gateway, refresh_token)).refresh_token, lost.refresh_token);
+    }
+    await renewed(gateway, lost.refresh_token);
+    gateway.clock.advance(MINUTE);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced', 'its successor was used');
+  });
+
+  it('gives nothing when it is older than the one before the newest, however fast they were replaced', async () => {
+    const gateway = open();
+    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const first = await renewed(gateway, refresh_token);
+    await renewed(gateway, first.refresh_token);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
+    const [row] = await store.database.query(
+      'test_sealed',
+      'select count(successor)::integer as kept from refresh_tokens where session_id = $1',
+      [first.id],
+    );
+    assert.deepEqual(row, { kept: 1 });
+  });
+
+  it('does not put a second line of tokens beside the first when a slow refresh ends after another one', async () => {
+    const gateway = open();
+    const { refresh_token, id, person } = await signIn(gateway.grants, somebody());
+    await gateway.sessions.beginRefresh(sent(refresh_token));
+    gateway.clock.advance(MINUTE);
+    const first = await renewed(gateway, refresh_token);
+    const late = { ...sent(refresh_token), person, sealed_grant: 'sealed-late' };
+    assert.equal((await gateway.sessions.finishRefresh(id, late))?.refresh_token, first.refresh_token);
+    await renewed(gateway, first.refresh_token);
+    assert.equal(await gateway.sessions.finishRefresh(id, late), undefined);
+  });
+
+  it('ends the session once its person signs in again with the program that was refused', async () => {
+    const gateway = open();
+    const person = somebody();
+    const { refresh_token, id } = await signIn(gateway.grants, person);
+    await renewed(gateway, refresh_token, '203.0.113.9');
+    await useToken(id, gateway.clock);
+    gateway.clock.advance(MINUTE);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
+    const ids = async () => (await gateway.sessions.list({ user: person.email })).map((session) => session.id);
+    assert.deepEqual(await ids(), [id]);
+    const anew = await signIn(gateway.grants, person);
+    assert.deepEqual(await ids(), [anew.id]);
+  });
+
+  it('ends nothing at the next sign-in where the refused one goes on, or is where the session is renewed from', async () => {
+    const gateway = open();
+    const person = somebody();
+    const { refresh_token, id } = await signIn(gateway.grants, person);
+    const first = await renewed(gateway, refresh_token, '203.0.113.9');
+    await useToken(id, gateway.clock);
+    gateway.clock.advance(MINUTE);
+    assert.equal(await refresh(gateway, refresh_token, '203.0.113.9'), 'replaced');
+    await signIn(gateway.grants, person);
+    // A laptop that was taken elsewhere: its idle terminal is refused, and adopts what the other one stored.
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
+    await renewed(gateway, first.refresh_token);
+    await signIn(gateway.grants, person);
+    assert.equal((await gateway.sessions.list({ user: person.email })).length, 3);
+  });
+
+  it('leaves sessions of other programs alone', async () => {
+    const gateway = open();
+    const person = somebody();
+    const { refresh_token, id } = await signIn(gateway.grants, person);
+    await store.database.query('test_client', "update sessions set client = 'other/1.0' where id = $1", [id]);
+    await renewed(gateway, refresh_token, '203.0.113.9');
+    await useToken(id, gateway.clock);
+    gateway.clock.advance(MINUTE);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
+    assert.equal(DEVICE.client.split('/')[0], 'coder');
+    await signIn(gateway.grants, person);
+    assert.equal((await gateway.sessions.list({ user: person.email })).length, 2);
+  });
+
+  it('is stored so that the database alone gives nobody its successor', async () => {
+    const gateway = open();
+    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const first = await renewed(gateway, refresh_token);
+    const rows = await store.database.query<{ text: string }>(
+      'test_successors',
+      'select t::text as text from refresh_tokens t where session_id = $1',
+      [first.id],
+    );
+    for (const { text } of rows) assert.ok(![refresh_token, first.refresh_token].some((token) => text.includes(token)));
+  });
+});
+
+describe('a second refresh of a session', () => {
+  it('waits for the first, and gets what that one got', async () => {
+    const gateway = open();
+    const patient = createSessions({ database: await store.another(), clock: gateway.clock });
+    const { refresh_token, id } = await signIn(gateway.grants, somebody());
+    const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
+    assert.ok(begun.outcome === 'ready');
+    const second = patient.beginRefresh(sent(refresh_token));
+    const first = await gateway.sessions.finishRefresh(id, { ...sent(refresh_token), ...begun.session });
+    assert.deepEqual(await second, { outcome: 'repeated', session: first });
   });
 });
 
@@ -234,8 +386,11 @@ describe('the record of changes', () => {
     await gateway.sessions.end(left.id, 'signed out', 'person');
     await gateway.sessions.end(refused.id, 'the identity provider refused');
     await gateway.sessions.end(refused.id, 'again');
-    await refresh(gateway, stolen.refresh_token);
-    await refresh(gateway, stolen.refresh_token);
+    await renewed(gateway, stolen.refresh_token, '203.0.113.9');
+    await useToken(stolen.id, clock);
+    clock.advance(60_000);
+    assert.equal(await refresh(gateway, stolen.refresh_token), 'replaced');
+    const anew = await signIn(gateway.grants, person);
     const rows = await store.database.query<{ before: object; after: { because: string } }>(
       'test_changes',
       `select at, actor_kind || ' ' || actor as actor, action, subject, before, after from admin_changes
@@ -243,15 +398,20 @@ describe('the record of changes', () => {
       [person.email],
     );
     const change = { at: new Date(START), action: 'session.end' };
+    const because = 'its person signed in again after a replaced refresh token was refused';
     assert.deepEqual(
       rows.map(({ before: _, after, ...row }) => ({ ...row, because: after.because })),
       [
         { ...change, actor: `person ${person.email}`, subject: left.id, because: 'signed out' },
         { ...change, actor: 'gateway sign-in', subject: refused.id, because: 'the identity provider refused' },
-        { ...change, actor: 'gateway sign-in', subject: stolen.id, because: 'a refresh token was used twice' },
+        { ...change, at: new Date(clock.now()), actor: 'gateway sign-in', subject: stolen.id, because },
       ],
     );
     assert.ok(!JSON.stringify(rows).includes('sealed'));
+    assert.deepEqual(
+      (await gateway.sessions.list({ user: person.email })).map(({ id }) => id),
+      [anew.id],
+    );
   });
 });
 

@@ -9,7 +9,7 @@ import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { TOKENS_CHANNEL } from '../../../engine/services/token-format.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { approveSignIn, START, signIn, somebody } from './people.ts';
+import { approveSignIn, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
 const announced: string[] = [];
@@ -99,7 +99,7 @@ describe('an e-mail address that another account claims', () => {
       [[session.id, null]],
     );
     for (const { id } of [given, own]) assert.equal((await tokenRow(id)).revoked_at, null);
-    assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'ready');
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'ready');
     assert.equal(await outcomeOf(grants, owner), 'signed_in');
   });
 
@@ -141,14 +141,17 @@ describe('an e-mail address that another account claims', () => {
     const [anna, ben] = [somebody(), somebody()];
     const session = await signIn(grants, anna);
     const of_ben = await signIn(grants, ben);
-    await sessions.beginRefresh(session.refresh_token);
+    await sessions.beginRefresh(sent(session.refresh_token));
     const renamed = { ...anna, email: ben.email };
-    assert.equal(await sessions.finishRefresh(session.id, { person: renamed, sealed_grant: '' }), undefined);
+    assert.equal(
+      await sessions.finishRefresh(session.id, { ...sent(session.refresh_token), person: renamed, sealed_grant: '' }),
+      undefined,
+    );
     assert.deepEqual(
       (await sessions.list({ user: ben.email })).map(({ id }) => id),
       [of_ben.id],
     );
-    assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'revoked');
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
   });
 });
 
@@ -167,7 +170,7 @@ describe('an e-mail address that an administrator binds anew', () => {
       { user: former.email.toUpperCase(), account, with_tokens: true, actor: by },
     );
     assert.deepEqual(ended, { known: true, sessions: 1, tokens: 1 });
-    assert.equal((await sessions.beginRefresh(session.refresh_token)).outcome, 'revoked');
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
     assert.deepEqual((await tokenRow(token.id)).revoked_at, new Date(START));
     await until('the end of both is announced', () => announced.includes(session.id) && announced.includes(token.hash));
     assert.equal((await grants.poll(waiting)).outcome, 'denied', 'a sign-in under way is over, too');
@@ -217,8 +220,9 @@ describe('a person who signs in', () => {
   it('has the groups and the name of the latest sign-in or refresh', async () => {
     const { grants, sessions } = open();
     const person = somebody({ name: 'First', groups: ['a'] });
-    const { id } = await signIn(grants, person);
-    await sessions.finishRefresh(id, { person: { ...person, name: 'Second', groups: ['b', 'c'] }, sealed_grant: '' });
+    const { id, refresh_token } = await signIn(grants, person);
+    const changed = { ...person, name: 'Second', groups: ['b', 'c'] };
+    await sessions.finishRefresh(id, { ...sent(refresh_token), person: changed, sealed_grant: '' });
     const [row] = await store.database.query<object>(
       'test_principal',
       'select id, issuer, subject, name, groups, signed_in_at from principals where email = $1',
@@ -240,14 +244,15 @@ describe('a person who signs in', () => {
     await listen();
     const { grants, sessions } = open();
     const person = somebody({ groups: ['a'] });
-    const { id } = await signIn(grants, person);
+    const { id, refresh_token } = await signIn(grants, person);
     const token = await addToken(person.email);
     const marker = await addToken('marker@example.com');
-    await sessions.finishRefresh(id, { person, sealed_grant: '' });
+    const gone_on = await sessions.finishRefresh(id, { ...sent(refresh_token), person, sealed_grant: '' });
     await store.database.query('test_mark', 'select pg_notify($1, $2)', [TOKENS_CHANNEL, marker.hash]);
     await until('the marker arrives', () => announced.includes(marker.hash));
     assert.ok(!announced.includes(token.hash));
-    await sessions.finishRefresh(id, { person: { ...person, groups: ['b'] }, sealed_grant: '' });
+    const changed = { ...person, groups: ['b'] };
+    await sessions.finishRefresh(id, { ...sent(gone_on!.refresh_token), person: changed, sealed_grant: '' });
     await until('the token is announced', () => announced.includes(token.hash));
   });
 
@@ -257,8 +262,8 @@ describe('a person who signs in', () => {
     const { id, refresh_token } = await signIn(grants, person);
     const [own, given] = [await addToken(person.email, true), await addToken(person.email)];
     const renamed = { ...person, email: `new-${person.email}` };
-    await sessions.beginRefresh(refresh_token);
-    await sessions.finishRefresh(id, { person: renamed, sealed_grant: '' });
+    await sessions.beginRefresh(sent(refresh_token));
+    await sessions.finishRefresh(id, { ...sent(refresh_token), person: renamed, sealed_grant: '' });
     assert.equal((await tokenRow(own.id)).owner, renamed.email);
     assert.equal(
       (await tokenRow(given.id)).owner,

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
+import { createTestDatabase } from '../support/database.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../support/identity-provider.ts';
+import { askForToken, bootSignIn, refreshWith, signIn } from '../support/sign-in.ts';
+import { type Keychain, startTerminal, type Terminal, type TerminalKind } from '../support/terminals.ts';
+import { until } from '../support/until.ts';
+import { send } from './client.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+let provider: TestIdentityProvider;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let clock: FrozenClock;
+let gateways: readonly TestGateway[];
+let asked = 0;
+
+before(async () => {
+  const people = ['anna', 'ben', 'cleo'].map((name) => [name, { email: `${name}@example.com`, email_verified: true }]);
+  provider = await startIdentityProvider({ people: Object.fromEntries(people) });
+  database = await createTestDatabase();
+  clock = frozenClock(Date.now());
+  const one = await bootSignIn({ provider, clock, database_url: database.url });
+  const other = await bootSignIn({ provider, clock, database_url: database.url, public_url: one.url });
+  gateways = [one, other];
+});
+after(async () => {
+  for (const gateway of gateways ?? []) await gateway.close();
+  await database?.drop();
+  await provider?.close();
+});
+
+/** The gateway whose turn it is, as behind a balancer. */
+const next = (): TestGateway => gateways[asked++ % gateways.length]!;
+
+const useToken = (token: string) =>
+  send(next().url, { method: 'GET', path: '/v1/models', headers: ['authorization', `Bearer ${token}`] });
+
+async function ask(refresh_token: string) {
+  const { status, body } = await askForToken(next().url, refreshWith(refresh_token));
+  if (status === 200) {
+    const { access_token, refresh_token, expires_in } = body;
+    return { access_token, refresh_token, expires_at: clock.now() + expires_in * 1000 };
+  }
+  if (status === 401 && body.error === 'invalid_grant') return 'invalid_grant' as const;
+  assert.equal(status, 503, body.error);
+  return 'later' as const;
+}
+
+/** Signs somebody in and starts terminals on what that left. */
+async function startTerminals(sub: string, kinds: readonly TerminalKind[]) {
+  const { access_token, refresh_token, expires_in } = await signIn(gateways[0]!.url, sub);
+  const stored = { access_token, refresh_token, expires_at: clock.now() + expires_in * 1000 };
+  const keychain: Keychain = { stored, locked: false };
+  return kinds.map((kind) => startTerminal(kind, keychain));
+}
+
+/** A person sends a request in a terminal, which renews first when it is time; what was adopted may have to be renewed, too. */
+async function work(terminal: Terminal): Promise<void> {
+  for (let tries = 0; tries < 3; tries++) {
+    const token = terminal.send(clock.now());
+    if (token === undefined) break;
+    terminal.take(await ask(token));
+  }
+  assert.equal(terminal.out, false, `${terminal.kind} was signed out`);
+  const { status, text } = await useToken(terminal.held.access_token);
+  assert.equal(status, 200, `${terminal.kind}: ${text}`);
+}
+
+/** Waits until the database knows that these session tokens are in use. */
+const seen = (...access_tokens: string[]) =>
+  until('session tokens in use are written down', async () => {
+    const claims = access_tokens.map((token) => JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()));
+    const rows = await gateways[0]!.database.query(
+      'test_seen',
+      'select from sessions s join unnest($1::text[], $2::bigint[]) v (id, iat) on v.id = s.id and s.seen_at >= to_timestamp(v.iat)',
+      [claims.map(({ sid }) => sid), claims.map(({ iat }) => iat)],
+    );
+    return rows.length === access_tokens.length;
+  });
+
+describe('two terminals of one person, at two gateways', () => {
+  it('go on for a day and a night, each at its own times and one of them idle for long', async () => {
+    const people = await Promise.all([
+      startTerminals('anna', ['adopting', 'adopting']),
+      startTerminals('ben', ['reading', 'adopting']),
+      startTerminals('cleo', ['locking', 'reading']),
+    ]);
+    for (let hour = 0; hour < 24; hour++) {
+      clock.advance(56 * MINUTE);
+      const is_night = hour > 12 && hour < 20;
+      const at_once = hour % 3 === 0;
+      for (const [first, second] of people) {
+        if (is_night) await work(first!);
+        else if (at_once) await Promise.all([work(first!), work(second!)]);
+        else await work(first!);
+      }
+      if (!at_once && !is_night) {
+        await seen(...people.map(([first]) => first!.held.access_token));
+        clock.advance(3 * MINUTE);
+        for (const [, second] of people) await work(second!);
+      }
+    }
+    for (const gateway of gateways)
+      assert.ok(!gateway.logs.some((line) => line.includes('"level":"error"')), 'nothing of it is an error');
+  });
+
+  it('are not signed out by the answer to a renewal that got lost, however late they ask again', async () => {
+    for (const pause_ms of [0, 9 * HOUR]) {
+      const [terminal] = await startTerminals('anna', ['adopting']);
+      clock.advance(HOUR);
+      await ask(terminal!.send(clock.now())!);
+      terminal!.take('later');
+      clock.advance(pause_ms);
+      await work(terminal!);
+    }
+  });
+
+  it('share what one of them gets when they renew at the same moment, and the provider is asked once', async () => {
+    const { refresh_token } = await signIn(gateways[0]!.url, 'ben');
+    clock.advance(HOUR);
+    const askedProvider = () => provider.requests.filter(({ endpoint }) => endpoint === 'token').length;
+    const before_all = askedProvider();
+    const answers = await Promise.all(Array.from({ length: 6 }, () => ask(refresh_token)));
+    const tokens = answers.map((answer) => (typeof answer === 'string' ? answer : answer.refresh_token));
+    assert.equal(new Set(tokens).size, 1, String(tokens));
+    assert.equal(askedProvider() - before_all, 1);
+  });
+
+  it('are told what to do when a token is refused, and the session goes on', async () => {
+    const first = await signIn(gateways[0]!.url, 'cleo');
+    clock.advance(HOUR);
+    const second = (await askForToken(next().url, refreshWith(first.refresh_token))).body;
+    assert.equal((await useToken(second.access_token)).status, 200);
+    await seen(second.access_token);
+    clock.advance(MINUTE);
+    const { status, body } = await askForToken(next().url, refreshWith(first.refresh_token));
+    assert.deepEqual([status, body.error], [401, 'invalid_grant']);
+    assert.match(body.error_description!, /replaced by one that is in use.*stored credentials.*sign in again/);
+    for (const _ of gateways) assert.equal((await useToken(second.access_token)).status, 200);
+    assert.equal((await askForToken(next().url, refreshWith(second.refresh_token))).status, 200);
+  });
+});
