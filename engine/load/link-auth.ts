@@ -1,5 +1,5 @@
 import { matchesGlob } from '../rules/glob.ts';
-import { isLoopbackUrl } from './addresses.ts';
+import { isLoopbackUrl, parseListenAddress } from './addresses.ts';
 import { keyName, quote } from './describe.ts';
 import type { Findings } from './findings.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
@@ -20,7 +20,7 @@ export function linkAuth(root: MapNode, findings: Findings): void {
   }
   checkIssuer(childOf(oidc, 'issuer_url'), findings);
   checkCrowd(oidc, findings);
-  checkPublicUrl(childOf(childOf(root, 'server'), 'public_url'), findings);
+  checkPublicUrl(childOf(root, 'server'), findings);
   checkCredential(oidc, findings);
   checkKeys(childOf(auth, 'session'), findings);
   checkScopes(childOf(oidc, 'scopes'), findings);
@@ -76,9 +76,19 @@ function checkCrowd(oidc: Node, findings: Findings): void {
   });
 }
 
-function checkPublicUrl(node: Node | undefined, findings: Findings): void {
+function checkPublicUrl(server: Node | undefined, findings: Findings): void {
+  const node = childOf(server, 'public_url');
   const url = textOf(node);
-  if (node === undefined || url === undefined || !/^http:/i.test(url) || isLoopbackUrl(url)) return;
+  if (node === undefined || url === undefined) return;
+  if (isLoopbackUrl(url)) {
+    const listen = textOf(childOf(server, 'listen')) ?? '';
+    if (parseListenAddress(listen) === undefined || isLoopbackUrl(`http://${listen}`)) return;
+    findings.report('W7056', node.mark, 'people on other machines are sent to their own to sign in', {
+      help: 'write the address at which their browsers and terminals reach this gateway',
+    });
+    return;
+  }
+  if (!/^http:/i.test(url)) return;
   findings.report('W7051', node.mark, 'clients refuse to sign in at an http address of another machine', {
     help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy that has a certificate`,
   });

@@ -89,6 +89,13 @@ test('a file with every documented key loads, and nothing of it is without effec
   assert.deepEqual([rule?.group, rule?.models], ['engineers', ['coder-1']]);
 });
 
+test('a public URL that leads people to their own machine is found, where the gateway listens for others', async () => {
+  const local = FILE.replace('https://gateway.example.com', 'http://127.0.0.1:8080');
+  const codes = async (file: string) => (await loaded(file)).diagnostics.map(({ code }) => code);
+  assert.deepEqual(await codes(local), ['W7001']);
+  assert.deepEqual(await codes(local.replace('listen: 127.0.0.1', 'listen: 0.0.0.0')), ['W7056', 'W7001']);
+});
+
 /** The line of each key, and a value of another type. */
 const KEYS: Readonly<Record<string, readonly [line: string, wrong: string]>> = {
   'server.listen': ['listen: 127.0.0.1:8080', 'listen: 8080'],

@@ -42,4 +42,10 @@ export const AUTH_CODES = {
       'Groups of people are compared by their exact names, so that nobody gains a right by what a group happens to be called. A star stands for itself. Only `auth.oidc.keep_groups` takes globs.',
     example: 'allowed_groups: [eng-*]',
   },
+  W7056: {
+    title: 'The public URL is that of the own machine',
+    explanation:
+      'The gateway listens for other machines, and tells everybody who signs in a public URL that leads each of them to their own machine, where nothing answers: the sign-in waits until it is over. Write the address at which browsers and terminals reach the gateway, or listen on the own machine alone.',
+    example: 'server: { listen: "0.0.0.0:8080", public_url: http://localhost:8080 }   # with auth.oidc',
+  },
 } as const;

@@ -63,6 +63,11 @@ export const SERVICE: Section = {
         ],
       },
     ),
+    yes('service.reachable', 'an address of sign-in that only the server itself can reach is found before it starts', {
+      'load/documented-keys.test.ts': [
+        'a public URL that leads people to their own machine is found, where the gateway listens for others',
+      ],
+    }),
     yes('service.behind-proxy', 'sign-in works behind a reverse proxy', {
       'e2e/sign-in-public-url.test.ts': ['a gateway is signed in at > below a path, behind a proxy that takes it away'],
     }),
