@@ -99,14 +99,15 @@ export type {
   TokenCounts,
   Usage,
 } from './stage-services.ts';
+export { removeMadeReasoning } from './translation/made-reasoning.ts';
 export { askedIn, type Protocol, protocolOf } from './translation/protocol.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
 export { withoutUsageChunk } from './translation/usage-chunk.ts';
 
 /**
- * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`
- * and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it. `respond`: return
- * an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
+ * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
+ * `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
+ * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
  */
 export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
 
@@ -170,6 +171,12 @@ export interface RequestBody {
    * rewrite. Needs the `rewrite-body` capability.
    */
   rewrite(key: string, value: JsonValue): void;
+  /**
+   * Takes elements of arrays out of the body, each by the keys and indexes that lead to it, such as
+   * `['messages', 3, 'content', 0]`, leaving every other byte as it is, and records the rewrite of the top-level key. A path
+   * that leads to no element is left out. The body must be JSON. Needs the `rewrite-body` capability.
+   */
+  remove(paths: readonly (readonly (string | number)[])[]): void;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
   /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */

@@ -3,29 +3,42 @@ import {
   defineStage,
   type Protocol,
   protocolOf,
+  removeMadeReasoning,
   StageError,
   type Translation,
   translateRequest,
+  type UpstreamConfig,
 } from '../engine/api.ts';
+
+const believes = ({ supports }: UpstreamConfig): boolean => supports.unproven_reasoning;
 
 export default defineStage({
   name: 'translate',
   version: 1,
-  summary: 'Translates requests and their answers where the upstream does not speak the API of the client.',
+  summary:
+    'Translates where the upstream does not speak the API of the client, and takes translated reasoning out of conversations where it does.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
-  reads: ['request.id', 'request.surface', 'request.model', 'route.protocol', 'route.upstream_model'],
+  reads: ['request.id', 'request.surface', 'request.model', 'route.protocol', 'route.upstream', 'route.upstream_model'],
+  readsIfSet: ['request.unproven_reasoning'],
   writes: ['translation.losses'],
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
-  create(_options, { models, clock }) {
+  create(_options, { config, models, clock }) {
+    const believing = new Set(config.upstreams.filter(believes).map(({ name }) => name));
     return {
       async request(ctx): Promise<undefined> {
         const surface = ctx.get('request.surface');
         const from = protocolOf(surface);
         const to = ctx.get('route.protocol') as Protocol;
-        if (from === to) return;
+        if (from === to) {
+          if (ctx.get('request.unproven_reasoning') === true && !believing.has(ctx.get('route.upstream')))
+            await removeMadeReasoning(ctx.body!, to);
+          return;
+        }
+        // Where tokens cannot be counted is for the stages below to say.
+        if (surface === 'count_tokens') return;
         if (from === undefined)
           throw new StageError('invalid_request', `The surface ${surface} has no API to translate.`);
         const { max_output_tokens, supports } = models.find(ctx.get('request.model'))!;
@@ -33,6 +46,7 @@ export default defineStage({
           from,
           to,
           body: await ctx.body!.json(),
+          upstream: ctx.get('route.upstream'),
           upstream_model: ctx.get('route.upstream_model'),
           target: { max_output_tokens, thinking: supports.thinking, sampling: supports.sampling },
           request_id: ctx.get('request.id'),

@@ -47,6 +47,8 @@ export function readChatBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: NO_USES,
+    // The API knows no proofs.
+    unproven_reasoning: false,
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };

@@ -38,6 +38,8 @@ export interface BodyReading {
   readonly image_count: number;
   /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
   readonly server_tool_uses: Readonly<Record<string, number>>;
+  /** Whether there is reasoning that a translation has made, or that proves nothing. */
+  readonly unproven_reasoning: boolean;
   /** Tokens that the body only refers to, and those that the provider adds. */
   readonly unseen_tokens: number;
   /** Prompt cache lifetime asked for by other means than `cache_control`. */
@@ -48,6 +50,7 @@ export interface BodyReading {
 export interface Attached {
   tokens: number;
   images: number;
+  unproven_reasoning?: boolean;
 }
 
 /** The fields of an object; none for anything else. */

@@ -1,3 +1,4 @@
+import { isMadeBlock } from '../translation/proof.ts';
 import {
   type Attached,
   addImage,
@@ -51,6 +52,7 @@ export function readMessagesBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: serverToolUses(of_provider),
+    unproven_reasoning: attached.unproven_reasoning === true,
     unseen_tokens:
       attached.tokens +
       named * NAMED_TOOL_TOKENS +
@@ -90,7 +92,7 @@ function summarizes({ compaction, context_management }: Fields): boolean {
 /** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
 function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
   const changes: unknown[] = [];
-  const attached = { tokens: 0, images: 0, changes };
+  const attached: Attached & { readonly changes: unknown[] } = { tokens: 0, images: 0, changes };
   const contents = messages.map((message) => fieldsOf(message).content);
   while (contents.length > 0) {
     const content = contents.pop();
@@ -100,12 +102,14 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
         case 'text':
         case 'tool_use':
         case 'server_tool_use':
-        case 'thinking':
-        case 'redacted_thinking':
         case 'tool_reference':
         case 'tool_removal':
         case 'fallback':
         case undefined:
+          break;
+        case 'thinking':
+        case 'redacted_thinking':
+          if (isMadeBlock(block)) attached.unproven_reasoning = true;
           break;
         case 'tool_addition':
         case 'compaction':

@@ -1,3 +1,4 @@
+import { isMadeItem } from '../translation/proof.ts';
 import { invalid, kindOf } from '../translation/read-json.ts';
 import {
   type Attached,
@@ -89,6 +90,7 @@ export function readResponsesBody(body: Fields): BodyReading {
     message_count: items.length,
     image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, most_calls),
+    unproven_reasoning: attached.unproven_reasoning === true,
     unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
@@ -142,7 +144,8 @@ function attachItem(item: Fields, attached: Attached): void {
       break;
     case 'reasoning':
       // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
-      if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
+      if (isMadeItem(item)) attached.unproven_reasoning = true;
+      else if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
       break;
     case 'function_call_output':
     case 'custom_tool_call_output':

@@ -22,6 +22,8 @@ export interface UpstreamConfig {
     /** Chat completions: whether it can report usage at the end of a stream. */
     readonly stream_usage: boolean;
     readonly max_tokens_0: boolean;
+    /** Whether it takes reasoning without a proof of its own. */
+    readonly unproven_reasoning: boolean;
   };
   /** Fields that bound the output and that it keeps to; under any other a request may take all the model can say. */
   readonly honours: readonly OutputBound[];

@@ -1,18 +1,13 @@
 import { isUtf8 } from 'node:buffer';
 import type { JsonValue, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
+import { type ByteRange, type ElementPath, rangesOfElements } from '../json/elements.ts';
 import { describeFault, describeSyntaxError } from '../json/faults.ts';
 import { type KeyNames, keyText } from '../json/key-names.ts';
 import { parseScanned, scanAll } from '../json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan } from '../json/scan.ts';
 import type { HeldBytes } from './body-budget.ts';
 import { releaseMemory } from './memory.ts';
-
-/** Where the value of a top-level key stands: the bytes from `start` up to, not including, `end`. */
-interface ValueRange {
-  readonly start: number;
-  readonly end: number;
-}
 
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
@@ -84,6 +79,21 @@ export class HeldBody implements RequestBody {
     }
   }
 
+  remove(paths: readonly ElementPath[]): void {
+    const ranges = rangesOfElements(this.bytes, paths);
+    if (ranges.length === 0) return;
+    for (const key of new Set(paths.map(([first]) => String(first)))) this.#onRewrite(key);
+    const { bytes } = this;
+    const gone = ranges.reduce((sum, { start, end }) => sum + end - start, 0);
+    this.#become(bytes.length - gone, () =>
+      Buffer.concat(
+        [...ranges, { start: bytes.length, end: bytes.length }].map(({ start }, index) =>
+          bytes.subarray(index === 0 ? 0 : ranges[index - 1]!.end, start),
+        ),
+      ),
+    );
+  }
+
   replace(json: string): void {
     this.#onRewrite('*');
     this.#become(Buffer.byteLength(json), () => Buffer.from(json));
@@ -113,7 +123,7 @@ export class HeldBody implements RequestBody {
   }
 
   /** The value of a top-level key, the last where there are several. */
-  #find(key: string): ValueRange | undefined {
+  #find(key: string): ByteRange | undefined {
     const { places } = this.#members();
     for (let i = places.length - (places.length % 4) - 4; i >= 0; i -= 4) {
       if (keyText(this.bytes, places[i]!, places[i + 1]!) === key)

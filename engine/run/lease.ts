@@ -250,6 +250,11 @@ class LeasedBody implements RequestBody {
     this.#held().rewrite(key, value);
   }
 
+  remove(paths: readonly (readonly (string | number)[])[]): void {
+    this.#check('rewrite-body', 'rewriting the body');
+    this.#held().remove(paths);
+  }
+
   replace(json: string): void {
     this.#check('rewrite-body', 'replacing the body');
     if (typeof json !== 'string') throw new Error(`a body is replaced by a JSON text, not by a ${typeof json}`);

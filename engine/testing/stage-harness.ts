@@ -43,7 +43,13 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
     price_multiplier: 1,
   } as const;
-  const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true, max_tokens_0: false };
+  const supports = {
+    prompt_cache_1h: true,
+    count_tokens: true,
+    stream_usage: true,
+    max_tokens_0: false,
+    unproven_reasoning: false,
+  };
   return {
     server: {
       listen: '127.0.0.1:0',

@@ -6,6 +6,7 @@ import type { ResponseEvent } from '../api.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
 import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';
+import type { Maker } from './proof.ts';
 
 /** A JSON object that nobody has checked. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -40,6 +41,9 @@ export interface UpstreamTarget {
 export interface AnswerContext {
   /** Identifier of the request at the gateway; answers whose upstream tells no id get one made of it. */
   readonly request_id: string;
+  readonly made_by: Maker;
+  /** Messages: whether answers that call tools must begin with thinking, as those that go on without it are refused. */
+  readonly thinks_first?: boolean;
   /** What the client called the model; for upstreams that don't say. */
   readonly model: string;
   /** Seconds since the epoch. */

@@ -141,9 +141,14 @@ export interface ReasoningPart {
  */
 export interface ReasoningProof {
   readonly protocol: Protocol;
-  /** `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. */
-  readonly kind: 'signature' | 'encrypted';
+  /**
+   * `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. `none`:
+   * its upstream gave no proof.
+   */
+  readonly kind: 'signature' | 'encrypted' | 'none';
   readonly value: string;
+  /** The upstream that made it, as far as a client of another protocol has kept that. */
+  readonly upstream?: string;
   /** Identifier of the item, where the protocol wants it back. */
   readonly id?: string;
 }

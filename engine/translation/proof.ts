@@ -1,31 +1,78 @@
+import type { Json } from './adapter.ts';
 import type { ReasoningProof } from './conversation.ts';
-import { PROTOCOLS } from './protocol.ts';
+import { PROTOCOLS, type Protocol } from './protocol.ts';
 
-const KINDS = ['signature', 'encrypted'] as const;
+/** How every proof begins that a translation has made; no provider's own does, as they have no colons. */
+const MARK = 'gw:';
+
+const KINDS = ['signature', 'encrypted', 'none'] as const;
+
+/** Who an answer comes from: reasoning goes back to that upstream and to no other. */
+export interface Maker {
+  readonly protocol: Protocol;
+  /** Name of the upstream. */
+  readonly upstream: string;
+}
 
 /**
- * A proof as text that a client of another protocol keeps where its own protocol has a signature or encrypted content:
- * `gw:<protocol>:<kind>:<id>:<value>`.
+ * What a client keeps where its own protocol has a signature or encrypted content: the proof of another protocol's
+ * upstream, or that there is none, as `gw:<protocol>@<upstream>:<kind>:<id>:<value>`. Never an empty text, so that reasoning
+ * a translation has made can always be told from a provider's own.
  */
-export function proofToText({ protocol, kind, id, value }: ReasoningProof): string {
-  return `gw:${protocol}:${kind}:${id === undefined ? '' : encodeURIComponent(id.toWellFormed())}:${value}`;
+export function proofToText(proof: ReasoningProof | undefined, made_by: Maker): string {
+  const { protocol = made_by.protocol, kind = 'none', id = '', value = '' } = proof ?? {};
+  return `${MARK}${protocol}@${encode(made_by.upstream)}:${kind}:${encode(id)}:${value}`;
 }
 
-/** Reads what `proofToText` made; `undefined` for any other text, which is then the client's own protocol's. */
-export function proofFromText(text: string): ReasoningProof | undefined {
-  const match = /^gw:([a-z]+):([a-z]+):([^:]*):/.exec(text);
-  if (match === null) return undefined;
-  const protocol = PROTOCOLS.find((name) => name === match[1]);
-  const kind = KINDS.find((name) => name === match[2]);
-  if (protocol === undefined || kind === undefined) return undefined;
-  const id = match[3]!;
-  return { protocol, kind, value: text.slice(match[0].length), ...(id !== '' && { id: decode(id) }) };
+/** Whether a translation has made this proof. */
+export function isMade(proof: unknown): boolean {
+  return typeof proof === 'string' && proof.startsWith(MARK);
 }
 
-function decode(id: string): string {
+/** Whether a block of the Messages API is a thought that a translation has made, or whose signature is empty. */
+export function isMadeBlock({ type, signature, data }: Json): boolean {
+  if (type === 'redacted_thinking') return isMade(data);
+  return type === 'thinking' && (signature === '' || isMade(signature));
+}
+
+/** Whether an item of the Responses API is reasoning that a translation has made. */
+export function isMadeItem({ type, encrypted_content }: Json): boolean {
+  return type === 'reasoning' && isMade(encrypted_content);
+}
+
+/**
+ * The proof in what a client kept: what `proofToText` made, or else the client's own protocol's, of this kind. `undefined`
+ * for an empty text and for a mark that says nothing.
+ */
+export function proofFromText(
+  text: string,
+  own: Pick<ReasoningProof, 'protocol' | 'kind' | 'id'>,
+): ReasoningProof | undefined {
+  if (text === '') return undefined;
+  if (!isMade(text)) return { ...own, value: text };
+  // Before upstreams were named, there was no "@".
+  const match = /^gw:([a-z]+)(?:@([^:]*))?:([a-z]+):([^:]*):/.exec(text);
+  const protocol = PROTOCOLS.find((name) => name === match?.[1]);
+  const kind = KINDS.find((name) => name === match?.[3]);
+  if (match === null || protocol === undefined || kind === undefined) return undefined;
+  const [all, , upstream, , id] = match;
+  return {
+    protocol,
+    kind,
+    value: text.slice(all.length),
+    ...(id !== '' && { id: decode(id!) }),
+    ...(upstream !== undefined && { upstream: decode(upstream) }),
+  };
+}
+
+function encode(text: string): string {
+  return encodeURIComponent(text.toWellFormed());
+}
+
+function decode(text: string): string {
   try {
-    return decodeURIComponent(id);
+    return decodeURIComponent(text);
   } catch {
-    return id;
+    return text;
   }
 }

@@ -6,6 +6,7 @@ import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
 import { echoOf } from './echo.ts';
 import { fitModel } from './fit-model.ts';
+import { fitReasoning } from './fit-reasoning.ts';
 import { freeTextTools } from './free-text.ts';
 import { ADAPTERS } from './index.ts';
 import { Notes } from './notes.ts';
@@ -23,6 +24,8 @@ export interface Untranslated {
   readonly to: Protocol;
   /** The client's parsed body. */
   readonly body: unknown;
+  /** Name of the upstream. */
+  readonly upstream: string;
   /** What the upstream calls the model. */
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
@@ -77,17 +80,20 @@ function refuseTooDeep(error: unknown): never {
 
 /** Says a client's request in the API of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated): TranslatedRequest {
-  const { from, to, body, upstream_model, target, request_id, created_at } = request;
+  const { from, to, body, upstream, upstream_model, target, request_id, created_at } = request;
   if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
   const notes = new Notes();
   refuseTooMany(body, notes);
   try {
     const read = ADAPTERS[from].readRequest(body, notes);
-    const fitted = fitModel({ ...read, model: upstream_model }, target, notes);
+    const believed = fitReasoning(read, upstream, notes);
+    const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
     const { conversation, restore } = renameTools(fitted, to, notes);
     const json = JSON.stringify(ADAPTERS[to].writeRequest(conversation, target, notes));
     const answer: AnswerContext = {
       request_id,
+      made_by: { protocol: to, upstream },
+      thinks_first: from === 'messages' && isObject(body.thinking) && body.thinking.type === 'enabled',
       model: read.model,
       created_at,
       include_usage: isObject(body.stream_options) && body.stream_options.include_usage === true,

@@ -95,6 +95,15 @@ describe('read-body', () => {
     assert.equal(all['request.image_count'], 3);
   });
 
+  it('tells reasoning that a translation made, or that nothing proves, from what a provider has proven', async () => {
+    const thought = (block: object) => ({ model: 'm', messages: [{ role: 'assistant', content: [block] }] });
+    const found = async (body: object) => (await factsOf(body))['request.unproven_reasoning'];
+    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'gw:chat@spare:none::' })), true);
+    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: '' })), true);
+    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'EqQB' })), undefined);
+    assert.equal(await found(thought({ type: 'redacted_thinking', data: 'EmwK' })), undefined);
+  });
+
   it('takes what an answer of the provider holds when it is sent back for no more than its bytes', async () => {
     const content = [
       { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'x' } },

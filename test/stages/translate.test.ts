@@ -10,6 +10,7 @@ const FACTS = {
   'request.surface': 'chat',
   'request.model': 'coder-1',
   'route.protocol': 'messages',
+  'route.upstream': 'spare',
   'route.upstream_model': 'coder-1@2026',
 } as const;
 
@@ -70,4 +71,35 @@ describe('a request whose upstream speaks the API of its client', () => {
       assert.deepEqual(ctx.written, {});
     });
   }
+});
+
+describe('a conversation that was led with a model at another upstream before', () => {
+  const made = '{"type":"thinking","thinking":"Hm.","signature":"gw:chat@spare:none::"},';
+  const body = (block: string) =>
+    `{"model":"coder-1", "messages":[{"role":"assistant","content":[${block}{"type":"text","text":"a"}]}]}`;
+  const facts = {
+    'request.surface': 'messages',
+    'request.unproven_reasoning': true,
+    'route.protocol': 'messages',
+    'route.upstream': 'main',
+  };
+
+  for (const surface of ['messages', 'count_tokens']) {
+    it(`reaches a provider without what was translated in it, on the surface ${surface}`, async () => {
+      const ctx = await run({ ...facts, 'request.surface': surface }, body(made));
+      assert.equal(ctx.body!.bytes.toString(), body(''));
+      assert.deepEqual(ctx.rewrites, ['messages']);
+      assert.equal(ctx.converts_response, false);
+    });
+  }
+
+  it('reaches an upstream that takes reasoning without its own proof as it is', async () => {
+    const { upstreams, ...config } = stageConfig();
+    const believing = upstreams.map((one) => ({ ...one, supports: { ...one.supports, unproven_reasoning: true } }));
+    const stage = openStage(translate, { config: { ...config, upstreams: believing } });
+    const ctx = stage.request({ facts: { ...FACTS, ...facts }, body: body(made) });
+    await stage.hooks.request!(ctx);
+    assert.equal(ctx.body!.bytes.toString(), body(made));
+    assert.deepEqual(ctx.rewrites, []);
+  });
 });

@@ -21,6 +21,7 @@ export function context(changes: Partial<AnswerContext> = {}): AnswerContext {
     model: 'asked-model',
     created_at: 1_800_000_000,
     include_usage: true,
+    made_by: { protocol: 'chat', upstream: 'u' },
     free_text_tools: new Set(),
     echo: {},
     ...changes,

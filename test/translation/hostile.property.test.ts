@@ -6,7 +6,7 @@ import { StageError } from '../../engine/errors.ts';
 import type { ReasoningProof } from '../../engine/translation/conversation.ts';
 import { ADAPTERS } from '../../engine/translation/index.ts';
 import { Notes } from '../../engine/translation/notes.ts';
-import { proofFromText, proofToText } from '../../engine/translation/proof.ts';
+import { isMade, proofFromText, proofToText } from '../../engine/translation/proof.ts';
 import { PROTOCOLS } from '../../engine/translation/protocol.ts';
 import { createTranslator } from '../../engine/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../support/model-provider.ts';
@@ -120,28 +120,48 @@ for (const { from, to } of PAIRS) {
   });
 }
 
+const OWN = { protocol: 'messages', kind: 'signature' } as const;
+
 describe('a proof of reasoning kept as text', () => {
   it('comes back as it was, whatever is in it', () => {
     const proofs: fc.Arbitrary<ReasoningProof> = fc.record(
       {
         protocol: fc.constantFrom(...PROTOCOLS),
-        kind: fc.constantFrom('signature', 'encrypted'),
+        kind: fc.constantFrom('signature', 'encrypted', 'none'),
         value: fc.string({ unit: 'binary' }),
         id: fc.string({ unit: 'binary', minLength: 1 }),
       },
       { requiredKeys: ['protocol', 'kind', 'value'], noNullPrototype: true },
     );
-    fc.assert(fc.property(proofs, (proof) => assert.deepEqual(proofFromText(proofToText(proof)), proof)));
+    fc.assert(
+      fc.property(proofs, fc.string({ unit: 'binary' }), (proof, upstream) => {
+        const text = proofToText(proof, { protocol: 'chat', upstream });
+        assert.ok(isMade(text));
+        assert.deepEqual(proofFromText(text, OWN), { ...proof, upstream });
+      }),
+    );
   });
 
   it('is made even of an identifier that is no Unicode', () => {
     const proof = { protocol: 'responses', kind: 'encrypted', value: 'x', id: 'a\ud800' } as const;
-    assert.deepEqual(proofFromText(proofToText(proof)), { ...proof, id: 'a\ufffd' });
+    const text = proofToText(proof, { protocol: 'chat', upstream: 'b\ud800' });
+    assert.deepEqual(proofFromText(text, OWN), { ...proof, id: 'a\ufffd', upstream: 'b\ufffd' });
   });
 
-  it('is nothing else than what was made so', () => {
-    for (const text of ['', 'gw', 'gw:messages:signature', 'gw:other:signature::x', 'gw:chat:other::x', 'EqQBCg==']) {
-      assert.equal(proofFromText(text), undefined);
+  it('is one even where the upstream gave none, so that nobody takes it for their own', () => {
+    const text = proofToText(undefined, { protocol: 'chat', upstream: 'spare' });
+    assert.deepEqual(proofFromText(text, OWN), { protocol: 'chat', kind: 'none', value: '', upstream: 'spare' });
+  });
+
+  it('was made without the name of its upstream before, and is read all the same', () => {
+    const proof = { protocol: 'responses', kind: 'encrypted', value: 'x:y', id: 'rs_1' };
+    assert.deepEqual(proofFromText('gw:responses:encrypted:rs_1:x:y', OWN), proof);
+  });
+
+  it("is the provider's own where it was not made so, and none where it says nothing", () => {
+    for (const text of ['gw', 'EqQBCg==']) assert.deepEqual(proofFromText(text, OWN), { ...OWN, value: text });
+    for (const text of ['', 'gw:', 'gw:messages:signature', 'gw:other:signature::x', 'gw:chat@u:other::x']) {
+      assert.equal(proofFromText(text, OWN), undefined);
     }
   });
 });

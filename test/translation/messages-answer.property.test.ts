@@ -10,16 +10,19 @@ import { eventsIn } from '../e2e/streams.ts';
 import { answers, saidBy } from './answer-arbitraries.ts';
 import { ANSWER, clientOf, readStream, streamOf } from './messages-scene.ts';
 
-/** What a Messages upstream says that says these events: a refusal is text, a proof of others a signature of its own. */
+/** What a Messages upstream says that says these events: a refusal is text, every proof a mark of where it comes from. */
 const asMessages = (events: readonly ModelEvent[]) =>
   saidBy(events).map(({ proof, ...part }) => ({
     ...part,
     ...(part.kind === 'refusal' && { kind: 'text' }),
-    ...(proof && { proof: ownProof(proof) }),
+    ...(part.kind === 'reasoning' && { proof: ownProof(proof) }),
   }));
 
-const ownProof = (proof: ReasoningProof): ReasoningProof =>
-  proof.protocol === 'messages' ? proof : { protocol: 'messages', kind: 'signature', value: proofToText(proof) };
+const ownProof = (proof: ReasoningProof | undefined): ReasoningProof => ({
+  protocol: 'messages',
+  kind: 'signature',
+  value: proofToText(proof, ANSWER.made_by),
+});
 
 const endOf = (events: readonly ModelEvent[]) => events.find((event) => event.type === 'end');
 

@@ -131,13 +131,13 @@ describe('system and messages', () => {
     const content = [
       { type: 'thinking', thinking: 'Hm', signature: 'sig' },
       { type: 'redacted_thinking', data: 'secret' },
-      { type: 'thinking', thinking: 'Ah', signature: proofToText(foreign) },
+      { type: 'thinking', thinking: 'Ah', signature: proofToText(foreign, { protocol: 'responses', upstream: 'u' }) },
       { type: 'thinking', thinking: 'Oh', signature: '' },
     ];
     assert.deepEqual(exactly(content, 'assistant'), [
       { kind: 'reasoning', text: 'Hm', proof: { protocol: 'messages', kind: 'signature', value: 'sig' } },
       { kind: 'reasoning', text: '', proof: { protocol: 'messages', kind: 'encrypted', value: 'secret' } },
-      { kind: 'reasoning', text: 'Ah', proof: foreign },
+      { kind: 'reasoning', text: 'Ah', proof: { ...foreign, upstream: 'u' } },
       { kind: 'reasoning', text: 'Oh' },
     ]);
   });

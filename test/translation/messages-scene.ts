@@ -13,6 +13,7 @@ export const ANSWER: AnswerContext = {
   model: 'asked-model',
   created_at: 1_700_000_000,
   include_usage: false,
+  made_by: { protocol: 'chat', upstream: 'u' },
   free_text_tools: new Set(),
   echo: {},
 };

@@ -214,7 +214,11 @@ describe('writing a stream', () => {
         { type: 'message_start', message },
         { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '', signature: '' } },
         { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: 'Hm' } },
-        { type: 'content_block_delta', index: 0, delta: { type: 'signature_delta', signature: 'sig' } },
+        {
+          type: 'content_block_delta',
+          index: 0,
+          delta: { type: 'signature_delta', signature: 'gw:messages@u:signature::sig' },
+        },
         { type: 'content_block_stop', index: 0 },
         { type: 'ping' },
         { type: 'content_block_start', index: 1, content_block: { type: 'tool_use', id: 'c1', name: 't', input: {} } },

@@ -214,6 +214,7 @@ for (const from of PROTOCOLS) {
               from,
               to,
               body,
+              upstream: 'u',
               upstream_model: 'm',
               target,
               request_id: 'r',

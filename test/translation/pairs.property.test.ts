@@ -15,7 +15,7 @@ import { convertAll, cutAt, modelAnswers, streamOf, translatorFor } from './mode
 import { PAIRS } from './translating.ts';
 
 const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
-const asked = { upstream_model: 'upstream-model', target, request_id: 'r-1', created_at: 1 };
+const asked = { upstream: 'u', upstream_model: 'upstream-model', target, request_id: 'r-1', created_at: 1 };
 
 /** Runs `check` unless a rule refuses the request. */
 function unlessRefused(check: () => void): void {

@@ -90,9 +90,16 @@ describe('what is said', () => {
   test('a proof of another provider is given back as it was, and does not become our own', () => {
     const proof = { protocol: 'messages', kind: 'signature', value: 'sig:with:colons' } as const;
     const { turns } = read({
-      input: [{ type: 'reasoning', id: 'rs_9', summary: [], encrypted_content: proofToText(proof) }],
+      input: [
+        {
+          type: 'reasoning',
+          id: 'rs_9',
+          summary: [],
+          encrypted_content: proofToText(proof, { protocol: 'messages', upstream: 'u' }),
+        },
+      ],
     });
-    assert.deepEqual(turns[0]!.parts, [{ kind: 'reasoning', text: '', proof }]);
+    assert.deepEqual(turns[0]!.parts, [{ kind: 'reasoning', text: '', proof: { ...proof, upstream: 'u' } }]);
   });
 
   test('marks of the prompt cache are read, and so is the key of the whole', () => {

@@ -23,6 +23,7 @@ export function answerContext(more: Partial<AnswerContext> = {}): AnswerContext 
     model: 'asked-model',
     created_at: 1_800_000_000,
     include_usage: false,
+    made_by: { protocol: 'chat', upstream: 'u' },
     free_text_tools: new Set(),
     echo: {},
     ...more,

@@ -98,18 +98,6 @@ test('an answer repeats what the client set, and nothing of the prompt', () => {
   assert.deepEqual([response.id, response.instructions, response.tools], ['msg_7', null, []]);
 });
 
-test('a proof of this API is said as it is', () => {
-  const proof = { protocol: 'responses', kind: 'encrypted', value: 'abc' } as const;
-  const events = sent([
-    START,
-    { type: 'part_start', index: 0, part: { kind: 'reasoning' } },
-    { type: 'proof', index: 0, proof },
-    { type: 'part_end', index: 0 },
-    END,
-  ]);
-  assert.deepEqual(lastItem(events), { id: 'rs_7_0', type: 'reasoning', summary: [], encrypted_content: 'abc' });
-});
-
 test('reasoning is a summary, with a proof that the client keeps without knowing it', () => {
   const proof = { protocol: 'messages', kind: 'signature', value: 'sig' } as const;
   const events = sent([
@@ -131,7 +119,7 @@ test('reasoning is a summary, with a proof that the client keeps without knowing
     id: 'rs_7_0',
     type: 'reasoning',
     summary: [{ type: 'summary_text', text: 'hm' }],
-    encrypted_content: proofToText(proof),
+    encrypted_content: proofToText(proof, { protocol: 'chat', upstream: 'u' }),
   });
 });
 

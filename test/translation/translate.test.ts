@@ -9,6 +9,7 @@ describe('a request', () => {
   it('that is no object is refused', () => {
     for (const body of [null, [], 'text', 7, undefined]) {
       const wishes = {
+        upstream: 'u',
         upstream_model: 'm',
         target: { max_output_tokens: 1, thinking: 'none', sampling: true },
         request_id: 'r',

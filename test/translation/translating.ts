@@ -48,6 +48,7 @@ export function translate(
     from,
     to,
     body: { ...BODIES[from], stream, ...more },
+    upstream: to,
     upstream_model: 'upstream-1',
     target,
     request_id: '0a0b0c0d-0000-4000-8000-000000000001',

@@ -220,7 +220,10 @@ describe('the head of a translated response', () => {
 
 describe('an upstream that is a gateway itself', () => {
   it('gets its proof of reasoning back as it gave it, though that stands for the proof of another', () => {
-    const signature = proofToText({ protocol: 'responses', kind: 'encrypted', id: 'rs_1', value: 'sealed' });
+    const signature = proofToText(
+      { protocol: 'responses', kind: 'encrypted', id: 'rs_1', value: 'sealed' },
+      { protocol: 'responses', upstream: 'inner' },
+    );
     const thought = { type: 'thinking', thinking: 'Hm.', signature };
     const said = { type: 'message', content: [thought, { type: 'text', text: 'Hi' }], stop_reason: 'end_turn' };
     const { converter } = open(translate('responses', 'messages', false), false);

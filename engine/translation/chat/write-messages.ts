@@ -66,7 +66,8 @@ function assistantMessage(turns: readonly Turn[], notes: Notes): Message[] {
 
 /** Whether a part of the assistant can be said: reasoning only where no provider has to recognise it. */
 function isKept(part: Part, notes: Notes): boolean {
-  if (part.kind !== 'reasoning' || part.proof === undefined) return part.kind !== 'reasoning' || part.text !== '';
+  if (part.kind !== 'reasoning') return true;
+  if (part.proof === undefined || part.proof.kind === 'none') return part.text !== '';
   notes.note('foreign_reasoning');
   return false;
 }

@@ -225,10 +225,9 @@ function readSearchResult(block: Json, place: string, notes: Notes): readonly Pa
   return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, place, notes) }];
 }
 
-/** Texts that are no proof of another provider's are signatures of the client's own. */
-function proofOf(text: string, own_kind: 'signature' | 'encrypted'): Pick<ReasoningPart, 'proof'> {
-  if (text === '') return {};
-  return { proof: proofFromText(text) ?? { protocol: 'messages', kind: own_kind, value: text } };
+function proofOf(text: string, kind: 'signature' | 'encrypted'): Pick<ReasoningPart, 'proof'> {
+  const proof = proofFromText(text, { protocol: 'messages', kind });
+  return proof === undefined ? {} : { proof };
 }
 
 function readThinking(block: Json, place: string): readonly ReasoningPart[] {

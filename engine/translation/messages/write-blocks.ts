@@ -109,6 +109,8 @@ function writeReasoning({ text, proof }: ReasoningPart, notes: Notes): Block[] {
     notes.note('foreign_reasoning');
     return [];
   }
+  // Where this upstream signs nothing, that is what it gave.
+  if (proof.kind === 'none') return text === '' ? [] : [{ type: 'thinking', thinking: text, signature: '' }];
   if (proof.kind === 'encrypted') return [{ type: 'redacted_thinking', data: proof.value }];
   return [{ type: 'thinking', thinking: text, signature: proof.value }];
 }

@@ -2,10 +2,11 @@ import type { AnswerContext } from '../adapter.ts';
 import type { ReasoningProof } from '../conversation.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../events.ts';
 import type { Notes } from '../notes.ts';
+import { proofToText } from '../proof.ts';
 import { argumentsObject } from './arguments.ts';
 import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
-import { signatureOf, writeHead } from './write-stream.ts';
+import { writeHead } from './write-stream.ts';
 
 interface Part {
   readonly start: PartStart;
@@ -34,14 +35,27 @@ export function writeDocument(
   const has_refusal = [...parts.values()].some(({ start }) => start.kind === 'refusal');
   return {
     ...writeHead(head, answer),
-    content: [...parts.values()].flatMap((part) => writeBlock(part, notes)),
+    content: thinkingFirst(
+      [...parts.values()].flatMap((part) => writeBlock(part, answer, notes)),
+      answer,
+    ),
     stop_reason: writeStopReason(ending.reason, has_refusal),
     stop_sequence: ending.stop_sequence ?? null,
     usage: writeUsage(usage),
   };
 }
 
-function writeBlock({ start, texts, proof }: Part, notes: Notes): Record<string, unknown>[] {
+/** Some clients' next request must show a thought at the beginning of this answer. */
+function thinkingFirst(content: Record<string, unknown>[], { thinks_first, made_by }: AnswerContext): unknown[] {
+  if (thinks_first !== true || content.length === 0 || content[0]!.type === 'thinking') return content;
+  return [{ type: 'thinking', thinking: '', signature: proofToText(undefined, made_by) }, ...content];
+}
+
+function writeBlock(
+  { start, texts, proof }: Part,
+  { made_by }: AnswerContext,
+  notes: Notes,
+): Record<string, unknown>[] {
   const text = texts.join('');
   switch (start.kind) {
     case 'text':
@@ -49,10 +63,7 @@ function writeBlock({ start, texts, proof }: Part, notes: Notes): Record<string,
       return text === '' ? [] : [{ type: 'text', text }];
     case 'reasoning':
       if (text === '' && proof === undefined) return [];
-      if (text === '' && proof?.protocol === 'messages' && proof.kind === 'encrypted') {
-        return [{ type: 'redacted_thinking', data: proof.value }];
-      }
-      return [{ type: 'thinking', thinking: text, signature: signatureOf(proof) }];
+      return [{ type: 'thinking', thinking: text, signature: proofToText(proof, made_by) }];
     case 'tool_call':
       return [{ type: 'tool_use', id: start.id, name: start.name, input: inputOf(text, notes) }];
   }

@@ -6,12 +6,6 @@ import { proofToText } from '../proof.ts';
 import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
 
-/** Text of a reasoning part as a Messages client keeps it: its own signature, or another protocol's proof as text. */
-export function signatureOf(proof: ReasoningProof | undefined): string {
-  if (proof === undefined) return '';
-  return proof.protocol === 'messages' ? proof.value : proofToText(proof);
-}
-
 /** The head of an answer, for `message_start` and for a whole answer. */
 export function writeHead(
   { id, model }: { readonly id?: string; readonly model?: string },
@@ -152,7 +146,14 @@ export class MessagesWriter implements StreamWriter {
 
   #begin(part: Part): string {
     part.begun = true;
-    return this.#block(startOf(part.start));
+    const { kind } = part.start;
+    const first = this.#answer.thinks_first === true && this.#blocks === 0 && kind !== 'reasoning';
+    return (first ? this.#silence() : '') + this.#block(startOf(part.start));
+  }
+
+  /** A thought without words, for clients whose next request must show one at the beginning of this answer. */
+  #silence(): string {
+    return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(undefined) + this.#stop();
   }
 
   #block(content_block: Record<string, unknown>): string {
@@ -162,20 +163,16 @@ export class MessagesWriter implements StreamWriter {
   }
 
   #finish(part: Part): string {
-    const { proof } = part;
-    let out = '';
-    if (!part.begun) {
-      if (proof === undefined) return '';
-      const secret = proof.protocol === 'messages' && proof.kind === 'encrypted';
-      if (secret) return this.#block({ type: 'redacted_thinking', data: proof.value }) + this.#stop();
-      out += this.#begin(part);
-    }
-    if (proof !== undefined) {
-      const delta = `{"type":"signature_delta","signature":${JSON.stringify(signatureOf(proof))}}`;
-      const data = `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":${delta}}`;
-      out += sse('content_block_delta', data);
-    }
-    return out + this.#stop();
+    const { proof, start } = part;
+    if (!part.begun && proof === undefined) return '';
+    const begin = part.begun ? '' : this.#begin(part);
+    return begin + (start.kind === 'reasoning' ? this.#sign(proof) : '') + this.#stop();
+  }
+
+  #sign(proof: ReasoningProof | undefined): string {
+    const signature = JSON.stringify(proofToText(proof, this.#answer.made_by));
+    const delta = `{"type":"signature_delta","signature":${signature}}`;
+    return sse('content_block_delta', `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":${delta}}`);
   }
 
   #stop(): string {

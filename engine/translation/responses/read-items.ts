@@ -158,13 +158,12 @@ function readReasoning(item: Json, param: string, notes: Notes): ReasoningPart {
   const encrypted = optional(item, 'encrypted_content', textAt, `${param}.`);
   if (encrypted === undefined || encrypted === '') return { kind: 'reasoning', text };
   const id = optional(item, 'id', textAt, `${param}.`);
-  const proof = proofFromText(encrypted) ?? {
-    protocol: 'responses' as const,
-    kind: 'encrypted' as const,
-    value: encrypted,
+  const proof = proofFromText(encrypted, {
+    protocol: 'responses',
+    kind: 'encrypted',
     ...(id !== undefined && id !== '' && { id }),
-  };
-  return { kind: 'reasoning', text, proof };
+  });
+  return { kind: 'reasoning', text, ...(proof && { proof }) };
 }
 
 function textsOf(value: unknown, param: string): string[] {

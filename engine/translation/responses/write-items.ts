@@ -129,7 +129,7 @@ class ItemWriter {
   }
 
   #reasoning({ text, proof }: ReasoningPart): Item[] {
-    if (proof?.protocol !== 'responses') {
+    if (proof?.protocol !== 'responses' || proof.kind === 'none') {
       this.#notes.note('foreign_reasoning');
       return [];
     }

@@ -3,7 +3,7 @@ import type { AnswerContext } from '../adapter.ts';
 import type { ReasoningProof } from '../conversation.ts';
 import type { PartStart } from '../events.ts';
 import { FreeTextDecoder } from '../free-text.ts';
-import { proofToText } from '../proof.ts';
+import { type Maker, proofToText } from '../proof.ts';
 import { isObject } from '../read-json.ts';
 
 /** Makes one event of a stream: its type and its fields as JSON text, beginning with a comma. */
@@ -22,7 +22,7 @@ export interface WrittenItem {
 
 /** What an item of a part looks like. `id` is what answers call it. */
 export function writtenItem(part: PartStart, output_index: number, id: string, answer: AnswerContext): WrittenItem {
-  if (part.kind === 'reasoning') return new ReasoningItem(output_index, `rs_${id}`);
+  if (part.kind === 'reasoning') return new ReasoningItem(output_index, `rs_${id}`, answer.made_by);
   if (part.kind !== 'tool_call') return new MessageItem(output_index, `msg_${id}`, part.kind);
   const address = answer.tool_addresses?.get(part.name);
   const called = { call_id: part.id, name: address?.name ?? part.name, namespace: address?.namespace };
@@ -106,7 +106,13 @@ class MessageItem extends Item {
 }
 
 class ReasoningItem extends Item {
+  readonly #made_by: Maker;
   #proof: ReasoningProof | undefined;
+
+  constructor(output_index: number, id: string, made_by: Maker) {
+    super(output_index, id);
+    this.#made_by = made_by;
+  }
 
   begin(say: Say): string {
     return this.added(`${this.head}"type":"reasoning","summary":[]}`, say);
@@ -132,7 +138,7 @@ class ReasoningItem extends Item {
       ? say('response.reasoning_summary_text.done', `${place},"text":${whole}`) +
         say('response.reasoning_summary_part.done', `${place},"part":${summary(whole)}`)
       : '';
-    const proof = this.#proof === undefined ? '' : `,"encrypted_content":${text(proofText(this.#proof))}`;
+    const proof = `,"encrypted_content":${text(proofToText(this.#proof, this.#made_by))}`;
     return (
       part + this.done(`${this.head}"type":"reasoning","summary":[${has_text ? summary(whole) : ''}]${proof}}`, say)
     );
@@ -140,11 +146,6 @@ class ReasoningItem extends Item {
 }
 
 const summary = (whole: string): string => `{"type":"summary_text","text":${whole}}`;
-
-/** A proof of this protocol is what its own clients know; others are wrapped. */
-function proofText(proof: ReasoningProof): string {
-  return proof.protocol === 'responses' ? proof.value : proofToText(proof);
-}
 
 interface Called {
   readonly call_id: string;

@@ -1,0 +1,110 @@
+import { keyText } from './key-names.ts';
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
+
+/** Where something stands in a text: the bytes from `start` up to, not including, `end`. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Keys and indexes from the outermost value to an element of an array. */
+export type ElementPath = readonly (string | number)[];
+
+/** Paths that begin alike share their beginning; `true` is the end of one. */
+interface Wanted extends Map<string | number, Wanted | true> {}
+
+function wantedBy(paths: readonly ElementPath[]): Wanted {
+  const root: Wanted = new Map();
+  for (const path of paths) {
+    let at: Wanted | true = root;
+    for (const step of path.slice(0, -1)) {
+      if (at === true) break;
+      const next: Wanted | true = at.get(step) ?? new Map();
+      at.set(step, next);
+      at = next;
+    }
+    // Within something that goes as a whole there is nothing more to take.
+    if (at !== true) at.set(path.at(-1)!, true);
+  }
+  return root;
+}
+
+/**
+ * What has to go from the bytes of a JSON text that is without fault, so that these elements of arrays are gone and the rest
+ * is JSON still: each element with one of the commas beside it. In order, none within another; a path that leads nowhere is
+ * left out. Every byte is read at most once for each step of the longest path.
+ */
+export function rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): ByteRange[] {
+  const ranges: ByteRange[] = [];
+  if (paths.length > 0) collect(bytes, skipSpace(bytes, 0), wantedBy(paths), ranges);
+  return ranges;
+}
+
+function collect(bytes: Buffer, at: number, wanted: Wanted, ranges: ByteRange[]): void {
+  if (bytes[at] === OPEN_BRACKET) collectElements(bytes, at, wanted, ranges);
+  if (bytes[at] !== OPEN_BRACE) return;
+  // Of a key that is there twice the last one counts, as for parsers.
+  const found = new Map<Wanted, number>();
+  for (let i = skipSpace(bytes, at + 1); bytes[i] === QUOTE; ) {
+    const key_end = stringEnd(bytes, i);
+    const below = wanted.get(keyText(bytes, i + 1, key_end) ?? '');
+    const value = skipSpace(bytes, skipSpace(bytes, key_end + 1) + 1);
+    if (below instanceof Map) found.set(below, value);
+    i = afterComma(bytes, valueEnd(bytes, value));
+  }
+  for (const [below, value] of [...found].sort(([, one], [, other]) => one - other))
+    collect(bytes, value, below, ranges);
+}
+
+function collectElements(bytes: Buffer, at: number, wanted: Wanted, ranges: ByteRange[]): void {
+  /** Where the last element ends that stays. */
+  let kept: number | undefined;
+  /** Where elements that go begin, as long as none before them stays. */
+  let first: number | undefined;
+  let end = at + 1;
+  let index = 0;
+  for (let i = skipSpace(bytes, at + 1); i < bytes.length && bytes[i] !== CLOSE_BRACKET; index++) {
+    end = valueEnd(bytes, i);
+    const below = wanted.get(index);
+    if (below === true) {
+      if (kept === undefined) first ??= i;
+      else ranges.push({ start: kept, end });
+      if (kept !== undefined) kept = end;
+    } else {
+      if (first !== undefined) ranges.push({ start: first, end: i });
+      first = undefined;
+      kept = end;
+      if (below !== undefined) collect(bytes, i, below, ranges);
+    }
+    i = afterComma(bytes, end);
+  }
+  if (first !== undefined) ranges.push({ start: first, end });
+}
+
+function skipSpace(bytes: Buffer, at: number): number {
+  let i = at;
+  while (isSpace(bytes[i])) i++;
+  return i;
+}
+
+/** The beginning of what follows the comma, or the bracket that stands there instead. */
+function afterComma(bytes: Buffer, at: number): number {
+  const i = skipSpace(bytes, at);
+  return bytes[i] === COMMA ? skipSpace(bytes, i + 1) : i;
+}
+
+function valueEnd(bytes: Buffer, at: number): number {
+  if (bytes[at] === QUOTE) return stringEnd(bytes, at) + 1;
+  let depth = 0;
+  for (let i = at; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === QUOTE) i = stringEnd(bytes, i);
+    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+    else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+      depth--;
+      if (depth === 0) return i + 1;
+      if (depth < 0) return i;
+    } else if (depth === 0 && (byte === COMMA || isSpace(byte))) return i;
+  }
+  return bytes.length;
+}

@@ -1,0 +1,110 @@
+/**
+ * Reasoning that a translation has made, on its way to a provider that no translation stands before: after a change of the
+ * model it is still in the conversation that the client sends, and a provider refuses what it has not proven itself.
+ * @module
+ */
+import type { RequestBody } from '../api.ts';
+import type { Json } from './adapter.ts';
+import { isMadeBlock, isMadeItem } from './proof.ts';
+import type { Protocol } from './protocol.ts';
+import { isObject } from './read-json.ts';
+
+type Path = readonly (string | number)[];
+
+/** Where made reasoning stands, and whether the model may not think without it. */
+interface Found {
+  readonly paths: readonly Path[];
+  readonly thinking_off?: boolean;
+}
+
+/** What finds it in a body of one API; chat completions knows no proofs. */
+const FINDERS: Readonly<Partial<Record<Protocol, (body: Json) => Found>>> = {
+  messages: findBlocks,
+  responses: findItems,
+};
+
+/**
+ * Takes reasoning out of a body that stays as it is otherwise: what a translation has marked as its own, and in the Messages
+ * API what has an empty signature. The rewrite is recorded. Where the model was to go on thinking after a call before which
+ * nothing it proved is left, it is told not to, as the API refuses that.
+ */
+export async function removeMadeReasoning(body: RequestBody, protocol: Protocol): Promise<void> {
+  const find = FINDERS[protocol];
+  const parsed = find && (await body.json());
+  if (!isObject(parsed)) return;
+  const { paths, thinking_off } = find!(parsed);
+  if (paths.length > 0) body.remove(paths);
+  if (thinking_off !== true) return;
+  body.rewrite('thinking', { type: 'disabled' });
+  body.remove(clearings(parsed));
+}
+
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
+/** Blocks, and messages that are nothing else, as the API takes no empty ones. */
+function findBlocks({ messages, thinking }: Json): Found {
+  const all = listOf(messages);
+  const made = all.map(madeBlocks);
+  const paths = made.flatMap((blocks, at): Path[] => {
+    if (blocks.length === 0) return [];
+    if (blocks.length === contentOf(all[at]).length) return [['messages', at]];
+    return blocks.map((index) => ['messages', at, 'content', index]);
+  });
+  const goes_on = paths.length > 0 && isObject(thinking) && thinking.type === 'enabled' && hasResults(all.at(-1));
+  return { paths, thinking_off: goes_on && !isBegunByThought(all, made) };
+}
+
+const contentOf = (message: unknown): readonly unknown[] => (isObject(message) ? listOf(message.content) : []);
+
+function madeBlocks(message: unknown): readonly number[] {
+  if (!isObject(message) || message.role !== 'assistant') return [];
+  return contentOf(message).flatMap((block, index) => (isObject(block) && isMadeBlock(block) ? [index] : []));
+}
+
+function hasResults(message: unknown): boolean {
+  return contentOf(message).some((block) => isObject(block) && block.type === 'tool_result');
+}
+
+/** The first block that stays; `made` counts up. */
+function firstKept(blocks: readonly unknown[], made: readonly number[]): unknown {
+  let index = 0;
+  while (made[index] === index) index++;
+  return blocks[index];
+}
+
+/**
+ * Whether the model may go on thinking in a conversation that ends with results of tools: the answer that called them begins
+ * with a thought still, or nothing is lost since the last question. In an answer to a request that was kept from thinking
+ * there is none, though the client knows nothing of that.
+ */
+function isBegunByThought(messages: readonly unknown[], made: readonly (readonly number[])[]): boolean {
+  let first: unknown;
+  let in_last_answer = true;
+  let lost = false;
+  for (let at = messages.length - 1; at >= 0; at--) {
+    const message = messages[at];
+    if (isObject(message) && message.role === 'assistant') {
+      lost ||= made[at]!.length > 0;
+      if (in_last_answer) first = firstKept(contentOf(message), made[at]!) ?? first;
+    } else if (hasResults(message)) in_last_answer = first === undefined;
+    else break;
+  }
+  const is_thought = isObject(first) && (first.type === 'thinking' || first.type === 'redacted_thinking');
+  return is_thought || !lost;
+}
+
+/** Edits of the context that leave out thoughts are refused where the model does not think. */
+function clearings({ context_management }: Json): Path[] {
+  const edits = isObject(context_management) ? listOf(context_management.edits) : [];
+  return edits.flatMap((edit, index): Path[] => {
+    const clears = isObject(edit) && typeof edit.type === 'string' && edit.type.startsWith('clear_thinking_');
+    return clears ? [['context_management', 'edits', index]] : [];
+  });
+}
+
+function findItems({ input }: Json): Found {
+  const paths = listOf(input).flatMap((item, index): Path[] => {
+    return isObject(item) && isMadeItem(item) ? [['input', index]] : [];
+  });
+  return { paths };
+}
