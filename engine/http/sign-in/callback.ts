@@ -137,6 +137,8 @@ async function decide(
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
   const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
   if (!approved) return { status: 400, page: expiredPage() };
+  // Only sign-ins that came to nothing count: any number of people may share an address.
+  await identity.attempts.forgive('device_authorization', grant.client_address).catch(() => {});
   log.info({ email: person.email, client, client_address: grant.client_address, request_id }, 'a sign-in was approved');
   const signed_in = { email: person.email, client };
   return { status: 200, page: successPage(signed_in), finished: { state, expires_at, signed_in } };

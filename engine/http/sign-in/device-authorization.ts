@@ -22,7 +22,7 @@ export function deviceAuthorization(sign_in: SignIn): Door {
       const address = addressOf(req);
       const limit = await attempts.count('device_authorization', address);
       if (limit !== undefined) {
-        const problem = 'Too many sign-ins were begun from your address; wait before you begin another.';
+        const problem = 'Too many sign-ins that nobody finished were begun from your address.';
         throw tooManyRequests(problem, limit.retry_after_seconds);
       }
       const begun = await device_grants.begin(deviceOf(req.headers, address));

@@ -36,11 +36,11 @@ export function device(sign_in: SignIn): Door {
   const unknown = (typed: string) =>
     askAgain(404, typed, 'This code is not known. It may be mistyped, used already, or older than ten minutes.');
 
-  /** Counts a code that somebody tries, whether it is good or not. Raises OAuthError when it is one too many. */
-  const countGuess = async (address: string) => {
-    const limit = await attempts.count('code_submission', address);
-    if (limit === undefined) return;
-    throw tooManyRequests('Too many codes were tried from your address.', limit.retry_after_seconds);
+  /** The sign-in of a code that somebody tries. Raises OAuthError when too many came to nothing before. */
+  const enter = async (address: string, typed: string | undefined): Promise<PendingGrant | undefined> => {
+    const entered = await attempts.enterCode(address, typed);
+    if ('grant' in entered) return entered.grant;
+    throw tooManyRequests('Too many wrong codes were entered from your address.', entered.retry_after_seconds);
   };
 
   return {
@@ -53,12 +53,8 @@ export function device(sign_in: SignIn): Door {
       if (isUnseen(req.headers)) {
         throw new OAuthError('invalid_request', 'This page cannot be part of another.', { status: 403 });
       }
-      const address = addressOf(req);
-      await countGuess(address);
-      const grant = await device_grants.find(typed);
+      const grant = await enter(addressOf(req), typed);
       if (grant === undefined) return unknown(typed);
-      // The person came by the link in the terminal: the form that follows counts, not the look at it.
-      await attempts.forgive('code_submission', address);
       return { status: 200, page: confirmPage({ grant, now: new Date(clock.now()), login_notice }) };
     },
     async post(visit) {
@@ -78,9 +74,8 @@ export function device(sign_in: SignIn): Door {
         throw new OAuthError('invalid_request', 'The parameter "action" must be "approve" or "deny".');
       }
       const typed = parameters.get('user_code');
-      await countGuess(addressOf(req));
       if (typed === undefined || !isCodeLike(typed)) return malformed(typed);
-      const grant = await device_grants.find(typed);
+      const grant = await enter(addressOf(req), typed);
       if (grant === undefined) return unknown(typed);
       if (action === 'approve') return leave(sign_in, visit, grant);
       const denied = await device_grants.deny(grant.id);

@@ -160,7 +160,8 @@ const PAGE_WORDS: { readonly [error: string]: { readonly title: string; readonly
   },
   slow_down: {
     title: 'Too many attempts',
-    advice: 'Wait a few minutes, then open this page again. If you did not try that often, tell your administrator.',
+    advice:
+      'Then open this page again. If it was not you, others at your address entered wrong codes: tell your administrator.',
   },
   server_error: {
     title: 'Something went wrong',

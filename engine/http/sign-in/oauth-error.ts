@@ -39,13 +39,19 @@ export function temporarilyUnavailable(message: string, cause?: unknown, retry_a
   return new OAuthError('temporarily_unavailable', message, { status: 503, headers, cause });
 }
 
-/** One request too many. `slow_down` where a device is waiting, which then asks less often. */
+/** How long to wait, as people say it. */
+function inWords(seconds: number): string {
+  if (seconds < 90) return `${seconds} ${seconds === 1 ? 'second' : 'seconds'}`;
+  return `${Math.ceil(seconds / 60)} minutes`;
+}
+
+/** One request too many; the message is completed by when to try again. `slow_down` where a device is waiting, which then asks less often. */
 export function tooManyRequests(
   message: string,
   retry_after_seconds: number,
   error: 'slow_down' | 'temporarily_unavailable' = 'slow_down',
 ): OAuthError {
-  return new OAuthError(error, message, {
+  return new OAuthError(error, `${message} Try again in ${inWords(retry_after_seconds)}.`, {
     status: 429,
     headers: { 'retry-after': String(retry_after_seconds) },
   });

@@ -161,7 +161,7 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
    everywhere within a second.
 
 Errors are those of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Per address and ${limits.window_seconds} seconds,
-${limits.device_authorizations} sign-ins can be begun and ${limits.code_submissions} codes entered; beyond that the answer is 429 with \`slow_down\` and \`retry-after\`.
+${limits.device_authorizations} sign-ins that nobody finishes can be begun and ${limits.code_submissions} wrong codes entered; beyond that the answer is 429 with \`slow_down\` and \`retry-after\`.
 So it is, with \`slow_down\` for device codes and else \`temporarily_unavailable\`, after ${limits.refused_credentials} codes and tokens that came to nothing: nothing
 is decided about the one that was sent.`;
 }

@@ -5,6 +5,8 @@ import type { Clock, Log } from '../../api.ts';
 import type { AuthConfig } from '../../config.ts';
 import type { Database } from '../database.ts';
 import { storable } from '../storable.ts';
+import { type PendingGrant, pendingGrant } from './device-grants.ts';
+import { readUserCode } from './opaque.ts';
 import { createRequestLimit, type Wait } from './request-limits.ts';
 
 /** What is counted per client address. */
@@ -17,7 +19,12 @@ export interface AttemptLimits {
    * again for an address it has refused, until the wait is over.
    */
   count(kind: AttemptKind, address: string): Promise<Wait | undefined>;
-  /** Takes one counted attempt back: it turned out to be no guess. Counting first leaves no gap for guesses made at once. */
+  /**
+   * The pending grant of a user code as a person types it, or `undefined`, which counts as a failure; how long to wait when
+   * there were too many over all replicas. Codes that are good count nothing, however many people share an address.
+   */
+  enterCode(address: string, typed: string | undefined): Promise<{ readonly grant: PendingGrant | undefined } | Wait>;
+  /** Takes one counted attempt back: something came of it. Counting first leaves no gap for attempts made at once. */
   forgive(kind: AttemptKind, address: string): Promise<void>;
   /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
   request(address: string): Wait | undefined;
@@ -36,6 +43,8 @@ export interface AttemptLimits {
 const MAX_ADDRESS_CHARS = 64;
 const MAX_REFUSED = 20_000;
 const MAX_TOLD = 1000;
+const TOLD =
+  'too many attempts from one address are refused; auth.limits says how many, and server.trusted_proxies whose address counts';
 
 /** Creates the limits of a database: so many attempts in a span of time that begins with the first of them. */
 export function createAttemptLimits(options: {
@@ -60,7 +69,20 @@ export function createAttemptLimits(options: {
     const key = `${fields.kind} ${fields.client_address}`;
     if (told.has(key)) return;
     told.set(key, true);
-    log.warn(fields, 'too many attempts from one address are refused');
+    log.warn(fields, TOLD);
+  };
+
+  /** How long to wait before anything else is asked for an address; the request is counted where there is no need to. */
+  const waitFirst = (kind: AttemptKind, address: string): Wait | undefined => {
+    const left_ms = (refused.get(`${kind} ${countedAddress(address)}`) ?? 0) - clock.monotonic();
+    return left_ms > 0 ? waitOf(left_ms) : request(address);
+  };
+
+  const refuse = (kind: AttemptKind, client_address: string, count: number, began: Date): Wait => {
+    if (count === most[kind] + 1) log.warn({ kind, client_address }, TOLD);
+    const refused_ms = Math.min(began.getTime() + window_ms - clock.now(), window_ms);
+    refused.set(`${kind} ${client_address}`, clock.monotonic() + refused_ms);
+    return waitOf(refused_ms);
   };
 
   const request = (address: string): Wait | undefined => {
@@ -74,10 +96,7 @@ export function createAttemptLimits(options: {
     request,
     async count(kind, address) {
       const counted = countedAddress(address);
-      const key = `${kind} ${counted}`;
-      const left_ms = (refused.get(key) ?? 0) - clock.monotonic();
-      if (left_ms > 0) return waitOf(left_ms);
-      const wait = request(address);
+      const wait = waitFirst(kind, address);
       if (wait !== undefined) return wait;
       const now = clock.now();
       const [row] = await database.query<{ count: number; window_start: Date }>(
@@ -90,13 +109,28 @@ export function createAttemptLimits(options: {
          returning count, window_start`,
         [kind, counted, new Date(now), new Date(now - window_ms), most[kind]],
       );
-      if (row!.count <= most[kind]) return undefined;
-      if (row!.count === most[kind] + 1) {
-        log.warn({ kind, client_address: counted }, 'too many attempts from one address are refused');
-      }
-      const refused_ms = Math.min(row!.window_start.getTime() + window_ms - now, window_ms);
-      refused.set(key, clock.monotonic() + refused_ms);
-      return waitOf(refused_ms);
+      return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
+    },
+    async enterCode(address, typed) {
+      const counted = countedAddress(address);
+      const wait = waitFirst('code_submission', address);
+      if (wait !== undefined) return wait;
+      const now = clock.now();
+      const code = typed === undefined ? undefined : readUserCode(typed);
+      const [row] = await database.query<
+        { failures: number; began: Date } & { [Key in keyof PendingGrant]: PendingGrant[Key] }
+      >('code_enter', 'select * from try_user_code($1, $2, $3, $4, $5)', [
+        counted,
+        code ?? null,
+        new Date(now),
+        new Date(now - window_ms),
+        most.code_submission,
+      ]);
+      const { failures, began, ...grant } = row!;
+      if (grant.id !== null) return { grant: pendingGrant(grant) };
+      return failures <= most.code_submission
+        ? { grant: undefined }
+        : refuse('code_submission', counted, failures, began);
     },
     async forgive(kind, address) {
       const counted = countedAddress(address);

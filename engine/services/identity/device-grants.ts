@@ -69,6 +69,11 @@ const MAX_CODES_TRIED = 5;
 
 const PENDING = 'id, user_code, client, client_address, created_at, expires_at';
 
+/** A pending grant as it is shown, from its row. */
+export function pendingGrant(row: PendingGrant): PendingGrant {
+  return { ...row, user_code: shownUserCode(row.user_code) };
+}
+
 /** Creates the device authorization grants of a database. */
 export function createDeviceGrants(options: {
   readonly database: Pick<Database, 'query'>;
@@ -82,10 +87,7 @@ export function createDeviceGrants(options: {
 }): DeviceGrants {
   const { database, clock, refresh_days, makeCode = makeUserCode, marks } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
-  const pending = (rows: readonly PendingGrant[]): PendingGrant | undefined => {
-    const [row] = rows;
-    return row && { ...row, user_code: shownUserCode(row.user_code) };
-  };
+  const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
   const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
     (await database.query(name, text, values)).length > 0;
 

@@ -39,10 +39,45 @@ begin
 end $$;
 `;
 
+const CODES = `
+-- A user code that somebody enters, from an address that has so many failures to go: only a code that is none counts. The row
+-- of the address is locked first, so that codes tried at once are judged one after the other.
+create function try_user_code(
+  p_address text, p_code text, p_now timestamptz, p_began_after timestamptz, p_most integer
+) returns table (
+  failures integer, began timestamptz, id text, user_code text, client text, client_address text, created_at timestamptz,
+  expires_at timestamptz
+)
+language plpgsql as $$
+declare
+  v_failures integer;
+begin
+  insert into attempts as a (kind, address, window_start, count) values ('code_submission', p_address, p_now, 0)
+  on conflict (kind, address) do update set
+    count = case when a.window_start <= p_began_after then 0 else a.count end,
+    window_start = case when a.window_start <= p_began_after then excluded.window_start else a.window_start end
+  returning a.count, a.window_start into v_failures, began;
+  if v_failures < p_most then
+    select g.id, g.user_code, g.client, g.client_address, g.created_at, g.expires_at
+    into id, user_code, client, client_address, created_at, expires_at
+    from device_grants g where g.user_code = p_code and g.status = 'pending' and g.expires_at > p_now;
+    if found then
+      failures := v_failures;
+      return next;
+      return;
+    end if;
+  end if;
+  -- Counting stops at two too many: who goes on gains nothing.
+  failures := least(v_failures, p_most + 1) + 1;
+  update attempts a set count = failures where a.kind = 'code_submission' and a.address = p_address;
+  return next;
+end $$;
+`;
+
 /** What is known of people beyond their sessions. */
 export const people: SchemaMigration = {
   name: '0012_people',
   async up(knex) {
-    await knex.raw(STANDING);
+    for (const statements of [STANDING, CODES]) await knex.raw(statements);
   },
 };

@@ -131,7 +131,12 @@ export function memorySessions(backstage: Backstage, check: () => void): Session
 }
 
 /** Counts attempts per address, without a window. */
-export function memoryAttempts(config: GatewayConfig, backstage: Backstage, check: () => void): AttemptLimits {
+export function memoryAttempts(
+  config: GatewayConfig,
+  backstage: Backstage,
+  check: () => void,
+  grants: Pick<DeviceGrants, 'find'>,
+): AttemptLimits {
   const { limits } = config.auth!;
   return {
     async count(kind, address) {
@@ -141,6 +146,15 @@ export function memoryAttempts(config: GatewayConfig, backstage: Backstage, chec
       backstage.counted.set(key, count);
       const max = kind === 'code_submission' ? limits.code_submissions : limits.device_authorizations;
       return count > max ? { retry_after_seconds: 42 } : undefined;
+    },
+    async enterCode(address, typed) {
+      check();
+      const key = `code_submission ${address}`;
+      const failures = backstage.counted.get(key) ?? 0;
+      if (failures >= limits.code_submissions) return { retry_after_seconds: 420 };
+      const grant = typed === undefined ? undefined : await grants.find(typed);
+      if (grant === undefined) backstage.counted.set(key, failures + 1);
+      return { grant };
     },
     async forgive(kind, address) {
       const key = `${kind} ${address}`;

@@ -49,7 +49,7 @@ describe('the protocol text', () => {
   });
 
   it('says the limits in force', () => {
-    assert.ok(text.includes('30 sign-ins can be begun and 10 codes entered'));
+    assert.ok(text.includes('30 sign-ins that nobody finishes can be begun and 10 wrong codes entered'));
     assert.ok(text.includes('60 minutes') && text.includes('30 days'));
     assert.ok(text.includes('1000000 bytes'));
   });

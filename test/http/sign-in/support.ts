@@ -167,12 +167,13 @@ function createDoors(config: GatewayConfig, backstage: Backstage): Router {
   const note = (fields: object, message: string) => void backstage.logs.push(`${message} ${JSON.stringify(fields)}`);
   const log = { debug: note, info: note, warn: note, error: note };
   const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
+  const device_grants = memoryGrants(backstage, check);
   const identity: Identity = {
     provider: scriptedProvider(backstage),
     tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log }),
     sessions: memorySessions(backstage, check),
-    device_grants: memoryGrants(backstage, check),
-    attempts: memoryAttempts(config, backstage, check),
+    device_grants,
+    attempts: memoryAttempts(config, backstage, check, device_grants),
     admit: (claims) => backstage.admit(claims),
     claimProblem: async () => backstage.claim_problem,
     catchUp: async () => {},
