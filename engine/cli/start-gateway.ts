@@ -14,6 +14,7 @@ import { buildPlan, type Plan } from '../run/plan.ts';
 import { openAuditLog } from '../services/audit-log.ts';
 import { everyInBackground, systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
+import { type EndedGrants, startEndedGrants } from '../services/identity/ended-grants.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
@@ -106,6 +107,7 @@ export async function startGateway(options: {
       return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
     };
     const plan = compile(config, loaded);
+    opened.ended_grants.use(sign_ins.get(plan.config));
     const listening = createServer({ plan, log, clock });
     server = listening;
     reloader = createReloader({
@@ -114,7 +116,10 @@ export async function startGateway(options: {
       plan,
       load,
       compile,
-      use: (next) => listening.use(next),
+      use(next) {
+        listening.use(next);
+        opened.ended_grants.use(sign_ins.get(next.config));
+      },
       log,
       clock,
     });
@@ -162,7 +167,7 @@ async function openServices(
     stopping(): boolean;
   },
   closing: ClosingStep[],
-): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database }> {
+): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database; ended_grants: EndedGrants }> {
   const { config, log, clock, env, phases, reloader, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
@@ -178,6 +183,7 @@ async function openServices(
   const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
   opened('retention', { close: stop });
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
+  const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
   // Session tokens are refused until it is known which of them were ended.
   await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
   const access_tokens = opened(
@@ -230,7 +236,7 @@ async function openServices(
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
-  return { lasting, foundation, database };
+  return { lasting, foundation, database, ended_grants };
 }
 
 /** What serves the paths that belong to no pipeline. */

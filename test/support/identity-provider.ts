@@ -187,7 +187,7 @@ function configurationOf(
     conformIdTokenClaims: false,
     clientAuthMethods: ['client_secret_basic', 'client_secret_post', 'private_key_jwt'],
     cookies: { keys: [randomUUID()] },
-    features: { devInteractions: { enabled: false } },
+    features: { devInteractions: { enabled: false }, revocation: { enabled: true, allowedPolicy: () => true } },
     ttl: {
       AccessToken: access_token_seconds,
       IdToken: 3600,

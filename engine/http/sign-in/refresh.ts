@@ -168,14 +168,21 @@ async function admitAgain(sign_in: SignIn, session: Begun, identified: Identifie
   const admission = identity.admit(identified.claims);
   if ('refused' in admission) {
     const { refused, detail, message } = admission;
+    await keepForReturn(sign_in, session, identified);
     const ended = await cutOffAsRefused(sign_in, email, refused);
     log.info({ email, session: session.id, refused, detail, ...ended }, 'somebody may not use the gateway any more');
     throw signInAgain(message);
   }
   const { person } = admission;
   if (person.subject !== subject || person.issuer !== issuer || person.email !== email) {
+    await keepForReturn(sign_in, session, identified);
     await identity.sessions.end(session.id, 'it belongs to another identity now');
     throw signInAgain('Your identity provider describes you differently than when you signed in; sign in again.');
   }
   return person;
+}
+
+/** A session that is about to end holds what the provider gave last, so that this is given back and not what it replaced. */
+async function keepForReturn({ identity }: SignIn, { id }: Begun, { grant }: Identified): Promise<void> {
+  await identity.sessions.abandonRefresh(id, await identity.tokens.seal(grant, 'provider-grant'));
 }

@@ -27,6 +27,10 @@ const DUE = [
   { table: 'attempts', column: 'window_start', kept_ms: DAY_MS },
   // Administrators look back at what was.
   { table: 'sessions', column: 'expires_at', kept_ms: 30 * DAY_MS },
+  // Of people who always have another session.
+  { table: 'ended_grants', column: 'ended_at', kept_ms: 30 * DAY_MS },
+  // Long enough to be asked about.
+  { table: 'refused_sign_ins', column: 'at', kept_ms: 14 * DAY_MS },
 ] as const;
 
 /** Starts removing expired sign-ins, attempts and sessions, every ten minutes and a few at a time. */

@@ -28,7 +28,7 @@ export interface Identity {
   /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
   catchUp(): Promise<void>;
   /** Whether a session comes from the identity provider of this configuration. */
-  isVouchedFor(person: Person): boolean;
+  isVouchedFor(person: Pick<Person, 'issuer'>): boolean;
 }
 
 /** Requests to the provider that a refresh can take: discovery document, token endpoint, keys, userinfo endpoint. */

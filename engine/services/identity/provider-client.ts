@@ -17,7 +17,7 @@ import {
   refreshTokenGrant,
   type ServerMetadata,
   setJwksCache,
-  type TokenEndpointResponse,
+  tokenRevocation,
 } from 'openid-client';
 import type { Clock, Log } from '../../api.ts';
 import type { OidcConfig } from '../../config.ts';
@@ -30,6 +30,7 @@ import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant }
 import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
+import { demandStillTold, grantOf } from './provider-grants.ts';
 import { createRequestLimit } from './request-limits.ts';
 import { isAboutKeys, readTokenAnswer, refreshTokenIn } from './token-answer.ts';
 import { isTold, VERIFIED, wantedClaims } from './wanted-claims.ts';
@@ -163,28 +164,6 @@ export function createProvider(options: {
     }
   };
 
-  /** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. */
-  const demandStillTold = (claims: Claims, { in_id_token = [] }: ProviderGrant): void => {
-    const missing = in_id_token.filter((claim) => !isTold(claims, claim));
-    if (missing.length === 0) return;
-    const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
-    throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
-  };
-
-  const grantOf = (
-    subject: string,
-    tokens: TokenEndpointResponse,
-    in_id_token: readonly string[],
-    former?: string,
-  ): ProviderGrant => {
-    const refresh_token = tokens.refresh_token ?? former;
-    const known = in_id_token.length === 0 ? {} : { in_id_token };
-    if (refresh_token !== undefined) return { subject, refresh_token, ...known };
-    const { access_token, expires_in } = tokens;
-    const expiry = expires_in === undefined ? {} : { access_token_expires_at: clock.now() + expires_in * 1000 };
-    return { subject, access_token, ...expiry, ...known };
-  };
-
   const refresh = async (exchange: Exchange, grant: ProviderGrant, refresh_token: string) => {
     const { subject, in_id_token = [] } = grant;
     const { metadata } = exchange;
@@ -199,7 +178,7 @@ export function createProvider(options: {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
     }
     if (tokens.id_token === undefined) demandStillTold(claims, grant);
-    return { claims, grant: grantOf(subject, tokens, in_id_token, refresh_token) };
+    return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, clock.now()) };
   };
 
   const askUserinfo = async (exchange: Exchange, grant: ProviderGrant) => {
@@ -259,7 +238,18 @@ export function createProvider(options: {
       const { nonce: _, ...claims } = tokens.claims()!;
       const completed = await complete(exchange, claims, claims.sub, tokens.access_token).catch(notThePerson);
       const in_id_token = wanted.filter((claim) => isTold(claims, claim));
-      return { claims: completed, grant: grantOf(claims.sub, tokens, in_id_token) };
+      return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, clock.now()) };
+    },
+
+    async revoke({ refresh_token, access_token }) {
+      const token = refresh_token ?? access_token;
+      const exchange = await begin();
+      if (token === undefined || exchange.metadata.revocation_endpoint === undefined) return false;
+      const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
+      await attempt(exchange, 'revocation endpoint', [token], () =>
+        tokenRevocation(exchange.config, token, { token_type_hint }),
+      );
+      return true;
     },
 
     async recheck(grant) {

@@ -7,7 +7,8 @@ export type Step =
   | 'authorization response'
   | 'code exchange'
   | 'token endpoint'
-  | 'userinfo endpoint';
+  | 'userinfo endpoint'
+  | 'revocation endpoint';
 
 /** Errors of OAuth 2 and OpenID Connect that say no to a person, rather than to the gateway. */
 const REFUSED: ReadonlySet<string> = new Set([

@@ -46,6 +46,11 @@ export interface IdentityProvider {
   recheck(grant: ProviderGrant): Promise<Identified>;
   /** Resolves when the provider answers at all, which is asked anew. Raises ProviderError. */
   reach(): Promise<void>;
+  /**
+   * Gives back what it takes to ask about a person (RFC 7009). Raises ProviderError.
+   * @returns false when the provider has no door for that, or there is nothing to give back.
+   */
+  revoke(grant: ProviderGrant): Promise<boolean>;
 }
 
 /**

@@ -11,6 +11,7 @@ import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
 import { sessions } from './0011_sessions.ts';
 import { people } from './0012_people.ts';
+import { provider } from './0014_provider.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -26,4 +27,5 @@ export const migrations: readonly SchemaMigration[] = [
   store,
   sessions,
   people,
+  provider,
 ];

@@ -133,6 +133,7 @@ function scriptedProvider(backstage: Backstage): IdentityProvider {
     },
     recheck: async (grant) => backstage.provider.recheck(grant),
     async reach() {},
+    revoke: async () => true,
   };
 }
 
