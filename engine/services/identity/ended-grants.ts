@@ -30,8 +30,8 @@ interface Due {
 }
 
 /*
- * While an account has another session, nothing of it is given back: providers end all grants of an account and a client at
- * once (Keycloak, Google), or all of one browser's sign-in.
+ * While an account has another session, nothing of it is given back: some providers end all grants of an account and a client
+ * at once, or all of one browser's sign-in.
  */
 const TAKE = `
 update ended_grants set attempts = attempts + 1, due_at = $2
