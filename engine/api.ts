@@ -34,7 +34,13 @@ export {
   type Sending,
   type UpstreamClient,
 } from './forwarding/upstream-client.ts';
-export { describeTranslated, forwardedHeaders, upstreamCredential } from './forwarding/upstream-headers.ts';
+export {
+  describeTranslated,
+  forwardedHeaders,
+  type MessagesHeaders,
+  messagesHeaders,
+  upstreamCredential,
+} from './forwarding/upstream-headers.ts';
 export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';

@@ -80,6 +80,9 @@ export interface PoliciesConfig {
   };
 }
 
+/** Settings of a model that have defaults. */
+export type ModelSetting = 'context_window' | 'max_output_tokens' | `supports.${keyof ModelConfig['supports']}`;
+
 /** One entry of `models`. */
 export interface ModelConfig {
   readonly id: string;
@@ -97,7 +100,12 @@ export interface ModelConfig {
     readonly prompt_cache_1h: boolean;
   };
   readonly context_window: number;
+  /** The most it may say in one answer; as much as its window holds where gateway.yaml doesn't tell. */
   readonly max_output_tokens: number;
+  /** The bound that a translated request has where its client says none and its API must have one. */
+  readonly default_output_tokens: number;
+  /** Settings that gateway.yaml leaves out, so that they have their defaults. */
+  readonly assumed: readonly ModelSetting[];
   readonly upstream_ids: Readonly<Record<string, string>>;
   /** Absent only where `prices` says what it costs. */
   readonly pricing?: PricingConfig;

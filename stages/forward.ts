@@ -8,6 +8,8 @@ import {
   describeTranslated,
   forwardedHeaders,
   isEventStream,
+  type MessagesHeaders,
+  messagesHeaders,
   type OutgoingRequest,
   type Protocol,
   protocolOf,
@@ -31,6 +33,7 @@ interface Target {
   readonly pathOf: (path: string) => string;
   readonly client: UpstreamClient;
   readonly credential: Readonly<Record<string, string>>;
+  readonly messages_headers: MessagesHeaders;
   /** Headers that reach it though they choose who serves or pays. */
   readonly allowed_headers: ReadonlySet<string>;
   /** Absent where an answer is cancelled when its client has gone. */
@@ -38,13 +41,15 @@ interface Target {
 }
 
 function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
-  const { connect_seconds } = config.server.timeouts;
+  const { profile, timeouts } = config.server;
+  const { connect_seconds } = timeouts;
   return {
     name: upstream.name,
     protocols: upstream.protocols,
     pathOf: upstreamPaths(upstream),
     client: createUpstreamClient({ url: new URL(upstream.base_url), connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
+    messages_headers: messagesHeaders(upstream.profile, profile),
     allowed_headers: new Set(upstream.allow_headers),
     drain:
       upstream.on_client_abort === 'drain'
@@ -109,7 +114,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
   terminal: true,
   create(_options, services) {
     const { config, clock } = services;
-    const { timeouts, profile } = config.server;
+    const { timeouts } = config.server;
     const targets = new Map(config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, services)]));
 
     /** The client's headers that go upstream; notes those that do not because of what they decide. */
@@ -134,7 +139,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
       if (ctx.converts_response) headers['accept-encoding'] = 'identity';
       if (foreign) {
         const stream = ctx.get('request.stream') ?? false;
-        describeTranslated(headers, { protocol, stream, header_prefix: profile.header_prefix });
+        describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
       }
       headers['content-length'] = String(body.bytes.length);
       Object.assign(headers, target.credential);

@@ -41,14 +41,19 @@ export default defineStage({
         if (surface === 'count_tokens') return;
         if (from === undefined)
           throw new StageError('invalid_request', `The surface ${surface} has no API to translate.`);
-        const { max_output_tokens, supports } = models.find(ctx.get('request.model'))!;
+        const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
         const { json, ...translation } = translateRequest({
           from,
           to,
           body: await ctx.body!.json(),
           upstream: ctx.get('route.upstream'),
           upstream_model: ctx.get('route.upstream_model'),
-          target: { max_output_tokens, thinking: supports.thinking, sampling: supports.sampling },
+          target: {
+            max_output_tokens,
+            default_output_tokens,
+            thinking: supports.thinking,
+            sampling: supports.sampling,
+          },
           request_id: ctx.get('request.id'),
           created_at: Math.floor(clock.now() / 1000),
         });

@@ -1,6 +1,9 @@
 /** Vendor names for what the gateway itself writes. */
 export interface Profile {
-  /** Begins the names of the headers that tell callers how they stand with their limits. */
+  /**
+   * Begins the names of the headers that tell callers how they stand with their limits, and of those by which a translated
+   * request tells its upstream the version of the Messages API.
+   */
   readonly header_prefix: string;
   /** Header whose text the coding CLI shows when a limit refuses its request; none where absent. */
   readonly refusal_header?: string;

@@ -1,4 +1,5 @@
 import type { Protocol } from '../translation/protocol.ts';
+import type { Profile } from './profile.ts';
 
 /** Fields of requests that bound the output: of Messages and chat completions, chat completions, Responses. */
 export const OUTPUT_BOUNDS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] as const;
@@ -14,6 +15,8 @@ export interface UpstreamConfig {
   readonly api_key_env?: string;
   readonly auth_token_env?: string;
   readonly region?: string;
+  /** Whose header names it takes; absent where neither it, nor its address, nor `server.profile` tells. */
+  readonly profile?: Profile | undefined;
   /** APIs it speaks; for clients of another API the first is used. */
   readonly protocols: readonly Protocol[];
   readonly supports: {

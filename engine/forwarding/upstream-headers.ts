@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { UpstreamConfig } from '../config.ts';
+import type { Profile, UpstreamConfig } from '../config.ts';
 import type { Protocol } from '../translation/protocol.ts';
 import { ENDING_HERE, nominated } from './connection-headers.ts';
 import { isDecisiveHeader } from './decisive-headers.ts';
@@ -8,6 +8,10 @@ const NO_HEADERS: ReadonlySet<string> = new Set();
 
 /** Headers by which a client vouches for bytes that the upstream does not get. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
+
+/** Prefixes of header names: the one that is nobody's, and the one that servers of the Messages API read. */
+const NEUTRAL_PREFIX = 'vendor';
+const PREFIX_IN_USE = 'anthropic';
 
 /** The version of the Messages API that translated requests are written in. */
 const MESSAGES_VERSION = '2023-06-01';
@@ -54,22 +58,50 @@ export function forwardedHeaders(
   return { headers, dropped };
 }
 
+/** Names of a header of the Messages API: those an upstream reads, and all that a client may have used for it. */
+interface HeaderNames {
+  readonly read: readonly string[];
+  readonly sent: readonly string[];
+}
+
+/** The headers in which a request says in which form of the Messages API it is written. */
+export interface MessagesHeaders {
+  readonly version: HeaderNames;
+  readonly beta: HeaderNames;
+}
+
+/**
+ * What the headers of the Messages API are called at an upstream with this profile. Where it is not known whose names it
+ * takes, it is sent the neutral ones and those in use.
+ * @param server the profile of the gateway, whose names clients may have used.
+ */
+export function messagesHeaders(profile: Profile | undefined, server: Profile): MessagesHeaders {
+  const read = profile === undefined ? [NEUTRAL_PREFIX, PREFIX_IN_USE] : [profile.header_prefix];
+  const sent = [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])];
+  const named = (part: string): HeaderNames => ({
+    read: read.map((prefix) => `${prefix}-${part}`),
+    sent: sent.map((prefix) => `${prefix}-${part}`),
+  });
+  return { version: named('version'), beta: named('beta') };
+}
+
 /** Puts what a translated request says of itself in the place of what its client said. */
 export function describeTranslated(
   headers: IncomingHttpHeaders,
-  {
-    protocol,
-    stream,
-    header_prefix,
-  }: {
-    readonly protocol: Protocol;
-    readonly stream: boolean;
-    /** Prefix of the headers of the Messages API. */
-    readonly header_prefix: string;
-  },
+  how: { readonly protocol: Protocol; readonly stream: boolean; readonly messages: MessagesHeaders },
 ): void {
+  const { protocol, stream, messages } = how;
   for (const name of DIGESTS) delete headers[name];
   headers['content-type'] = 'application/json';
   headers.accept = stream ? 'text/event-stream' : 'application/json';
-  if (protocol === 'messages') headers[`${header_prefix}-version`] ??= MESSAGES_VERSION;
+  if (protocol !== 'messages') return;
+  sayAgain(headers, messages.version, MESSAGES_VERSION);
+  sayAgain(headers, messages.beta);
+}
+
+/** Says what the client said under any name under the names that the upstream reads; what stands there stays. */
+function sayAgain(headers: IncomingHttpHeaders, { read, sent }: HeaderNames, otherwise?: string): void {
+  const by = sent.find((name) => headers[name] !== undefined);
+  const value = by === undefined ? otherwise : headers[by];
+  if (value !== undefined) for (const name of read) headers[name] ??= value;
 }

@@ -64,7 +64,10 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
  * prefer them. 0 is none: there are servers that take it for that.
  */
 function outputBound(model: ModelConfig, { honours }: UpstreamConfig, bounds: AnswerBounds): number | undefined {
-  const { surface, protocol, output_bounds, max_tokens = 0 } = bounds;
+  const { surface, protocol, output_bounds } = bounds;
+  // Messages has no request without a bound, so that a translated one says one of ours.
+  const unasked = protocol === 'messages' ? model.default_output_tokens : 0;
+  const max_tokens = bounds.max_tokens ?? unasked;
   const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[protocol] ?? 0);
   const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: translated };
   const is_kept = honours.some((name) => (sent[name] ?? 0) > 0);

@@ -1,7 +1,16 @@
 import { resolve } from 'node:path';
-import type { GatewayConfig, ModelConfig, Profile, RoutingRuleConfig, UpstreamConfig } from '../config.ts';
+import type {
+  GatewayConfig,
+  ModelConfig,
+  ModelSetting,
+  Profile,
+  RoutingRuleConfig,
+  UpstreamConfig,
+} from '../config.ts';
 import type { Protocol } from '../translation/protocol.ts';
 import { deepFreeze } from './freeze.ts';
+import { isWritten, type MapNode } from './node.ts';
+import type { LoadedProfiles } from './profile.ts';
 
 /** What clients assume of a model whose window is not stated. */
 const DEFAULT_CONTEXT_WINDOW = 200_000;
@@ -12,9 +21,22 @@ const DEFAULT_PROTOCOLS: Readonly<Record<UpstreamConfig['type'], readonly Protoc
 };
 const DEFAULT_DATA_DIR = '.appscli/postgres';
 
-type RawModel = Omit<ModelConfig, 'context_window' | 'max_output_tokens'> & Partial<ModelConfig>;
+/** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
+const DEFAULT_OUTPUT_TOKENS = 8192;
+/** Part of its window that such an answer may take at most, so that there is room for what is asked. */
+const DEFAULT_OUTPUT_SHARE = 0.25;
 
-type RawUpstream = Omit<UpstreamConfig, 'protocols'> & Partial<UpstreamConfig>;
+const MODEL_SETTINGS: readonly ModelSetting[] = [
+  ...(['context_window', 'max_output_tokens'] as const),
+  ...(['supports.tools', 'supports.images', 'supports.thinking'] as const),
+  ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
+];
+
+type Shaped = 'context_window' | 'max_output_tokens' | 'default_output_tokens' | 'assumed';
+
+type RawModel = Omit<ModelConfig, Shaped> & Partial<Pick<ModelConfig, 'context_window' | 'max_output_tokens'>>;
+
+type RawUpstream = Omit<UpstreamConfig, 'protocols' | 'profile'> & Partial<Pick<UpstreamConfig, 'protocols'>>;
 
 interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
   readonly name?: string;
@@ -32,15 +54,23 @@ interface RawConfig extends Omit<GatewayConfig, 'database' | 'upstreams' | 'mode
 }
 
 /** Only the Messages API has a call that counts tokens. */
-function shapeUpstream(upstream: RawUpstream): UpstreamConfig {
+function shapeUpstream(upstream: RawUpstream, profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
-  return { ...upstream, protocols, supports: { ...supports, count_tokens } };
+  return { ...upstream, profile, protocols, supports: { ...supports, count_tokens } };
 }
 
-function shapeModel(model: RawModel): ModelConfig {
-  const { context_window = DEFAULT_CONTEXT_WINDOW } = model;
-  return { ...model, context_window, max_output_tokens: model.max_output_tokens ?? context_window };
+/** @param isWritten whether gateway.yaml says something at a place. */
+function shapeModel(model: RawModel, isWritten: (setting: ModelSetting) => boolean): ModelConfig {
+  const { context_window = DEFAULT_CONTEXT_WINDOW, max_output_tokens } = model;
+  const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
+  return {
+    ...model,
+    context_window,
+    max_output_tokens: max_output_tokens ?? context_window,
+    default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),
+    assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting)),
+  };
 }
 
 /** The first of several upstreams stands for all until failover exists. */
@@ -54,19 +84,27 @@ function shapeDatabase(database: GatewayConfig['database'] = {}, directory: stri
   return { ...database, embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } };
 }
 
-/**
- * The configuration stages see, from a validated gateway.yaml.
- * @param directory of gateway.yaml, where the embedded database lives by default.
- */
-export function shapeConfig(value: unknown, directory: string, profile: Profile): GatewayConfig {
+/** What a validated gateway.yaml does not hold itself. */
+export interface ConfigSource {
+  /** The file as it is written. */
+  readonly root: MapNode;
+  /** Of gateway.yaml, where the embedded database lives by default. */
+  readonly directory: string;
+  readonly profiles: LoadedProfiles;
+}
+
+/** The configuration stages see, from a validated gateway.yaml. */
+export function shapeConfig(value: unknown, { root, directory, profiles }: ConfigSource): GatewayConfig {
   // Conditions have their named rules expanded by now.
   const { rules: _, ...raw } = value as RawConfig;
   return deepFreeze({
     ...raw,
-    server: { ...raw.server, profile },
+    server: { ...raw.server, profile: profiles.server },
     database: shapeDatabase(raw.database, directory),
-    upstreams: raw.upstreams.map(shapeUpstream),
-    models: raw.models.map(shapeModel),
+    upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index])),
+    models: raw.models.map((model, index) =>
+      shapeModel(model, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
+    ),
     routing: { ...raw.routing, rules: (raw.routing.rules ?? []).map(shapeRule) },
   });
 }

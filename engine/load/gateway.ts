@@ -8,7 +8,7 @@ import { linkGateway } from './link-gateway.ts';
 import { checkPrices } from './link-money.ts';
 import { childOf, itemsOf, type MapNode, textOf } from './node.ts';
 import { type PolicySource, policySource } from './policies.ts';
-import { loadProfile } from './profile.ts';
+import { loadProfiles } from './profile.ts';
 import { GATEWAY_SCHEMA } from './schemas.ts';
 import { validate } from './validate.ts';
 
@@ -60,8 +60,11 @@ export function checkGateway(
   if (validated.ok) conditions.reportUnused();
   linkGateway(root, names, findings);
   allowWarnings(root, findings);
-  const { profile, file: profile_file } = loadProfile(root, file, options);
-  const config = findings.errors() === before ? shapeConfig(validated.value, dirname(file), profile) : undefined;
+  const profiles = loadProfiles(root, file, options);
+  const config =
+    findings.errors() === before
+      ? shapeConfig(validated.value, { root, directory: dirname(file), profiles })
+      : undefined;
   if (config !== undefined) checkPrices(config, root, findings);
   const value = validated.value as { pipelines?: unknown; stages?: unknown };
   const pathsOf = (what: string) =>
@@ -75,7 +78,7 @@ export function checkGateway(
     // Listed twice was reported; loaded twice its stage would seem to be there already.
     modules: [...new Set(modules)],
     knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
-    named_files: [...pathsOf('file'), ...(profile_file === undefined ? [] : [profile_file])],
+    named_files: [...pathsOf('file'), ...profiles.files],
     names,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
     policy_source: policySource(root, value),

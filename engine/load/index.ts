@@ -4,6 +4,7 @@ import type { Policy } from '../policies/policy.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { lintTranslation } from './lint-translation.ts';
 import { lintRouting } from './lints.ts';
 import { isWritten, type MapNode, nodeAt } from './node.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
@@ -46,6 +47,7 @@ export async function loadInto(
   const { config, names, pipelines } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
+  if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config?.models, findings);
   return { ...gateway, root, compiled, policies, stages };
 }

@@ -94,6 +94,12 @@ class GatewayLinker {
         help: 'leave `count_tokens` out, or write false',
       });
     }
+    const profile = entryOf(upstream, 'profile');
+    if (isCompat(upstream) && profile !== undefined) {
+      this.findings.report('C4022', profile.key_mark, 'only headers of the Messages API have names by vendor', {
+        help: 'leave `profile` out; what an upstream of type compat is sent has the same names everywhere',
+      });
+    }
     const entry = entryOf(upstream, 'protocols');
     if (entry === undefined || isCompat(upstream)) return;
     this.findings.report('C4022', entry.key_mark, 'an upstream of type vendor speaks Messages and nothing else', {

@@ -4,41 +4,103 @@ import type { Profile } from '../config.ts';
 import type { AnnotationContext } from './annotations.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';
-import { childOf, type MapNode, textOf } from './node.ts';
+import { childOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
 import { PROFILE_SCHEMA } from './schemas.ts';
 import { readSource } from './source.ts';
 import { validate } from './validate.ts';
 
-/** What `server.profile` stands for. */
-export interface LoadedProfile {
-  readonly profile: Profile;
-  /** Absolute; absent for the profile that is built in. */
-  readonly file?: string;
+/** The profiles that a gateway.yaml names. */
+export interface LoadedProfiles {
+  readonly server: Profile;
+  /** Of each upstream, in order; `undefined` where nobody says whose header names it takes. */
+  readonly upstreams: readonly (Profile | undefined)[];
+  /** Absolute paths, also of files that are not there. */
+  readonly files: readonly string[];
 }
 
-/** Names that are nobody's. */
-const NEUTRAL: Profile = { header_prefix: 'vendor' };
+/** Profiles that need no file. */
+export const BUILT_IN = {
+  /** Names that are nobody's. */
+  neutral: { header_prefix: 'vendor' },
+  /** Names of the vendor of the Messages API and of its client. */
+  anthropic: {
+    header_prefix: 'anthropic',
+    clients: {
+      messages: {
+        settings_file: '~/.claude/settings.json',
+        variable_prefix: 'ANTHROPIC',
+        feature_prefix: 'CLAUDE_CODE',
+      },
+    },
+  },
+} satisfies Record<string, Profile>;
 
-/** Reads and checks the profile that a gateway.yaml names. After a finding it is the neutral one. */
-export function loadProfile(
+type BuiltInName = keyof typeof BUILT_IN;
+
+/** Whether this is the name of a profile that needs no file. */
+export function isBuiltIn(name: string): name is BuiltInName {
+  return Object.hasOwn(BUILT_IN, name);
+}
+
+/**
+ * Reads and checks the profiles that a gateway.yaml names. An upstream without one has that of the vendor at its address,
+ * else the server's, unless that is neutral. After a finding a profile is the neutral one.
+ */
+export function loadProfiles(
   root: MapNode,
   gateway_file: string,
+  context: Pick<AnnotationContext, 'findings' | 'environment'>,
+): LoadedProfiles {
+  const files = new Map<string, Profile>();
+  const named = (node: Node | undefined) => profileNamed(node, gateway_file, files, context);
+  const server = named(childOf(childOf(root, 'server'), 'profile')) ?? BUILT_IN.neutral;
+  const fallback = server === BUILT_IN.neutral ? undefined : server;
+  const upstreams = itemsOf(childOf(root, 'upstreams')).map(
+    (upstream) =>
+      named(childOf(upstream, 'profile')) ?? profileOfAddress(textOf(childOf(upstream, 'base_url'))) ?? fallback,
+  );
+  return { server, upstreams, files: [...files.keys()] };
+}
+
+/**
+ * The profile of the vendor that answers at an address: its own hosts, and those of clouds, which put it into the host or
+ * the path, as in `/anthropic/v1/messages`.
+ */
+export function profileOfAddress(base_url: string | undefined): Profile | undefined {
+  if (base_url === undefined || !URL.canParse(base_url)) return undefined;
+  const { hostname, pathname } = new URL(base_url);
+  const host = hostname.replace(/\.$/, '');
+  const is_known =
+    host === 'anthropic.com' ||
+    host.endsWith('.anthropic.com') ||
+    host.startsWith('aws-external-anthropic.') ||
+    pathname.split('/').includes('anthropic');
+  return is_known ? BUILT_IN.anthropic : undefined;
+}
+
+function profileNamed(
+  node: Node | undefined,
+  gateway_file: string,
+  files: Map<string, Profile>,
   { findings, environment }: Pick<AnnotationContext, 'findings' | 'environment'>,
-): LoadedProfile {
-  const node = childOf(childOf(root, 'server'), 'profile');
+): Profile | undefined {
   const name = textOf(node);
-  if (node === undefined || name === undefined || name === '' || name === 'neutral') return { profile: NEUTRAL };
+  if (node === undefined || name === undefined || name === '') return undefined;
+  if (isBuiltIn(name)) return BUILT_IN[name];
   const file = resolve(dirname(gateway_file), name);
   if (!existsSync(file)) {
-    const meant = /\.ya?ml$/.test(name) ? {} : { help: `${quote(name)} is taken for a file; built in is only neutral` };
+    const built_in = Object.keys(BUILT_IN).join(' and ');
+    const meant = /\.ya?ml$/.test(name) ? {} : { help: `${quote(name)} is taken for a file; built in are ${built_in}` };
     const code = environment === 'required' ? 'C4021' : 'W7007';
     findings.report(code, node.mark, 'the profile does not exist', {
-      expected: `neutral, or a file at ${file}`,
+      expected: `${Object.keys(BUILT_IN).join(', ')}, or a file at ${file}`,
       ...meant,
     });
-    return { profile: NEUTRAL, file };
   }
-  return { profile: readProfile(file, findings) ?? NEUTRAL, file };
+  const known = files.get(file);
+  const profile = known ?? (existsSync(file) ? readProfile(file, findings) : undefined) ?? BUILT_IN.neutral;
+  files.set(file, profile);
+  return profile;
 }
 
 /** Reads and checks a profile file; `undefined` after a finding. */

@@ -31,7 +31,8 @@ const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, c
 
 /** A complete configuration of two upstreams and three models; `sections` replace whole sections. */
 export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfig {
-  const limits = { context_window: 200_000, max_output_tokens: 64_000, upstream_ids: {}, pricing: PRICING };
+  const tokens = { context_window: 200_000, max_output_tokens: 64_000, default_output_tokens: 64_000 };
+  const limits = { ...tokens, assumed: [], upstream_ids: {}, pricing: PRICING };
   const can = { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true } as const;
   const model = { ...limits, aliases: [], supports: can };
   const upstream = {

@@ -29,8 +29,10 @@ export interface ProtocolAdapter {
 
 /** What a writer of requests must know beside the conversation. */
 export interface UpstreamTarget {
-  /** Most tokens of one answer of the model; for protocols that must say a bound. */
+  /** Most tokens of one answer of the model. */
   readonly max_output_tokens: number;
+  /** Bound of an answer for which the client says none, in protocols that must say one; absent: the most. */
+  readonly default_output_tokens?: number;
   /** How the model is told to think in the Messages protocol. */
   readonly thinking: 'none' | 'budget' | 'adaptive';
   /** Whether the model takes temperature, top_p and top_k. */

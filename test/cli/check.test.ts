@@ -254,7 +254,7 @@ test('the dearest request is at the dearest upstream, at the dearest time, in th
   assert.equal(await of((text) => text), 4.2);
   assert.equal(await of((text) => text.replace('family: coder', 'context_window: 1000000')), 21);
   // Output may be longer than the window.
-  assert.equal(await of((text) => text.replace('family: coder', 'max_output_tokens: 400000')), 7.2);
+  assert.equal(await of((text) => text.replace('max_output_tokens: 64000', 'max_output_tokens: 400000')), 7.2);
   const tier = 'output: 15, cache_write_1h: 3, long_context: { above_input_tokens: 199999, input: 4, output: 20 } }';
   assert.equal(await of((text) => text.replace('output: 15 }', tier)), 5.6);
   const spare =
@@ -262,7 +262,14 @@ test('the dearest request is at the dearest upstream, at the dearest time, in th
   assert.equal(await of((text) => text.replace('models:\n', `${spare}models:\n`)), 6.3);
   // Dearer than any amount there is.
   const pricing = 'context_window: 1000000000, pricing: { input: 1000000, output: 1000000 }';
-  assert.ok((await of((text) => text.replace(/family.*\n.*/, pricing.replace(', ', '\n    ')))) > 9_000_000);
+  assert.ok(
+    (await of((text) =>
+      text.replace(
+        /family.*\n.*\n.*/,
+        `max_output_tokens: 9, ${pricing}`.replaceAll(/, (?=context|pricing)/g, '\n    '),
+      ),
+    )) > 9_000_000,
+  );
   const row = "prices: { rows: [{ models: ['coder-*'], from: 2030-01-01, until: 2030-01-02, multiplier: 2 }] }\n";
   assert.equal(await of((text) => text + row), 8.4);
 });

@@ -120,7 +120,7 @@ const PATHS: Readonly<Record<Protocol, string>> = {
 export function sending(surface: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
   // Every client of the Messages API says its version, and the API insists on it.
-  if (surface === 'messages') headers.push('vendor-version', '2023-06-01');
+  if (surface === 'messages') headers.push('anthropic-version', '2023-06-01');
   return { path: PATHS[surface], headers, body };
 }
 

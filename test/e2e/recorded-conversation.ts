@@ -26,7 +26,7 @@ function schema(depth: number): Record<string, unknown> {
     properties: {
       name: { type: ['string', 'null'] },
       items: { type: 'array', items: schema(depth - 1) },
-      $ref_like: { type: 'number', minimum: 0 },
+      'ref.like-0': { type: 'number', minimum: 0 },
     },
     required: ['items'],
   };

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { UpstreamConfig } from '../../engine/config.ts';
-import { describeTranslated, forwardedHeaders, upstreamCredential } from '../../engine/forwarding/upstream-headers.ts';
+import {
+  describeTranslated,
+  forwardedHeaders,
+  messagesHeaders,
+  upstreamCredential,
+} from '../../engine/forwarding/upstream-headers.ts';
 
 const secret = (name: string) => `secret of ${name}`;
 const upstream = (sections: Partial<UpstreamConfig>) => ({ name: 'up', type: 'vendor', ...sections }) as UpstreamConfig;
@@ -96,24 +101,55 @@ describe('forwarded headers', () => {
     assert.deepEqual(forwardedHeaders(received), { headers: received, dropped: undefined });
   });
 
+  const NEUTRAL = { header_prefix: 'vendor' };
+  const of = (header_prefix?: string, server = NEUTRAL) =>
+    messagesHeaders(header_prefix === undefined ? undefined : { header_prefix }, server);
+
   test('of a translated request say what it is in its new API', () => {
     const headers = { accept: '*/*', 'content-type': 'text/plain', digest: 'sha-256=x', 'content-md5': 'x' };
-    describeTranslated(headers, { protocol: 'messages', stream: true, header_prefix: 'vendor' });
+    describeTranslated(headers, { protocol: 'messages', stream: true, messages: of('acme') });
     assert.deepEqual(headers, {
       accept: 'text/event-stream',
       'content-type': 'application/json',
+      'acme-version': '2023-06-01',
+    });
+  });
+
+  test('of a translated request have the neutral names and those in use where nobody knows the vendor', () => {
+    const headers = {};
+    describeTranslated(headers, { protocol: 'messages', stream: false, messages: of() });
+    assert.deepEqual(headers, {
+      accept: 'application/json',
+      'content-type': 'application/json',
       'vendor-version': '2023-06-01',
+      'anthropic-version': '2023-06-01',
     });
   });
 
   test('keep the version that the client asked for, and have none in other APIs', () => {
-    const asked = { 'vendor-version': '2024-01-01' };
-    describeTranslated(asked, { protocol: 'messages', stream: false, header_prefix: 'vendor' });
-    assert.equal(asked['vendor-version'], '2024-01-01');
+    const asked = { 'acme-version': '2024-01-01' };
+    describeTranslated(asked, { protocol: 'messages', stream: false, messages: of('acme') });
+    assert.equal(asked['acme-version'], '2024-01-01');
     const headers = {};
-    describeTranslated(headers, { protocol: 'chat', stream: false, header_prefix: 'vendor' });
+    describeTranslated(headers, { protocol: 'chat', stream: false, messages: of('acme') });
     assert.deepEqual(headers, { accept: 'application/json', 'content-type': 'application/json' });
   });
+
+  for (const said of ['vendor', 'corp'] as const) {
+    test(`pass on what the client said under the name ${said}, and say it under the upstream's own`, () => {
+      const headers: Record<string, string> = { [`${said}-version`]: '2026-10-21', [`${said}-beta`]: 'a-1,b-2' };
+      const messages = of('acme', { header_prefix: 'corp' });
+      describeTranslated(headers, { protocol: 'messages', stream: false, messages });
+      assert.deepEqual(headers, {
+        accept: 'application/json',
+        'content-type': 'application/json',
+        [`${said}-version`]: '2026-10-21',
+        [`${said}-beta`]: 'a-1,b-2',
+        'acme-version': '2026-10-21',
+        'acme-beta': 'a-1,b-2',
+      });
+    });
+  }
 });
 
 test('what chooses the path or method at some servers, and what ends here in another spelling, does not travel', () => {

@@ -50,6 +50,25 @@ describe('the most tokens an answer can take', () => {
     assert.equal(most({ ...translated, protocol: 'responses' }).output, 16, 'the least that the API takes');
   });
 
+  it('are what a translated request says where its client bounds nothing, and the longest answer where nothing is said', () => {
+    const unbounded = { output_bounds: {}, max_tokens: undefined };
+    const untold = { max_output_tokens: 200_000, default_output_tokens: 8192 };
+    const to_messages = { ...unbounded, protocol: 'messages' } as const;
+    assert.equal(most(to_messages, {}, untold).output, 8192);
+    assert.equal(most({ ...to_messages, surface: 'responses' }, {}, untold).output, 8192);
+    assert.equal(most(to_messages, { honours: [] }, untold).output, 200_000, 'an upstream that keeps to no bound');
+    assert.equal(most({ ...to_messages, max_tokens: 0 }, {}, untold).output, 200_000, '0 is no bound of ours');
+    assert.equal(most({ ...to_messages, max_tokens: 9000 }, {}, untold).output, 9000);
+    assert.equal(most(unbounded, {}, untold).output, 200_000, 'untouched');
+    assert.equal(most({ ...to_messages, surface: 'messages' }, {}, untold).output, 200_000, 'untouched');
+    assert.equal(
+      most({ ...unbounded, surface: 'messages' }, {}, untold).output,
+      200_000,
+      'no bound is written in chat',
+    );
+    assert.equal(most({ ...unbounded, protocol: 'responses' }, {}, untold).output, 200_000);
+  });
+
   it('count a run for every use of a tool that the upstream runs, and as many as usual without a bound', () => {
     assert.equal(most({ iterations: 4 }).runs, 4);
     assert.equal(most({ iterations: 0 }).runs, 10);

@@ -86,9 +86,32 @@ describe('gateway.yaml', () => {
       prompt_cache_1h: true,
     });
     assert.equal(config.models[0]?.context_window, 200_000);
-    assert.equal(config.models[0]?.max_output_tokens, 200_000);
+    assert.deepEqual([model?.max_output_tokens, model?.default_output_tokens], [64_000, 64_000]);
+    assert.deepEqual(model?.assumed, [
+      'context_window',
+      'supports.tools',
+      'supports.images',
+      'supports.thinking',
+      'supports.sampling',
+      'supports.prompt_cache_1h',
+    ]);
     assert.deepEqual(config.routing.rules, []);
     assert.equal(config.spend_limits, undefined);
+  });
+
+  test('takes a model that says no bound for one that fills its window, and asks it for 8192 tokens or a quarter', async () => {
+    for (const [context_window, most, unasked] of [
+      [undefined, 200_000, 8192],
+      [1_000_000, 1_000_000, 8192],
+      [16_000, 16_000, 4000],
+      [2, 2, 1],
+    ]) {
+      const window = context_window === undefined ? '' : `context_window: ${context_window}`;
+      const { config } = await configOf({ 'gateway.yaml': GATEWAY.replace('max_output_tokens: 64000', window) });
+      const [model] = config.models;
+      assert.deepEqual([model?.max_output_tokens, model?.default_output_tokens], [most, unasked]);
+      assert.ok(model?.assumed.includes('max_output_tokens'));
+    }
   });
 
   test('takes a compat upstream for one of both its APIs that counts no tokens, unless it says otherwise', async () => {
@@ -223,7 +246,7 @@ describe('mistakes', () => {
       diagnostics.map(({ code, line }) => [code, line]),
       [
         ['C3001', 2],
-        ['C4004', 14],
+        ['C4004', 15],
         ['C4001', 6],
         ['C1008', 2],
       ],

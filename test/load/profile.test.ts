@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { createFindings } from '../../engine/load/findings.ts';
 import { load } from '../../engine/load/index.ts';
+import { BUILT_IN, readProfile } from '../../engine/load/profile.ts';
 import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
@@ -45,7 +48,7 @@ describe('a profile', () => {
       found.map(({ code, file }) => [code, file]),
       [['C4021', path('gateway.yaml')]],
     );
-    assert.match(found[0]!.text, /neutral, or a file at .*nuetral/);
+    assert.match(found[0]!.text, /neutral, anthropic, or a file at .*nuetral/);
     assert.ok(files.includes(path('nuetral')), 'it may appear');
     const elsewhere = await loadWith('acme.yaml', {}, 'ignored');
     assert.deepEqual(
@@ -98,6 +101,61 @@ describe('a profile', () => {
     });
     assert.deepEqual(found, []);
     assert.deepEqual(config!.server.profile, { header_prefix: 'acme', clients });
+  });
+
+  test('of an upstream is its own, else that of its address, else that of the server unless it is neutral', async () => {
+    const profilesOf = async (server: string) => {
+      const url = 'base_url: https://api.example.com';
+      const lines = [
+        ...['name: main', 'base_url: https://api.example.com', '- name: own', url, 'profile: own.yaml'],
+        ...[
+          '- name: known',
+          'base_url: https://api.anthropic.com/',
+          '- name: path',
+          'base_url: http://[::1]/anthropic/x',
+        ],
+        ...[
+          '- name: alike',
+          'base_url: https://anthropic.com.evil.example',
+          '- name: neutral',
+          url,
+          'profile: neutral',
+        ],
+        ...['- name: built-in', url, 'profile: anthropic'],
+      ];
+      const upstreams = lines.map((line) => (line.startsWith('- ') ? `  ${line}\n` : `    ${line}\n`)).join('');
+      const gateway = GATEWAY.replace(
+        / {4}type: vendor\n {4}base_url.*\n {4}api_key_env.*\n/,
+        upstreams.replace(/^.*\n/, ''),
+      );
+      const project = createProject({
+        'gateway.yaml': gateway.replace(/^server:\n/m, `server:\n  profile: ${server}\n`),
+        'own.yaml': 'header_prefix: own\n',
+        'corp.yaml': 'header_prefix: corp\n',
+      });
+      projects.push(project);
+      const options = {
+        stages,
+        env: { UPSTREAM_KEY: 'x' },
+        environment: 'required',
+        shipped_pipelines: SHIPPED,
+      } as const;
+      const { config, diagnostics, files } = await load(project.path('gateway.yaml'), options);
+      assert.ok(config, JSON.stringify(diagnostics));
+      assert.ok(files.includes(project.path('own.yaml')));
+      return Object.fromEntries(config.upstreams.map(({ name, profile }) => [name, profile?.header_prefix]));
+    };
+    const same = { own: 'own', known: 'anthropic', path: 'anthropic', neutral: 'vendor', 'built-in': 'anthropic' };
+    assert.deepEqual(await profilesOf('neutral'), { ...same, main: undefined, alike: undefined });
+    assert.deepEqual(await profilesOf('corp.yaml'), { ...same, main: 'corp', alike: 'corp' });
+    assert.deepEqual(await profilesOf('anthropic'), { ...same, main: 'anthropic', alike: 'anthropic' });
+  });
+
+  test('that is built in says what the shipped file says', () => {
+    const findings = createFindings();
+    const file = join(import.meta.dirname, '../../examples/profiles/vendor-names.yaml');
+    const { clients, header_prefix } = readProfile(file, findings)!;
+    assert.deepEqual(BUILT_IN.anthropic, { header_prefix, clients: { messages: clients?.messages } });
   });
 
   test('of 40 characters is fine', async () => {

@@ -11,6 +11,8 @@ function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
     supports: { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
     context_window: 200_000,
     max_output_tokens: 64_000,
+    default_output_tokens: 64_000,
+    assumed: [],
     upstream_ids: {},
     pricing: { input: 3, output: 15 },
     ...more,

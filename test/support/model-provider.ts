@@ -4,6 +4,7 @@
  * @module
  */
 import type { Protocol } from '../../engine/translation/protocol.ts';
+import { checkVendorBody, checkVendorHeaders, type VendorModels, withoutBetaFields } from './messages-vendor.ts';
 import { checkChat, seenInChat } from './model-provider-chat.ts';
 import { chatDocument, chatError, chatEvents } from './model-provider-chat-answer.ts';
 import { Refused } from './model-provider-checks.ts';
@@ -160,13 +161,11 @@ async function answerWith(exchange: Exchange, asked: Asked, answer: Answer, ids:
 function checkHeaders(protocol: Protocol, { received }: Exchange): void {
   const type = received.headers['content-type'] ?? '';
   if (!type.startsWith('application/json')) throw new Refused('content-type', `Unsupported content type ${type}`);
-  const names = Object.keys(received.headers);
-  if (protocol === 'messages') {
-    if (!names.some((name) => name.endsWith('-version'))) throw new Refused('version', 'header is required');
-    const key = received.headers['x-api-key'] ?? received.headers.authorization;
-    if (key === undefined) throw new Refused('x-api-key', 'header is required');
-  } else if (!received.headers.authorization?.startsWith('Bearer ')) throw new Refused('authorization', 'no API key');
+  if (protocol === 'messages') checkVendorHeaders(received.headers);
+  else if (!received.headers.authorization?.startsWith('Bearer ')) throw new Refused('authorization', 'no API key');
 }
+
+const statusOf = ({ param }: Refused): number => (param === 'authentication' ? 401 : param === 'model' ? 404 : 400);
 
 /** Answers with a short text. */
 const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
@@ -174,14 +173,14 @@ const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, worl
 /** Answers with a JSON text of what the model saw. */
 export const sayWhatWasSeen: Model = ({ seen }) => ({ said: [{ kind: 'text', text: JSON.stringify(seen) }] });
 
-/** Starts a provider on a free port of the loopback address. */
-export async function startModelProvider(): Promise<ModelProvider> {
+/** Starts a provider on a free port of the loopback address. `models` are those of its Messages API, absent: any. */
+export async function startModelProvider(options: { readonly models?: VendorModels } = {}): Promise<ModelProvider> {
   const asked: Asked[] = [];
   const refused: string[] = [];
   const upstream = await startUpstream();
   upstream.script = async (exchange) => {
     const { received } = exchange;
-    const protocol = PATHS[received.url.split('?')[0]!];
+    const protocol = PATHS[received.url.replace(/^\/anthropic\//, '/').split('?')[0]!];
     if (protocol === undefined || received.method !== 'POST') {
       refused.push(`${received.method} ${received.url}`);
       return send(exchange, 404, chatError({ status: 404, message: `no such path: ${received.url}` }));
@@ -190,7 +189,10 @@ export async function startModelProvider(): Promise<ModelProvider> {
     try {
       const body = JSON.parse(received.body.toString());
       checkHeaders(protocol, exchange);
-      const question = { protocol, stream: body.stream === true, body, seen: checkRequest(protocol, body) };
+      const { headers } = received;
+      const checked = protocol === 'messages' ? withoutBetaFields(body, headers) : body;
+      const question = { protocol, stream: body.stream === true, body, seen: checkRequest(protocol, checked) };
+      if (protocol === 'messages') checkVendorBody(checked, headers, options.models);
       asked.push(question);
       const reply = provider.model(question);
       if ('status' in reply) return send(exchange, reply.status, voice.error(reply), reply.headers);
@@ -198,7 +200,8 @@ export async function startModelProvider(): Promise<ModelProvider> {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       refused.push(`${protocol}: ${error.message}`);
-      send(exchange, 400, voice.error({ status: 400, message: error.message }, error.param));
+      const status = statusOf(error);
+      send(exchange, status, voice.error({ status, message: error.message }, error.param));
     }
   };
   const provider: ModelProvider = {

@@ -73,6 +73,18 @@ export const WARNING_CODES = {
       'This base URL is plain HTTP to another machine, so that everybody on the way can read prompts, answers and the credential of the upstream. Write https; inside a network of your own, such as a cluster, say so under `allow:` with the reason.',
     example: 'base_url: http://models.example.com',
   },
+  W7050: {
+    title: 'Whose header names the upstream takes is not known',
+    explanation:
+      'A request that is translated into Messages says its version in a header, which each vendor calls by a name of its own. For addresses that are known the name is; to others such requests say it under `vendor-version` and `anthropic-version`, and a server that reads neither refuses them. Name the `profile` of the upstream: `anthropic`, or a file with the `header_prefix` of another vendor.',
+    example: 'upstreams: [{ name: main, base_url: https://models.corp.internal }]   # and clients of chat completions',
+  },
+  W7051: {
+    title: 'How much a model can say in one answer is not known',
+    explanation:
+      'The Messages API wants a bound for each answer, and refuses one above what the model can say. Where a client of another API says none, `max_output_tokens` of the model is sent; without it 8192, or a quarter of the `context_window` if that is less, so that long answers are cut off. Besides, as much as the window holds is held for a request without a bound.',
+    example: 'models: [{ id: coder-1, context_window: 200000 }]   # without max_output_tokens',
+  },
   W7020: {
     title: 'The condition always holds',
     explanation:

@@ -25,7 +25,7 @@ export function writeRequest(
   const called = tools.length === 0 ? calledTools(conversation, notes) : [];
   markPrompt(conversation.cache, { system, tools, messages }, notes);
   limitMarks({ system, tools, messages }, notes);
-  const max_tokens = conversation.max_output_tokens ?? target.max_output_tokens;
+  const max_tokens = conversation.max_output_tokens ?? target.default_output_tokens ?? target.max_output_tokens;
   const { on, thinking, effort } = writeThinking(conversation, target, messages, max_tokens, notes);
   const output_config = { ...(effort !== undefined && { effort }), ...writeFormat(conversation, notes) };
   return {

@@ -14,6 +14,7 @@ upstreams:
 models:
   - id: coder-1
     family: coder
+    max_output_tokens: 64000
     pricing: { input: 3, output: 15 }
 routing:
   default_upstream: main
