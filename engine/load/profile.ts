@@ -22,17 +22,8 @@ export interface LoadedProfiles {
 export const BUILT_IN = {
   /** Names that are nobody's. */
   neutral: { header_prefix: 'vendor' },
-  /** Names of the vendor of the Messages API and of its client. */
-  anthropic: {
-    header_prefix: 'anthropic',
-    clients: {
-      messages: {
-        settings_file: '~/.claude/settings.json',
-        variable_prefix: 'ANTHROPIC',
-        feature_prefix: 'CLAUDE_CODE',
-      },
-    },
-  },
+  /** Header names of the vendor of the Messages API. */
+  anthropic: { header_prefix: 'anthropic' },
 } satisfies Record<string, Profile>;
 
 type BuiltInName = keyof typeof BUILT_IN;

@@ -154,8 +154,7 @@ describe('a profile', () => {
   test('that is built in says what the shipped file says', () => {
     const findings = createFindings();
     const file = join(import.meta.dirname, '../../examples/profiles/vendor-names.yaml');
-    const { clients, header_prefix } = readProfile(file, findings)!;
-    assert.deepEqual(BUILT_IN.anthropic, { header_prefix, clients: { messages: clients?.messages } });
+    assert.equal(BUILT_IN.anthropic.header_prefix, readProfile(file, findings)?.header_prefix);
   });
 
   test('of 40 characters is fine', async () => {
