@@ -6,6 +6,7 @@ import { type AdminChange, listChanges } from '../services/admin-changes.ts';
 import { openAtGateway, parameters, textOf } from './at-gateway.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
+import { momentWord } from './times.ts';
 import type { Place } from './tokens.ts';
 import { withDatabase } from './with-database.ts';
 
@@ -82,6 +83,11 @@ function shownOf(change: AdminChange | Fields): ShownChange {
   };
 }
 
+function localMoment(text: string): string {
+  const date = new Date(text);
+  return Number.isNaN(date.getTime()) ? text : momentWord(date);
+}
+
 /** A line with what was done, and below it by whom and how. */
 function describeChange({ at, actor, action, subject, before, after }: ShownChange): string[] {
   const who = actor.kind === 'person' ? actor.name : `${actor.name} (${actor.kind})`;
@@ -98,7 +104,7 @@ function describeChange({ at, actor, action, subject, before, after }: ShownChan
       ),
   ].filter((text) => text !== undefined);
   return [
-    ...wrapText(printable(`${at}  ${action}  ${subject}`), WIDTH, '', '    '),
+    ...wrapText(printable(`${localMoment(at)}  ${action}  ${subject}`), WIDTH, '', '    '),
     ...wrapText(printable(`by ${who}${told.length === 0 ? '' : `: ${told.join(', ')}`}`), WIDTH, '    '),
   ];
 }

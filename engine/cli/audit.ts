@@ -4,6 +4,7 @@ import type { Database } from '../services/database.ts';
 import { type AuditRow, auditTail } from '../services/usage.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
+import { momentWord } from './times.ts';
 import { withDatabase } from './with-database.ts';
 
 const POLL_MS = 500;
@@ -60,7 +61,7 @@ function readableLine({ at, record }: AuditRow): string {
   const where = word(upstream);
   const lost = Array.isArray(losses) && losses.length > 0 ? losses.map(word).join(', ') : undefined;
   return [
-    at.toISOString(),
+    momentWord(at),
     word(status) ?? 'no answer',
     word(error),
     aborted === true ? 'aborted' : undefined,

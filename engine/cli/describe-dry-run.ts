@@ -5,6 +5,7 @@ import { formatUsd, usdToNano } from '../services/money.ts';
 import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from './dry-run.ts';
 import type { LimitStep } from './dry-run-limits.ts';
 import { formatTable } from './table.ts';
+import { momentWords } from './times.ts';
 
 const DETAIL = ' '.repeat(7);
 
@@ -12,7 +13,7 @@ const DETAIL = ' '.repeat(7);
 function shown(path: string, value: unknown): string {
   if (value === null || value === undefined) return 'not set';
   if (path.endsWith('_nano_usd')) return `${formatUsd(Number(value))} USD`;
-  if (path.endsWith('_at')) return new Date(Number(value)).toISOString();
+  if (path.endsWith('_at')) return momentWords(new Date(Number(value)));
   return jsonText(value);
 }
 
@@ -121,12 +122,12 @@ function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_wid
     [
       { title: 'LIMIT', kind: 'text' },
       { title: 'OF', kind: 'text' },
-      { title: 'PER', kind: 'word' },
+      { title: 'PER', kind: 'text' },
       { title: is_usd ? 'USD' : 'MOST', kind: 'number' },
-      ...(is_usd ? [] : [{ title: 'UNIT', kind: 'word' } as const]),
+      ...(is_usd ? [] : [{ title: 'UNIT', kind: 'text' } as const]),
       { title: 'USED', kind: 'number' },
       { title: past === undefined ? 'NEEDED' : 'LIKELY', kind: 'number' },
-      { title: 'ROOM', kind: 'word' },
+      { title: 'ROOM', kind: 'text' },
     ],
     rows,
     line_width - 2,

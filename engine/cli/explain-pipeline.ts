@@ -113,10 +113,10 @@ function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_wi
   const [titles, ...lines] = formatTable(
     [
       { title: '#', kind: 'number' },
-      { title: 'ID', kind: 'word' },
-      { title: 'STAGE', kind: 'word' },
-      { title: 'RUNS', kind: 'text' },
-      { title: 'LINE', kind: 'word' },
+      { title: 'ID', kind: 'text' },
+      { title: 'STAGE', kind: 'text' },
+      { title: 'RUNS', kind: 'brief' },
+      { title: 'LINE', kind: 'text' },
     ],
     rows,
     line_width - 2,
@@ -161,7 +161,7 @@ function cellOf(pipeline: PipelineSpec, stage: string): string {
 
 function matrixTable(titles: readonly string[], rows: readonly (readonly string[])[], line_width: number): string[] {
   const columns = titles.map((title) => ({ title, kind: 'text' as const }));
-  return formatTable([{ title: 'STAGE', kind: 'word' }, ...columns], rows, line_width);
+  return formatTable([{ title: 'STAGE', kind: 'text' }, ...columns], rows, line_width);
 }
 
 /** One table of pipelines, their names broken at a dash where they are too long; whether nothing had to be cut. */
@@ -169,7 +169,7 @@ function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[],
   const rows = stages
     .map((stage) => [stage, ...pipelines.map((pipeline) => cellOf(pipeline, stage))])
     .filter(([, ...cells]) => cells.some((cell) => cell !== ''));
-  const isWhole = (lines: readonly string[]) => lines.every((line) => line.length <= line_width && !line.includes('…'));
+  const isWhole = (lines: readonly string[]) => lines.every((line) => line.length <= line_width);
   const titles = pipelines.map(({ name }) => name.toUpperCase());
   const unbroken = matrixTable(titles, rows, line_width);
   if (isWhole(unbroken)) return { lines: unbroken, fits: true };

@@ -33,7 +33,7 @@ const WIDTH = 80;
 /** Two more than the cents of a bill, so that small differences are seen. */
 const DECIMALS = 4;
 const COLUMNS: readonly Column[] = [
-  { title: 'DAY', kind: 'word' },
+  { title: 'DAY', kind: 'text' },
   { title: 'MODEL', kind: 'text' },
   { title: 'BILL USD', kind: 'number' },
   { title: 'LEDGER USD', kind: 'number' },
@@ -59,7 +59,7 @@ export async function reconcileBill(context: CommandContext, file: string, given
   });
   if (given.json) terminal.data(`${jsonText(reconciliationJson(found, upstream), 2)}\n`);
   else if (given.csv) terminal.verbatim(reconciliationCsv(found));
-  else terminal.data(printableLines(describeReconciliation(found, upstream, terminal.columns)));
+  else terminal.data(printableLines(describeReconciliation(found, upstream, terminal.table_columns)));
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
 }
 

@@ -15,13 +15,14 @@ import { operator } from './operator.ts';
 import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
 import { type Column, formatTable } from './table.ts';
+import { momentWords } from './times.ts';
 import { withDatabase } from './with-database.ts';
 
 const WIDTH = 80;
 /** How often somebody who waits is told how far it is. */
 const PROGRESS_MS = 2000;
 const COLUMNS: readonly Column[] = [
-  { title: 'DAY', kind: 'word' },
+  { title: 'DAY', kind: 'text' },
   { title: 'MODEL', kind: 'text' },
   { title: 'REQUESTS', kind: 'number' },
   { title: 'LEDGER USD', kind: 'number' },
@@ -41,13 +42,13 @@ export async function reprice(
   const onProgress = ({ requests, until }: RepriceProgress) => {
     if (performance.now() - told_at < PROGRESS_MS) return;
     told_at = performance.now();
-    terminal.words(`read ${counted(requests, 'request')}, to ${until.toISOString()}\n`);
+    terminal.words(`read ${counted(requests, 'request')}, to ${momentWords(until)}\n`);
   };
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),
   );
   if (json) terminal.data(`${jsonText(repricingJson(repricing), 2)}\n`);
-  else terminal.data(printableLines(describeRepricing(repricing, terminal.columns)));
+  else terminal.data(printableLines(describeRepricing(repricing, terminal.table_columns)));
   return EXIT_OK;
 }
 

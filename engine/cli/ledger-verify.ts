@@ -15,6 +15,7 @@ import {
 import { counted } from './amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
+import { momentWords } from './times.ts';
 import { withDatabase } from './with-database.ts';
 
 const WIDTH = 80;
@@ -94,7 +95,7 @@ function describeKind<Finding>(
 
 function describeDifference(difference: CounterDifference): string {
   const { counter_id, scope, key, window, unit, window_start, amount, kept, recomputed } = difference;
-  const since = window_start === null ? '' : ` from ${window_start.toISOString()}`;
+  const since = window_start === null ? '' : ` from ${momentWords(window_start)}`;
   const counter =
     scope === null || key === null
       ? `counter ${counter_id ?? 'without an id'}, which does not exist`
@@ -114,8 +115,8 @@ function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd
 }
 
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
-  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${heartbeat_at.toISOString()}`;
-  return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${reserved_at.toISOString()}; its gateway ${heard}`;
+  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${momentWords(heartbeat_at)}`;
+  return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${momentWords(reserved_at)}; its gateway ${heard}`;
 }
 
 function usd(nano_usd: bigint): string {

@@ -4,6 +4,7 @@ import { type AmountUnit, type LimitParts, perWindow } from '../services/limit-n
 import type { LimitInForce } from '../services/limit-standings.ts';
 import type { WrittenLimit } from '../services/written-limits.ts';
 import type { LimitWindow } from '../stage-services.ts';
+import { momentWords } from './times.ts';
 
 const WIDTH = 80;
 const INDENT = '    ';
@@ -20,11 +21,6 @@ export function amountWords(amount: number, unit: AmountUnit): string {
 export function whoseWords({ of, window }: { readonly of: LimitParts; readonly window: LimitWindow }): string {
   const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
   return `${who.join(' and ')} ${perWindow(window)}`;
-}
-
-/** A moment, to the minute. */
-export function momentWords(date: Date): string {
-  return `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }
 
 /** A counter as it stands: a line with the limit in force, and below it what counts and where the limit comes from. */

@@ -12,7 +12,6 @@ import {
   amountWords,
   describeInForce,
   describeWritten,
-  momentWords,
   noRoomWords,
   nothingLimitedWords,
   onlyWhereWords,
@@ -20,6 +19,7 @@ import {
 } from './limit-words.ts';
 import { type LimitDesk, limitsAtDatabase, limitsAtGateway } from './limits-desk.ts';
 import type { CommandContext } from './program.ts';
+import { momentWords } from './times.ts';
 import type { Place } from './tokens.ts';
 import { withDatabase } from './with-database.ts';
 

@@ -6,7 +6,8 @@ import { counted } from './amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { operator } from './operator.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { type Column, formatList, withoutEmptyColumns } from './table.ts';
+import { dayWords, titleInZone } from './times.ts';
 import { withDatabase } from './with-database.ts';
 
 /** `appscli people list`: everybody the gateway knows, and the account they sign in with. */
@@ -21,7 +22,7 @@ export async function list(
   );
   if (given.json) terminal.data(`${jsonText(people, 2)}\n`);
   else if (people.length === 0) terminal.words('Nobody has signed in or had an access token yet.\n');
-  else terminal.data(printableLines(describePeople(people, terminal.columns)));
+  else terminal.data(printableLines(describePeople(people, terminal.table_columns)));
   return EXIT_OK;
 }
 
@@ -99,11 +100,11 @@ function sentence({ user, sessions, tokens }: Rebound, { subject }: RebindWish):
   return `${user} goes to ${whose}. Ended: ${counted(sessions, 'session')}, ${counted(tokens, 'access token')}.`;
 }
 
-const COLUMNS: readonly Column[] = [
+const columnsHere = (): Column[] => [
   { title: 'USER', kind: 'text' },
   { title: 'ACCOUNT', kind: 'text' },
-  { title: 'SEEN', kind: 'word' },
-  { title: 'TOKENS REST', kind: 'word' },
+  { title: titleInZone('SEEN'), kind: 'text' },
+  { title: 'TOKENS REST', kind: 'text' },
   { title: 'NOTE', kind: 'text' },
 ];
 
@@ -111,12 +112,12 @@ function describePeople(people: readonly KnownPerson[], line_width: number): str
   const cells = people.map((person) => [
     person.email,
     person.subject ?? '',
-    person.signed_in_at?.toISOString().slice(0, 10) ?? 'never',
-    person.own_tokens_rest ? 'now' : (person.own_tokens_rest_at?.toISOString().slice(0, 10) ?? ''),
+    person.signed_in_at === null ? 'never' : dayWords(person.signed_in_at),
+    person.own_tokens_rest ? 'now' : person.own_tokens_rest_at === null ? '' : dayWords(person.own_tokens_rest_at),
     noteOf(person),
   ]);
-  const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
-  return formatTable(columns, rows, line_width);
+  const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
+  return formatList(columns, rows, line_width);
 }
 
 function noteOf({ open_to_sign_in, subject, has_given_tokens, ...tokens }: KnownPerson): string {

@@ -12,7 +12,9 @@ import { describeSettings, originsOf } from './describe-settings.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from './exit-codes.ts';
 import { loadToRun } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable } from './table.ts';
+import { type Column, formatList } from './table.ts';
+import type { Terminal } from './terminal.ts';
+import { momentWords } from './times.ts';
 import { commandLog } from './with-database.ts';
 
 interface Person {
@@ -38,7 +40,7 @@ export async function show(
   const applying = policiesFor(config.policies?.managed, loaded.policies, person);
   if (given.json) terminal.data(`${jsonText(asJson(config, person, applying), 2)}\n`);
   else if (applying.length === 0) terminal.words(printableLines(wrapText(describeNothing(config, person), 80)));
-  else terminal.data(printableLines(describe(config, person, applying, terminal.columns)));
+  else terminal.data(printableLines(describe(config, person, applying, terminal)));
   return applying.length === 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
@@ -76,7 +78,7 @@ function groupsInWords({ groups, signed_in_at }: Person): string {
   const named = groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`;
   if (signed_in_at === undefined) return named;
   if (signed_in_at === null) return `${named}: never signed in`;
-  return `${named}, as of the sign-in or refresh on ${signed_in_at.toISOString()}`;
+  return `${named}, as of the sign-in or refresh on ${momentWords(signed_in_at)}`;
 }
 
 function describeNothing(config: GatewayConfig, person: Person): string {
@@ -96,7 +98,7 @@ function describe(
   config: GatewayConfig,
   person: Person,
   applying: readonly ApplyingPolicy[],
-  line_width: number,
+  { columns: line_width, table_columns }: Pick<Terminal, 'columns' | 'table_columns'>,
 ): string[] {
   const policies = applying.map(({ policy }) => policy);
   const { models, models_policy, checksum } = layOver(policies, config);
@@ -105,7 +107,7 @@ function describe(
   return [
     ...wrapText(`${person.email} (${groupsInWords(person)}) gets, the last one having the last word:`, line_width),
     '',
-    ...formatTable(WHY_COLUMNS, rows, line_width),
+    ...formatList(WHY_COLUMNS, rows, table_columns),
     '',
     ...wrapText('Mappings merge key by key, deny lists are united, everything else is replaced:', line_width),
     '',
@@ -117,7 +119,7 @@ function describe(
 }
 
 const WHY_COLUMNS: readonly Column[] = [
-  { title: 'POLICY', kind: 'word' },
+  { title: 'POLICY', kind: 'text' },
   { title: 'BECAUSE', kind: 'text' },
   { title: 'FILE', kind: 'text' },
 ];
@@ -159,7 +161,7 @@ export async function list(
       audienceOf(policy, base),
       policy.summary,
     ]);
-    terminal.data(printableLines(formatTable(LIST_COLUMNS, rows, terminal.columns)));
+    terminal.data(printableLines(formatList(LIST_COLUMNS, rows, terminal.table_columns)));
   }
   return EXIT_OK;
 }
@@ -176,7 +178,7 @@ function audienceOf({ name, match }: Policy, base: string | undefined): string {
 }
 
 const LIST_COLUMNS: readonly Column[] = [
-  { title: 'POLICY', kind: 'word' },
+  { title: 'POLICY', kind: 'text' },
   { title: 'PRIORITY', kind: 'number' },
   { title: 'FOR', kind: 'text' },
   { title: 'SUMMARY', kind: 'text' },

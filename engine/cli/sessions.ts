@@ -9,7 +9,8 @@ import { type Answered, openAtGateway, textOf, timeOf } from './at-gateway.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { operator } from './operator.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { type Column, formatList, withoutEmptyColumns } from './table.ts';
+import { dayWords, titleInZone } from './times.ts';
 import type { Place } from './tokens.ts';
 import { withDatabase } from './with-database.ts';
 
@@ -42,7 +43,7 @@ export async function list(
         ).map(sessionOf);
   if (given.json) terminal.data(`${jsonText(sessions, 2)}\n`);
   else if (sessions.length === 0) terminal.words('Nobody is signed in.\n');
-  else terminal.data(printableLines(describeSessions(sessions, terminal.columns)));
+  else terminal.data(printableLines(describeSessions(sessions, terminal.table_columns)));
   return EXIT_OK;
 }
 
@@ -146,27 +147,26 @@ function sessionOf(answer: Answered): SessionSummary {
   };
 }
 
-const COLUMNS: readonly Column[] = [
-  { title: 'ID', kind: 'word' },
+const columnsHere = (): Column[] => [
+  { title: 'ID', kind: 'text' },
   { title: 'USER', kind: 'text' },
   { title: 'PROGRAM', kind: 'text' },
   { title: 'FROM', kind: 'text' },
-  { title: 'SINCE', kind: 'word' },
-  { title: 'UNTIL', kind: 'word' },
+  { title: titleInZone('SINCE'), kind: 'text' },
+  { title: titleInZone('UNTIL'), kind: 'text' },
   { title: 'ENDED', kind: 'text' },
 ];
 
 function describeSessions(sessions: readonly SessionSummary[], line_width: number): string[] {
-  const day = (date: Date) => date.toISOString().slice(0, 10);
   const cells = sessions.map(({ id, user, client, client_address, created_at, expires_at, ...rest }) => [
     id,
     user,
     client,
     client_address,
-    day(created_at),
-    day(rest.revoked_at ?? expires_at),
+    dayWords(created_at),
+    dayWords(rest.revoked_at ?? expires_at),
     rest.revoked_at === null ? '' : (rest.revoked_because ?? 'ended'),
   ]);
-  const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
-  return formatTable(columns, rows, line_width);
+  const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
+  return formatList(columns, rows, line_width);
 }

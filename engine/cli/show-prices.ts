@@ -8,7 +8,7 @@ import type { EffectivePrice, TokenRates } from '../stage-services.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { loadToRead } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, shorten, withoutEmptyColumns } from './table.ts';
+import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
 
 /** Which prices are to be shown; the time in milliseconds since the epoch. */
 export interface ShowPricesOptions {
@@ -33,7 +33,7 @@ export async function showPrices(context: CommandContext, given: ShowPricesOptio
   const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
   const shown = pricesAt(config, { ...given, at });
   if (given.json) terminal.data(`${jsonText(shown.flatMap(priceJson), 2)}\n`);
-  else terminal.data(printableLines(describePrices(together(shown, config), terminal.columns)));
+  else terminal.data(printableLines(describePrices(together(shown, config), terminal.table_columns)));
   return EXIT_OK;
 }
 
@@ -85,8 +85,8 @@ const COLUMNS: readonly Column[] = [
   { title: 'CACHE R', kind: 'number' },
   { title: 'W 5M', kind: 'number' },
   { title: 'W 1H', kind: 'number' },
-  { title: 'UNTIL', kind: 'word' },
-  { title: 'SOURCE', kind: 'word' },
+  { title: 'UNTIL', kind: 'text' },
+  { title: 'SOURCE', kind: 'text' },
 ];
 
 const TOOL_COLUMNS: readonly Column[] = [
@@ -102,10 +102,7 @@ function describePrices(shown: readonly Shown[], line_width: number): string[] {
   const rows = by_model.map(([, own]) => own.flatMap(tableRows));
   const table = withoutEmptyColumns(COLUMNS, rows.flat());
   const [titles, ...lines] = formatTable(table.columns, table.rows, line_width);
-  const described = by_model.flatMap(([model], i) => [
-    shorten(printable(model), line_width),
-    ...lines.splice(0, rows[i]!.length),
-  ]);
+  const described = by_model.flatMap(([model], i) => [printable(model), ...lines.splice(0, rows[i]!.length)]);
   const fees = shown.flatMap(({ model, upstreams, period }) =>
     Object.entries(period.price?.server_tools_pico ?? {}).map(([tool, pico]) => {
       return [tool, model, upstreams.join(', '), formatUsd(pico)];

@@ -3,45 +3,51 @@ import { printableLine } from '../diagnostics/printable.ts';
 /** One column of a table. */
 export interface Column {
   readonly title: string;
-  /** Texts shrink when the line is too long; words (identifiers, dates) and numbers never do. Numbers stand on the right. */
-  readonly kind: 'text' | 'word' | 'number';
+  /**
+   * Texts and numbers are never cut: somebody searches for them, or copies them. Numbers stand on the right. What is brief
+   * may lose its end where the line is too long, because it stands in full elsewhere.
+   */
+  readonly kind: 'text' | 'number' | 'brief';
 }
 
 const GAP = '  ';
-const SHORTEST_TEXT = 6;
+const SHORTEST_BRIEF = 6;
 
 function widest(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
   return columns.map((column, i) => Math.max(column.title.length, ...rows.map((row) => row[i]!.length)));
 }
 
-/** Takes columns away from the longest text, one character at a time, until the line fits or nothing can shrink. */
+function widthOf(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
+}
+
+/** Takes columns away from the longest brief text, one character at a time, until the line fits or nothing can shrink. */
 function shrinkToFit(columns: readonly Column[], widths: number[], line_width: number): void {
-  const texts = columns.flatMap((column, i) => (column.kind === 'text' ? [i] : []));
-  const total = () => widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
-  while (total() > line_width) {
-    const longest = texts.reduce((a, b) => (widths[b]! > widths[a]! ? b : a), texts[0] ?? -1);
-    if (longest < 0 || widths[longest]! <= SHORTEST_TEXT) return;
+  const briefs = columns.flatMap((column, i) => (column.kind === 'brief' ? [i] : []));
+  while (widthOf(widths) > line_width) {
+    const longest = briefs.reduce((a, b) => (widths[b]! > widths[a]! ? b : a), briefs[0] ?? -1);
+    if (longest < 0 || widths[longest]! <= SHORTEST_BRIEF) return;
     widths[longest]! -= 1;
   }
 }
 
 function cell(text: string, width: number, kind: Column['kind']): string {
-  return kind === 'number' ? text.padStart(width) : shorten(text, width).padEnd(width);
+  if (kind === 'number') return text.padStart(width);
+  return (kind === 'brief' && text.length > width ? `${text.slice(0, width - 1)}…` : text).padEnd(width);
 }
 
-/** A text that is at most so many characters wide; an ellipsis stands for what was cut off. */
-export function shorten(text: string, width: number): string {
-  return text.length > width ? `${text.slice(0, width - 1)}…` : text;
+/** What stands in a table was often written by somebody else. */
+function printableRows(rows: readonly (readonly string[])[]): string[][] {
+  return rows.map((cells) => cells.map((text) => printableLine(text)));
 }
 
-/** Lines of a table with a title row, as wide as `line_width` at most where texts can be shortened to make it so. */
+/** Lines of a table with a title row, one line for each row; brief texts shrink to keep within `line_width`. */
 export function formatTable(
   columns: readonly Column[],
   given: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
-  // What stands in a table was often written by somebody else.
-  const rows = given.map((cells) => cells.map((text) => printableLine(text)));
+  const rows = printableRows(given);
   const widths = widest(columns, rows);
   shrinkToFit(columns, widths, line_width);
   const line = (cells: readonly string[]) =>
@@ -50,6 +56,21 @@ export function formatTable(
       .join(GAP)
       .trimEnd();
   return [line(columns.map((column) => column.title)), ...rows.map(line)];
+}
+
+/** Lines of a table where they fit; else of a record for each row, with a line for each cell that is not empty. */
+export function formatList(
+  columns: readonly Column[],
+  given: readonly (readonly string[])[],
+  line_width: number,
+): string[] {
+  const rows = printableRows(given);
+  if (widthOf(widest(columns, rows)) <= line_width) return formatTable(columns, rows, line_width);
+  const label_width = Math.max(...columns.map(({ title }) => title.length)) + GAP.length;
+  const records = rows.map((cells) =>
+    columns.flatMap(({ title }, i) => (cells[i] === '' ? [] : [`${title.padEnd(label_width)}${cells[i]}`])),
+  );
+  return records.flatMap((record, i) => (i === 0 ? record : ['', ...record]));
 }
 
 /** The table without the columns that say nothing: those that are empty in every row. */

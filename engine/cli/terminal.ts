@@ -15,8 +15,10 @@ export interface Terminal {
   rewrite(line: string): void;
   /** From now on a reader of standard output that goes away doesn't end the process. */
   outliveReader(): void;
-  /** Width of standard output in columns; 80 when it is not a terminal. */
+  /** Columns for sentences on standard output: COLUMNS where it is set, else the width of the terminal, else 80. */
   readonly columns: number;
+  /** The same for tables; without end when no terminal is there, so that each row of a table is one line for a program. */
+  readonly table_columns: number;
   /** Whether a person watches standard error. */
   readonly words_watched: boolean;
   /** Whether standard output takes colours. */
@@ -38,6 +40,7 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     process.stderr.write(`appscli: standard output cannot be written: ${error.message}\n`, () => process.exit());
   });
   process.stderr.on('error', () => {});
+  const columns = /^[1-9]\d{0,3}$/.test(env.COLUMNS ?? '') ? Number(env.COLUMNS) : process.stdout.columns;
   const data_color = colorful && process.stdout.isTTY === true;
   const words_color = colorful && process.stderr.isTTY === true;
   const shown = (text: string, color: boolean) => (color ? printableStyled(text) : printable(text));
@@ -49,7 +52,8 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     outliveReader() {
       outlive = true;
     },
-    columns: process.stdout.columns ?? DEFAULT_COLUMNS,
+    columns: columns ?? DEFAULT_COLUMNS,
+    table_columns: columns ?? Number.POSITIVE_INFINITY,
     words_watched: process.stderr.isTTY === true,
     data_color,
     words_color,

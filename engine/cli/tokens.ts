@@ -7,7 +7,8 @@ import type { WhichToken } from '../services/tokens.ts';
 import { openAtGateway } from './at-gateway.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, withoutEmptyColumns } from './table.ts';
+import { type Column, formatList, withoutEmptyColumns } from './table.ts';
+import { dayWords, momentWords, titleInZone } from './times.ts';
 import { deskAtDatabase, deskAtGateway, type TokenDesk, type TokenWish } from './token-desk.ts';
 import { withDatabase } from './with-database.ts';
 
@@ -57,7 +58,7 @@ export async function list(
   else if (tokens.length === 0) {
     terminal.words('There are no access tokens; "appscli tokens create --help" shows how to make one.\n');
   } else {
-    terminal.data(printableLines(describeTokens(tokens, terminal.columns)));
+    terminal.data(printableLines(describeTokens(tokens, terminal.table_columns)));
     if (tokens.some((token) => /^rest/.test(stateOf(token)))) {
       say(context, 'Tokens that rest are refused until their owner, who made them, signs in again: "appscli login".');
     }
@@ -88,7 +89,9 @@ export async function rotate(
   const { replaces } = made;
   const place = `Access token ${made.id} takes the place of ${replaces.id}, "${made.name}" of ${made.user}`;
   const old =
-    replaces.state === 'replaced' ? `which works until ${replaces.expires_at?.toISOString()}` : 'which has ended';
+    replaces.state === 'replaced' && replaces.expires_at !== null
+      ? `which works until ${momentWords(replaces.expires_at)}`
+      : 'which has ended';
   say(context, `${place}, ${old}. ${endOf(made)}, and is shown only this once:`);
   terminal.data(`${made.token}\n`);
   return EXIT_OK;
@@ -118,7 +121,7 @@ function say({ terminal }: CommandContext, words: string): void {
 }
 
 function endOf({ expires_at }: ShownToken): string {
-  return expires_at === null ? 'It does not expire' : `It expires on ${expires_at.toISOString()}`;
+  return expires_at === null ? 'It does not expire' : `It expires on ${momentWords(expires_at)}`;
 }
 
 function whichToken(
@@ -135,16 +138,16 @@ function whichToken(
   });
 }
 
-const COLUMNS: readonly Column[] = [
-  { title: 'ID', kind: 'word' },
+const columnsHere = (): Column[] => [
+  { title: 'ID', kind: 'text' },
   { title: 'USER', kind: 'text' },
   { title: 'NAME', kind: 'text' },
   { title: 'GROUP', kind: 'text' },
   { title: 'TEAM', kind: 'text' },
   { title: 'PROJECT', kind: 'text' },
   { title: 'BY', kind: 'text' },
-  { title: 'LAST USED', kind: 'word' },
-  { title: 'STATE', kind: 'word' },
+  { title: titleInZone('LAST USED'), kind: 'text' },
+  { title: 'STATE', kind: 'text' },
 ];
 
 function describeTokens(tokens: readonly ShownToken[], line_width: number): string[] {
@@ -159,8 +162,8 @@ function describeTokens(tokens: readonly ShownToken[], line_width: number): stri
     day(token.last_used_at),
     stateOf(token),
   ]);
-  const { columns, rows } = withoutEmptyColumns(COLUMNS, cells);
-  return formatTable(columns, rows, line_width);
+  const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
+  return formatList(columns, rows, line_width);
 }
 
 const WARN_MS = 7 * 86_400_000;
@@ -178,5 +181,5 @@ function makerOf({ created_by, user }: ShownToken): string {
 }
 
 function day(date: Date | null): string {
-  return date === null ? '' : date.toISOString().slice(0, 10);
+  return date === null ? '' : dayWords(date);
 }

@@ -14,7 +14,7 @@ import { type CsvCell, formatCsv } from './csv.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { demandPeriod } from './period.ts';
 import type { CommandContext } from './program.ts';
-import { type Column, formatTable, shorten } from './table.ts';
+import { type Column, formatTable } from './table.ts';
 import { withDatabase } from './with-database.ts';
 
 /** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
@@ -53,7 +53,7 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
   else if (csv) terminal.verbatim(usageCsv(rows, by));
   else if (rows.length === 0) terminal.words('The ledger has no such requests.\n');
-  else terminal.data(printableLines(describeUsage(rows, terminal.columns, by)));
+  else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
   return EXIT_OK;
 }
 
@@ -133,7 +133,7 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
   const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbers(rows)]], line_width);
   const total = lines.pop()!;
   const described = [...groups].flatMap(([heading, own]) => [
-    ...(heading === undefined ? [] : [shorten(printable(heading), line_width)]),
+    ...(heading === undefined ? [] : [printable(heading)]),
     ...lines.splice(0, own.length),
   ]);
   const possible = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);

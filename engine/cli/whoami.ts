@@ -9,6 +9,7 @@ import { safeToShow } from './at-gateway.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import type { CommandContext } from './program.ts';
 import { type Surroundings, warner } from './surroundings.ts';
+import { readMoment } from './times.ts';
 
 const PATH = '/admin/api/me';
 const WIDTH = 80;
@@ -45,7 +46,7 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
     ['Roles', me.roles],
     ['Token group', me.token_group],
     ['Models', me.models],
-    ['Token until', expires_at],
+    ['Token until', expires_at === undefined ? undefined : readMoment(expires_at)],
     ['Own tokens', ownTokens(me)],
   ];
   return [
@@ -63,7 +64,7 @@ function ownTokens({ own_tokens, own_tokens_rest, own_tokens_rest_at }: Readonly
   const at = sentence(own_tokens_rest_at);
   return at === undefined
     ? String(own_tokens)
-    : `${own_tokens}, resting from ${at.slice(0, 10)} unless you are seen before`;
+    : `${own_tokens}, resting from ${readMoment(at)} unless you are seen before`;
 }
 
 /** Texts and lists of them, or of things with an id; nothing for anything else. */

@@ -75,7 +75,7 @@ test('ledger reprice needs to know since when', async () => {
   assert.match(stderr, /required option '--since <when>' not specified/);
 });
 
-test('what is left alone by repricing is told in 80 columns', () => {
+test('what is left alone by repricing is told in 80 columns, and names of models are whole', () => {
   const group = {
     day: '2026-03-10',
     model: 'a-model-with-a-rather-long-name-and-a-date-20260310',
@@ -99,7 +99,8 @@ test('what is left alone by repricing is told in 80 columns', () => {
     },
     80,
   ).join('\n');
-  assertNarrow(text);
+  assertNarrow(text.slice(text.indexOf('Left alone')));
+  assert.match(text, new RegExp(`^2026-03-10 +${group.model} at spare +1234567 `, 'm'));
   assert.ok(!text.includes('\x1b'));
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [
@@ -187,7 +188,7 @@ test('ledger reconcile refuses a file that is no bill, an upstream that nobody k
   );
 });
 
-test('a comparison with a bill fits 80 columns, whatever it is about', () => {
+test('a comparison with a bill has whole names of models, and sentences in 80 columns', () => {
   const amounts = {
     billed_nano_usd: 10n ** 15n,
     ledger_nano_usd: undefined,
@@ -204,7 +205,8 @@ test('a comparison with a bill fits 80 columns, whatever it is about', () => {
   const total = { ...amounts, ledger_nano_usd: 5n, estimated_nano_usd: 5n * 10n ** 9n };
   const found = { first_day: '2026-03-10', last_day: '2026-03-10', rows, total, left_out: 2, agrees: false };
   const text = describeReconciliation(found, 'main', 80).join('\n');
-  assertNarrow(text);
+  assertNarrow(text.slice(text.indexOf('3 lines of 3')));
+  assert.ok(text.includes(`  model-2-${'long'.repeat(20)}`));
   assert.ok(!text.includes('\x1b'));
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [

@@ -107,7 +107,7 @@ test('every kind of finding is told with its amount and what to do, in 80 column
     'and 10 more, smaller ones',
     '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still held',
     '1 ledger row with a cost that no counter has: req_2 of ',
-    '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10T12:00:00.000Z; its gateway was last heard of at 2026-03-10T12:00:00.000Z',
+    '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last heard of at 2026-03-10 12:00 UTC',
     'its gateway is not known',
     'The ledger does not add up: compared 3 counters with 5 ledger rows of 1152921504.606846976 USD and 2 reservations of 0.000000001 USD.',
   ]) {

@@ -110,10 +110,7 @@ describe('policy show', () => {
       ['user:bob@example.com', ['team'], new Date('2026-03-10T12:00:00Z')],
     );
     const { stdout } = await succeed('show', '--user', 'BOB@example.com');
-    assert.match(
-      stdout.replaceAll(/\s+/g, ' '),
-      /^bob@example\.com \(in team, as of .* 2026-03-10T12:00:00\.000Z\) gets/,
-    );
+    assert.match(stdout.replaceAll(/\s+/g, ' '), /^bob@example\.com \(in team, as of .* 2026-03-10 12:00 UTC\) gets/);
     assert.match(stdout, /team +member of team/);
     const stranger = await succeed('show', '--user', 'nobody@example.com');
     assert.match(stranger.stdout, /^nobody@example\.com \(in no group: never signed in\)/);

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { end, list } from '../../engine/cli/sessions.ts';
 import { createToken } from '../../engine/services/tokens.ts';
 import { type AdminBench, useAdminApi } from '../http/admin/support.ts';
-import { assertNarrow, deskOf, failure } from './desk-at-gateway.ts';
+import { deskOf, failure } from './desk-at-gateway.ts';
 import { commandBench } from './with-gateway.ts';
 
 let api: AdminBench;
@@ -32,13 +32,12 @@ async function addSession(user: string, id: string): Promise<void> {
 }
 
 describe('on the database', () => {
-  test('sessions are listed in 80 columns, and ended by id', async () => {
+  test('sessions are listed a line each, with nothing cut, and ended by id', async () => {
     await addSession('alice@example.com', 'ses_0123456789abc');
     const { stdout } = await bench.succeed('sessions', 'list', '--user', 'alice@example.com');
-    assertNarrow(stdout);
     assert.match(
       stdout,
-      /^ID +USER +PROGRAM +FROM +SINCE +UNTIL\nses_0123456789abc +alice@exam\S+ +appscli\/1\S+ +192\.0\.2\.7 .*\n$/,
+      /^ID +USER +PROGRAM +FROM +SINCE \(UTC\) +UNTIL \(UTC\)\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .*\n$/,
     );
     const ended = await bench.succeed('sessions', 'end', 'ses_0123456789abc');
     assert.equal(ended.stderr, 'Ended the session ses_0123456789abc.\n');

@@ -41,6 +41,9 @@ export interface CommandOptions {
   readonly gid?: number;
 }
 
+// People are told times in their own zone; tests are at home in this one.
+process.env.TZ = 'UTC';
+
 const running = new Map<ChildProcess, Promise<unknown>>();
 
 // What a failed test left running would keep its file from ending, and its PostgreSQL from stopping.
@@ -86,6 +89,7 @@ export function collectingTerminal(): { terminal: Terminal; data(): string; word
     rewrite: (line) => void words.push(`\r${printableLine(line)}\x1b[K`),
     outliveReader() {},
     columns: 80,
+    table_columns: Number.POSITIVE_INFINITY,
     words_watched: false,
     data_color: false,
     words_color: false,

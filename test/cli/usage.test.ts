@@ -135,21 +135,20 @@ const row = (more: Partial<UsageRow>) => ({
   ...more,
 });
 
-test('a table by one or two dimensions fits 80 columns, and its sum is rounded once', () => {
+test('a table by one or two dimensions has whole names, and its sum is rounded once', () => {
   const long = 'somebody-with-a-very-long-name@department.of.a.long.name.example.com';
   const rows = [row({ team: 'search', user: long }), row({ team: null, user: 'b\x1b@example.com' })];
   const by_user = describeUsage(rows, 80, ['user']);
-  assertNarrow(by_user.join('\n'));
+  assert.ok(by_user[1]!.startsWith(`${long}  `));
   assert.equal(by_user.length, 4);
   assert.match(by_user[0]!, /^USER +REQUESTS/);
   // Each alone is 0.0000015 USD.
   assert.match(by_user[3]!, /^TOTAL +2 .* 0\.000003$/);
   assert.match(by_user[1]!, / 0\.000002$/);
   const by_both = describeUsage(rows, 80, ['team', 'user']);
-  assertNarrow(by_both.join('\n'));
   assert.match(by_both[0]!, /^TEAM, USER +REQUESTS/);
   assert.equal(by_both[1], 'search');
-  assert.match(by_both[2]!, /^ {2}somebody-/);
+  assert.match(by_both[2]!, /^ {2}somebody-.*\.example\.com +1 /);
   assert.equal(by_both[3], '(no team)');
   assert.ok(!by_both.join('').includes('\x1b'));
 });

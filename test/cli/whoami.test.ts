@@ -37,7 +37,7 @@ Team         platform
 Token group  all
 Models       coder-0, coder-1, coder-2, coder-3, coder-4, coder-5, coder-6,
              coder-7, coder-8, coder-9, coder-10, coder-11
-Token until  2027-01-31T12:50:00.000Z
+Token until  2027-01-31 12:50 UTC
 `,
   );
   assert.equal(gateway.to('/admin/api/me')[0]?.headers.authorization, 'Bearer access-0');

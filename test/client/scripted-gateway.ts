@@ -8,6 +8,9 @@ import { after } from 'node:test';
 import type { CommandContext } from '../../engine/cli/program.ts';
 import type { FrozenClock } from '../../engine/services/clock.ts';
 
+// People are told times in their own zone; tests are at home in this one.
+process.env.TZ = 'UTC';
+
 const closing: (() => void)[] = [];
 after(() => {
   for (const close of closing) close();
@@ -184,6 +187,7 @@ export function createDesk(terminal: { readonly watched?: boolean; readonly colu
         },
         outliveReader() {},
         columns: terminal.columns ?? 80,
+        table_columns: terminal.columns ?? Number.POSITIVE_INFINITY,
         words_watched: terminal.watched ?? false,
         data_color: false,
         words_color: false,
