@@ -150,7 +150,8 @@ export const FACTS = {
   'route.region': { kind: 'string', meaning: 'Region of the upstream' },
   'route.estimate_nano_usd': {
     kind: 'number',
-    meaning: 'Likely cost of the request in nano-USD, known before the routing rules are evaluated',
+    meaning:
+      'Likely cost of the request in nano-USD, known before the routing rules are evaluated; 0 for counting tokens',
   },
   'route.rule': { kind: 'string', meaning: 'Routing rule that matched, or "default"' },
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },

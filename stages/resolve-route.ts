@@ -134,7 +134,8 @@ export default defineStage({
           choices: ctx.get('request.choices') ?? 1,
         };
         const priced_as = { upstream: default_upstream.name, at: ctx.get('request.received_at') };
-        ctx.set('route.estimate_nano_usd', likelyCost(models, model, tokens, priced_as));
+        const is_free = ctx.get('request.surface') === 'count_tokens';
+        ctx.set('route.estimate_nano_usd', is_free ? 0 : likelyCost(models, model, tokens, priced_as));
         const rules = rules_by_model.get(model)!;
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 

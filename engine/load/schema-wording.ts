@@ -102,6 +102,10 @@ function wrongType(error: SchemaError, node: Node): Wording {
   const [example] = wanted.includes('string') ? (examples ?? []) : [];
   const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
   const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
+  if (isEndless(node) && (wanted.includes('number') || wanted.includes('integer'))) {
+    const details = { found: describe(node), expected: `${expected} below 1e+308` };
+    return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details };
+  }
   const is_entry = properties !== undefined && 'stage' in properties;
   const is_plain = node.kind === 'scalar' && (typeof node.value === 'number' || typeof node.value === 'boolean');
   const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
@@ -113,6 +117,11 @@ function wrongType(error: SchemaError, node: Node): Wording {
   const hint = typeof variable === 'string' ? `write the name of a variable: \`${key}: ${variable}\`` : help;
   const details = { found: describe(node), expected, ...(hint === undefined ? {} : { help: hint }) };
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
+}
+
+/** Whether it is a number larger than any that programs calculate with, such as 1e400 or .inf. */
+function isEndless(node: Node): boolean {
+  return node.kind === 'scalar' && (node.value === Infinity || node.value === -Infinity);
 }
 
 /** @param is_entry whether a mapping with the key `stage` is wanted. */

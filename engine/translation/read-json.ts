@@ -59,6 +59,8 @@ export function numberAt(value: unknown, param: string): number {
 
 /** The value as a whole number, 0 or more. Raises invalid_request. */
 export function countAt(value: unknown, param: string): number {
+  const most = Number.MAX_SAFE_INTEGER;
+  if (typeof value === 'number' && value > most) throw invalid(param, `must be ${most} or less`);
   if (!Number.isSafeInteger(value) || (value as number) < 0) throw invalid(param, 'must be a whole number, 0 or more');
   return value as number;
 }

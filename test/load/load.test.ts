@@ -49,6 +49,15 @@ function assertFrozen(value: unknown, path = '$'): void {
 }
 
 describe('gateway.yaml', () => {
+  for (const value of ['1e29', '1e400', '.inf', '-.inf']) {
+    test(`a number like ${value} is out of range, and not called no number`, async () => {
+      const yaml = `${GATEWAY}database: { postgres: { url_env: UPSTREAM_KEY, pool_max: ${value} } }\n`;
+      const { diagnostics } = await loadProject({ 'gateway.yaml': yaml });
+      const [only, ...more] = diagnostics.filter(({ severity }) => severity === 'error');
+      assert.deepEqual([only?.code, only?.message, more], ['C3005', 'the value is out of range', []]);
+    });
+  }
+
   test('is filled up with the documented defaults', async () => {
     const { config } = await configOf();
     assert.deepEqual(config.server.limits, {
@@ -74,7 +83,8 @@ describe('gateway.yaml', () => {
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
     const [upstream] = config.upstreams;
     assert.deepEqual(upstream?.protocols, ['messages']);
-    const supports = { prompt_cache_1h: true, count_tokens: true, stream_usage: true, max_tokens_0: false };
+    const defaults = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };
+    const supports = { ...defaults, max_tokens_0: false, unproven_reasoning: false };
     assert.deepEqual(upstream?.supports, supports);
     const [model] = config.models;
     assert.deepEqual(model?.aliases, []);
@@ -132,6 +142,7 @@ describe('gateway.yaml', () => {
       count_tokens: false,
       stream_usage: false,
       max_tokens_0: false,
+      unproven_reasoning: false,
     });
   });
 

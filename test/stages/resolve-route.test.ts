@@ -132,6 +132,19 @@ describe('resolve-route', () => {
     assert.equal(ruleTaken(rules, sizes(5001, 1000)), 'dear');
   });
 
+  it('does not take counting tokens, which is free, for an answer', () => {
+    const rules = [
+      { name: 'dear', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
+    ];
+    const facts = { 'request.input_tokens_estimate': 150_000 };
+    assert.equal(ruleTaken(rules, facts), 'dear');
+    const { 'route.rule': rule, 'route.estimate_nano_usd': estimate } = route(rules, {
+      ...facts,
+      'request.surface': 'count_tokens',
+    });
+    assert.deepEqual([rule, estimate], ['default', 0]);
+  });
+
   it('estimates no more than the model can read and write, and its longest answer where none is asked for', () => {
     const estimate = (facts: Facts) => route([], facts)['route.estimate_nano_usd'];
     assert.equal(estimate({}), 64_000 * 15_000);

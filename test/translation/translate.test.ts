@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../engine/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/translation/protocol.ts';
 import { translateRequest } from '../../engine/translation/translate.ts';
 import { PAIRS, raised, translate } from './translating.ts';
 
@@ -53,4 +54,25 @@ describe('a request', () => {
       assert.equal(answer.model, 'coder-1');
     }
   });
+});
+
+describe('numbers that are larger than any count', () => {
+  const LIMITS: Readonly<Record<Protocol, string>> = {
+    messages: 'max_tokens',
+    chat: 'max_tokens',
+    responses: 'max_output_tokens',
+  };
+  for (const from of PROTOCOLS) {
+    it(`are told to be too large, and not to be no numbers, to a ${from} client`, () => {
+      for (const value of [1e29, Infinity, 2 ** 53]) {
+        const more = { [LIMITS[from]]: value };
+        assert.throws(
+          () => translate(from, from === 'chat' ? 'messages' : 'chat', false, more),
+          (error) =>
+            raised('invalid_request')(error) &&
+            (error as Error).message === `${LIMITS[from]}: must be 9007199254740991 or less`,
+        );
+      }
+    });
+  }
 });

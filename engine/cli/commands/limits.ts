@@ -21,12 +21,14 @@ export function addLimits(program: Command, context: CommandContext, finish: Fin
 
 /** An amount in USD, exact to the nano-dollar. */
 function usd(text: string): number {
-  if (!/^\d{1,7}(?:\.\d{1,9})?$/.test(text)) throw new InvalidArgumentError('Write an amount in USD: 100 or 0.25.');
+  if (!/^\d{1,7}(?:\.\d{1,9})?$/.test(text))
+    throw new InvalidArgumentError('Write an amount in USD below 10000000, in digits: 100 or 0.25.');
   return Number(text);
 }
 
 function whole(text: string): number {
-  if (!/^\d{1,13}$/.test(text)) throw new InvalidArgumentError('Write a whole number.');
+  if (!/^\d{1,13}$/.test(text))
+    throw new InvalidArgumentError('Write a whole number of at most 13 digits, such as 500.');
   return Number(text);
 }
 

@@ -80,7 +80,7 @@ export class Fields {
   /** A number that must be there. */
   needNumber(name: string): number {
     const value = this.#given(name);
-    if (typeof value !== 'number' || !Number.isFinite(value)) throw this.#expected(name, 'a number');
+    if (typeof value !== 'number' || !Number.isFinite(value)) throw this.#expected(name, 'a number below 1e308');
     return value;
   }
 

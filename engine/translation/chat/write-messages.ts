@@ -95,7 +95,9 @@ function clientMessages(turns: readonly Turn[], first: number, notes: Notes): Me
 function spokenMessage(turn: Turn, param: string, notes: Notes): Message[] {
   const parts = turn.role === 'instructions' ? lateInstructions(turn, notes) : turn.parts;
   const said = parts.filter((part) => part.kind === 'text' || part.kind === 'image' || part.kind === 'document');
-  return said.length > 0 ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
+  // Without a message that says nothing the one before would be answered.
+  const is_empty = turn.role === 'user' && turn.parts.length === 0;
+  return said.length > 0 || is_empty ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
 }
 
 function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, notes: Notes): Message {

@@ -6,6 +6,7 @@ import {
   flagAt,
   invalid,
   isAbsent,
+  isObject,
   listAt,
   nameAt,
   noteOthers,
@@ -108,7 +109,7 @@ function readTurn(value: unknown, place: string, notes: Notes): readonly Turn[] 
   // A message of the role system may change settings and say nothing.
   const content = message.content ?? (role === 'system' ? [] : undefined);
   const parts = readContent(content, role, `${place}.content`, notes);
-  if (parts.length === 0) return [];
+  if (parts.length === 0) return role === 'user' && isText(content) ? [{ role, parts }] : [];
   // Results first, as the vocabulary has them; the upstreams of this API refuse any other order.
   const first_other = parts.findIndex(({ kind }) => kind !== 'tool_result');
   const in_order = first_other === -1 || !parts.slice(first_other).some(({ kind }) => kind === 'tool_result');
@@ -116,6 +117,11 @@ function readTurn(value: unknown, place: string, notes: Notes): readonly Turn[] 
   notes.note('tool_result_order');
   const results = parts.filter(({ kind }) => kind === 'tool_result');
   return [{ role: ROLES[role], parts: [...results, ...parts.filter(({ kind }) => kind !== 'tool_result')] }];
+}
+
+/** Whether content is text and nothing else, or nothing at all. */
+function isText(content: unknown): boolean {
+  return !Array.isArray(content) || content.every((block) => isObject(block) && block.type === 'text');
 }
 
 function readSampling(body: Json): Partial<Conversation> {

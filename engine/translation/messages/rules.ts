@@ -124,6 +124,11 @@ export const MESSAGES_RULES = {
     'The last instruction is said by the user, as this API needs a message.',
   ),
   blank_text: unasked('dropped', 'texts of white space alone', 'Upstreams of this API refuse them.'),
+  empty_message: unasked(
+    'changed',
+    'messages of the user without any text',
+    'They say "(empty message)", as upstreams of this API refuse empty ones and would answer the message before.',
+  ),
   image_detail: unasked('dropped', 'detail of an image', 'This API has no levels of detail.'),
   document_type: unasked(
     'refused',

@@ -23,6 +23,9 @@ export interface Message {
   readonly content: Block[];
 }
 
+/** Stands for a message without any text, which upstreams refuse, and without which another would end the conversation. */
+const EMPTY_MESSAGE = '(empty message)';
+
 /** The mark on a block up to which the prompt is cached. */
 export function cacheControl(ttl: CacheTtl): Block {
   return ttl === '1h' ? { type: 'ephemeral', ttl } : { type: 'ephemeral' };
@@ -47,6 +50,10 @@ export function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
   for (const [index, turn] of turns.entries()) {
     const role = turn.role === 'assistant' ? 'assistant' : 'user';
     const blocks = writeTurn(turn, `messages.${index}`, ids, notes);
+    if (blocks.length === 0 && turn.role === 'user') {
+      notes.note('empty_message');
+      blocks.push({ type: 'text', text: EMPTY_MESSAGE });
+    }
     if (blocks.length === 0) continue;
     if (messages.at(-1)?.role !== role) messages.push({ role, results: [], others: [] });
     const { results, others } = messages.at(-1)!;

@@ -85,7 +85,7 @@ class InputReader implements ReadInput {
     if (role === undefined) throw invalid(`${param}.role`, 'must be user, assistant, system or developer');
     if (!isAbsent(item.phase)) this.#notes.note('message_phase');
     const parts = readContent(item.content, `${param}.content`, this.#notes);
-    if (parts.length === 0) return;
+    if (parts.length === 0 && role !== 'user') return;
     if (role === 'instructions' && this.turns.length === 0 && parts.every((part) => part.kind === 'text')) {
       for (const part of parts) this.instructions.push(part);
     } else if (role === 'assistant') {

@@ -41,6 +41,7 @@ class ItemWriter {
 
   /** Parts in a row that stand in messages are one message; calls, results and reasoning are items of their own. */
   writeTurn({ role, parts }: Turn): void {
+    const before = this.items.length;
     let said: Part[] = [];
     for (const part of parts) {
       const item = this.#ownItem(part);
@@ -53,6 +54,9 @@ class ItemWriter {
       this.items.push(...item);
     }
     this.writeMessage(ROLES[role], said);
+    // Without a message that says nothing the one before would be answered.
+    if (role === 'user' && this.items.length === before)
+      this.items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
   }
 
   /** The items without reasoning that led to nothing, as in an answer that was broken off: the API refuses it. */
