@@ -45,7 +45,7 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
     ['Project', me.project],
     ['Roles', me.roles],
     ['Token group', me.token_group],
-    ['Models', me.models],
+    ['Models', modelsOf(me)],
     ['Token until', expires_at === undefined ? undefined : readMoment(expires_at)],
     ['Own tokens', ownTokens(me)],
   ];
@@ -56,6 +56,15 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
       return text === '' ? [] : wrapText(text, WIDTH, label.padEnd(LABEL_WIDTH), ' '.repeat(LABEL_WIDTH));
     }),
   ];
+}
+
+/** Nothing where the gateway says nothing of models. */
+function modelsOf({ models, no_models_because }: Readonly<Record<string, unknown>>): unknown {
+  if (!Array.isArray(models) || models.length > 0) return models;
+  const why = sentence(no_models_because);
+  return why === undefined
+    ? 'none: ask an administrator of the gateway for a token group that has some'
+    : `none: ${why}`;
 }
 
 function ownTokens({ own_tokens, own_tokens_rest, own_tokens_rest_at }: Readonly<Record<string, unknown>>): string {

@@ -56,3 +56,19 @@ export function modelNotFound(id: string, refusal: Refusal | undefined, param?: 
     },
   );
 }
+
+/** Why somebody who signed in may use no model at all, from what speaks against each of them, and who can do what about it. */
+export function noModelsBecause(refusals: readonly (ModelRefusal | undefined)[], groups: readonly string[]): string {
+  if (refusals.length === 0) return 'this gateway has no models; an administrator adds them to gateway.yaml';
+  const policy = refusals.find((refusal) => refusal?.by === 'policy');
+  if (policy?.by === 'policy') {
+    return `the policy "${policy.policy}" lists no model that your token group may use; an administrator adds one to the policy`;
+  }
+  const [first] = refusals;
+  const group = first?.by === 'token_group' ? first.token_group : undefined;
+  if (group !== undefined) {
+    return `your token group "${group}" may use no model of this gateway; an administrator adds models to the group in gateway.yaml`;
+  }
+  const yours = groups.length === 0 ? 'no group of yours is known here' : `your groups are ${groups.join(', ')}`;
+  return `you are a member of no token group (${yours}); an administrator adds one of your groups to the members of a token group in gateway.yaml`;
+}

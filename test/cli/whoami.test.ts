@@ -43,6 +43,22 @@ Token until  2027-01-31 12:50 UTC
   assert.equal(gateway.to('/admin/api/me')[0]?.headers.authorization, 'Bearer access-0');
 });
 
+test('that there are no models is said, and why', async () => {
+  const none = { ...me, token_group: null, models: [] };
+  const no_models_because = 'you are a member of no token group (your groups are eng); an administrator adds one';
+  gateway.scripts.set('/admin/api/me', () => ({ body: { ...none, no_models_because } }));
+  await whoami(desk.context, {}, { clock });
+  assert.match(
+    desk.data().replace(/\s+/g, ' '),
+    /Models none: you are a member of no token group \(your groups are eng\);/,
+  );
+  desk = createDesk();
+  keep(desk, { [gateway.url]: held(3000) });
+  gateway.scripts.set('/admin/api/me', () => ({ body: none }));
+  await whoami(desk.context, {}, { clock });
+  assert.match(desk.data(), /^Models +none: ask an administrator/m);
+});
+
 test('with --json it is what the gateway says, and the token is not in it', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ body: me }));
   await whoami(desk.context, { json: true }, { clock });

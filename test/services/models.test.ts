@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { TokenCounts } from '../../engine/api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/config.ts';
+import { noModelsBecause } from '../../engine/services/model-refusals.ts';
 import { callerWithToken, createModelCatalog } from '../../engine/services/models.ts';
 
 function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
@@ -115,5 +116,22 @@ describe('the model catalogue', () => {
   it('knows its upstreams', () => {
     assert.equal(catalog([]).upstream('main').base_url, 'https://api.example.com');
     assert.throws(() => catalog([]).upstream('spare'), /no upstream "spare"/);
+  });
+});
+
+describe('why there is no model at all', () => {
+  it('names the group, the policy or the gateway, and who can do what about it', () => {
+    const group = { by: 'token_group', token_group: 'idle' } as const;
+    assert.match(noModelsBecause([group, group], ['eng']), /^your token group "idle" may use no model .* adds models/);
+    const policy = { by: 'policy', policy: 'strict' } as const;
+    assert.match(
+      noModelsBecause([group, policy], ['eng']),
+      /^the policy "strict" lists no model that your token group/,
+    );
+    assert.match(
+      noModelsBecause([{ by: 'token_group', token_group: undefined }], []),
+      /no group of yours is known here/,
+    );
+    assert.match(noModelsBecause([], ['eng']), /^this gateway has no models/);
   });
 });

@@ -1,3 +1,4 @@
+import { noModelsBecause } from '../../services/model-refusals.ts';
 import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../../services/resting.ts';
 import { isUnavailable } from '../../services/store-errors.ts';
 import type { AdminDoor, AdminOptions } from './door.ts';
@@ -29,7 +30,8 @@ export function meDoors({ config, models, database, clock }: AdminOptions): Admi
         query();
         const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
         const asking = { kind: 'session', token_group: token.group, groups, email } as const;
-        const usable = models.all.filter((model) => models.refusal(asking, model) === undefined);
+        const refusals = models.all.map((model) => models.refusal(asking, model));
+        const usable = models.all.filter((_, i) => refusals[i] === undefined);
         return {
           body: {
             email,
@@ -41,6 +43,7 @@ export function meDoors({ config, models, database, clock }: AdminOptions): Admi
             session_id: token.id,
             token_group: token.group ?? null,
             models: usable.map(({ id }) => id),
+            no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups) : null,
             may_make_tokens_in: tokenGroupsFor(caller, config),
             ...(await ownTokensOf(caller.principal.id)),
           },

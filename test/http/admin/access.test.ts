@@ -33,6 +33,7 @@ describe('who gets in', () => {
       session_id: 'ses_alice',
       token_group: 'coders',
       models: ['coder-1'],
+      no_models_because: null,
       may_make_tokens_in: ['coders'],
       own_tokens: 0,
       own_tokens_rest: false,
@@ -48,6 +49,15 @@ describe('who gets in', () => {
       'everything',
       'visitors',
     ]);
+  });
+
+  test('is told why there are no models for them', async () => {
+    const { body } = await bench.ask('lone', 'GET', ME);
+    assert.deepEqual([body.token_group, body.models], [null, []]);
+    assert.match(
+      body.no_models_because,
+      /^you are a member of no token group \(your groups are lodgers, guests\); an administrator adds one of your groups/,
+    );
   });
 
   test('sends a session token, as Authorization or as x-api-key', async () => {

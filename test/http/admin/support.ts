@@ -37,6 +37,7 @@ const PEOPLE: Readonly<Record<string, Person>> = {
   olga: { groups: ['newcomers'], token_group: 'visitors' },
   fay: { groups: ['engineering'], token_group: 'coders' },
   zoe: { groups: ['newcomers'], token_group: 'visitors' },
+  lone: { groups: ['lodgers', 'guests'] },
   root: { groups: ['operators'], roles: ['admin'], token_group: 'visitors' },
 };
 
