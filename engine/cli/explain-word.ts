@@ -93,7 +93,9 @@ export function describeHeader(name: string, kept_back: OriginHeaders | undefine
     kept_back === undefined
       ? CONNECTION_HEADERS.includes(name.toLowerCase())
         ? 'In an answer it belongs to the connection with the upstream and ends there.'
-        : 'In an answer it passes from the upstream to the client.'
+        : name.toLowerCase() === 'x-accel-buffering'
+          ? 'Of an event stream it is "no" whatever the upstream says; in other answers it passes from the upstream to the client.'
+          : 'In an answer it passes from the upstream to the client.'
       : `In an answer it is kept from clients on every pipeline: it ${kept_back.effect}.`;
   return [
     `header ${name}`,

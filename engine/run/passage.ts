@@ -51,7 +51,10 @@ export function openPassage(
 ): Passage {
   const converter = ctx.makeConverter(head);
   const inflate = converter && prepare(upstream.headers['content-encoding'], head);
-  const events = isOpenEventStream(head) ? new WholeEvents(ends.send, ctx.room()) : undefined;
+  const to_events = isEventStream(head.get('content-type'));
+  // Proxies before us that keep an answer until it is complete let a stream through for this, whatever the upstream's own say.
+  if (to_events) head.set('x-accel-buffering', 'no');
+  const events = to_events && isOpen(head) ? new WholeEvents(ends.send, ctx.room()) : undefined;
   if (events !== undefined) ctx.endEvents = (error) => endOf(ctx, events, converter, error);
   const from_events = isEventStream(upstream.headers['content-type']);
   const passage =
@@ -68,9 +71,8 @@ export function openPassage(
 }
 
 /** Whether events can be added to the end: compressed ones cannot be read, and a stated length would be exceeded. */
-function isOpenEventStream(head: UpstreamHead): boolean {
-  if (!isPlain(head.get('content-encoding'))) return false;
-  return head.get('content-length') === undefined && isEventStream(head.get('content-type'));
+function isOpen(head: UpstreamHead): boolean {
+  return isPlain(head.get('content-encoding')) && head.get('content-length') === undefined;
 }
 
 /** Takes off the head what no longer holds of converted bytes. */

@@ -17,6 +17,6 @@ export function headersPage(): string {
       ORIGIN_HEADERS.map(({ names, effect }) => [list(names), `it ${effect}`]),
     ),
     '## Written by the gateway',
-    "`x-gateway-request-id`; the headers that tell callers their own limits, in the place of the upstream's; the `refusal_header` of the profile on refusals; `content-length` and `content-encoding` of an answer that is translated.",
+    "`x-gateway-request-id`; the headers that tell callers their own limits, in the place of the upstream's; the `refusal_header` of the profile on refusals; `content-length` and `content-encoding` of an answer that is translated; `x-accel-buffering: no` on every event stream, in the place of the upstream's own, so that proxies in front pass it on as it comes.",
   ]);
 }

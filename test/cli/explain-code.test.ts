@@ -150,5 +150,6 @@ test("a header of an upstream's answer is explained, whether it passes or is kep
   assert.match(await explained(['header', 'Set-Cookie']), /kept from clients[\s\S]*set-cookie2/);
   assert.match(await explained(['header', 'access-control-of-the-future']), /kept from clients/);
   assert.match(await explained(['header', 'connection']), /ends there/);
+  assert.match(await explained(['header', 'X-Accel-Buffering']), /Of an event stream it is "no"/);
   assert.match(await explained(['header', 'request-id']), /it passes/);
 });
