@@ -141,6 +141,8 @@ export interface Relay {
   readonly response: IncomingMessage;
   /** Longest silence between two chunks, in seconds. */
   readonly idle_seconds: number;
+  /** Longest silence before the first of them; `idle_seconds` where absent. */
+  readonly first_chunk_seconds?: number;
   /**
    * Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns an error when this
    * is no answer to pass on. Without it the head is sent at once.

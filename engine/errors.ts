@@ -235,7 +235,7 @@ export const ERRORS = {
     status: 504,
     type: 'timeout_error',
     compat: server,
-    meaning: 'The upstream took too long',
+    meaning: 'The upstream took too long; not to be sent again where it has the request',
     retry: true,
   },
 } as const satisfies Record<string, ErrorSpec>;

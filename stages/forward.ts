@@ -147,21 +147,34 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
       return { method: ctx.exchange.req.method!, path, headers, body: body.bytes };
     }
 
+    /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */
+    function firstByteSeconds(ctx: ForwardContext): number {
+      const soon = ctx.get('request.stream') === true || ctx.get('request.surface') === 'count_tokens';
+      return soon ? timeouts.first_byte_seconds : timeouts.unstreamed_first_byte_seconds;
+    }
+
+    function relayTo(ctx: ForwardContext, response: IncomingMessage, name: string): Relay {
+      const relay = relayOf(response, name, timeouts.idle_seconds);
+      const first_chunk_seconds = Math.max(timeouts.idle_seconds, firstByteSeconds(ctx));
+      return ctx.get('request.stream') === true ? relay : { ...relay, first_chunk_seconds };
+    }
+
     /** Waits for the head of the answer; when it comes too late for the client, it is read for its bill all the same. */
     function awaitHead(ctx: ForwardContext, { name, drain }: Target, sending: Sending): Promise<IncomingMessage> {
       return new Promise((resolve, reject) => {
         const giveUp = (reason: StageError) => sending.abandon(reason);
         ctx.onCancel(giveUp);
         ctx.drainWithin(hasBill(ctx) ? drain : undefined);
-        const seconds = timeouts.first_byte_seconds;
+        const seconds = firstByteSeconds(ctx);
         const timer = clock.after(seconds * 1000, () => {
           // How long an answer is read on that nobody waits for is decided elsewhere.
           if (ctx.aborted) return;
-          const message = `The upstream "${name}" did not begin to answer within ${seconds} seconds.`;
-          const reason = new StageError('upstream_timeout', message, { details: { upstream: name } });
-          const late = sending.answer.then((response) => relayOf(response, name, timeouts.idle_seconds));
+          const late = sending.answer.then((response) => relayTo(ctx, response, name));
           late.catch(() => {});
-          if (sending.attempts > 0 && ctx.drainLater(late, seconds, giveUp)) reject(reason);
+          const is_sent = sending.attempts > 0;
+          const goes_on = is_sent && ctx.drainLater(late, seconds, giveUp);
+          const reason = tooLate(name, seconds, { is_sent, goes_on });
+          if (goes_on) reject(reason);
           else giveUp(reason);
           sending.forgetBody();
         });
@@ -182,7 +195,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
           ctx.set('upstream.ttfb_ms', clock.monotonic() - started);
           const request_id = response.headers['request-id'] ?? response.headers['x-request-id'];
           if (typeof request_id === 'string') ctx.set('upstream.request_id', request_id);
-          return relayOf(response, target.name, timeouts.idle_seconds);
+          return relayTo(ctx, response, target.name);
         } catch (error) {
           throw describeFailure(error as NodeJS.ErrnoException, target.name);
         } finally {
@@ -199,6 +212,22 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
     };
   },
 });
+
+/** A request that left is not said to be one to send again: the upstream may be at work on it, and bill it. */
+function tooLate(
+  name: string,
+  seconds: number,
+  { is_sent, goes_on }: { is_sent: boolean; goes_on: boolean },
+): StageError {
+  const fact = `The upstream "${name}" did not begin to answer within ${seconds} seconds.`;
+  const details = { upstream: name };
+  if (!is_sent) return new StageError('upstream_timeout', fact, { details });
+  const money = goes_on
+    ? 'Its answer is waited for and charged if it comes'
+    : 'It was given up, and the upstream may bill it all the same';
+  const message = `${fact} ${money}; the same request sent again is paid again.`;
+  return new StageError('upstream_timeout', message, { details, headers: { 'x-should-retry': 'false' } });
+}
 
 /** Whether there is a bill to be known: counting tokens and what is not charged cost nothing. */
 function hasBill(ctx: ForwardContext): boolean {

@@ -69,8 +69,9 @@ function readCertificate({ cert_file, key_file }: NonNullable<ServerConfig['tls'
 }
 
 /** Longest a connection may be silent, in milliseconds. */
-function silence({ first_byte_seconds, idle_seconds }: ServerConfig['timeouts']): number {
-  return (Math.max(first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
+function silence(timeouts: ServerConfig['timeouts']): number {
+  const { first_byte_seconds, unstreamed_first_byte_seconds, idle_seconds } = timeouts;
+  return (Math.max(first_byte_seconds, unstreamed_first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
 }
 
 /** What one caller can take of the bytes that are held. */

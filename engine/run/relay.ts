@@ -28,6 +28,12 @@ export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHoo
   return new Promise((resolve, reject) => new Transfer(ctx, relay, hooks, { resolve, reject }).start());
 }
 
+/** It has the request and has begun to answer: sent again, it is another one to pay. */
+function silent(seconds: number): StageError {
+  const message = `The upstream sent nothing for ${seconds} seconds.`;
+  return new StageError('upstream_timeout', message, { headers: { 'x-should-retry': 'false' } });
+}
+
 /** How a transfer ends. */
 interface Conclusion {
   resolve(): void;
@@ -43,7 +49,9 @@ class Transfer {
   readonly #res: ServerResponse;
   readonly #upstream: IncomingMessage;
   readonly #observer: Observer | undefined;
-  readonly #idle: Timer;
+  #idle: Timer;
+  /** Seconds of silence that are too much. */
+  #patience: number;
   #ping: Timer | undefined;
   #head: UpstreamHead | undefined;
   #passage: Passage | undefined;
@@ -68,7 +76,24 @@ class Transfer {
     const { 'content-type': type, 'content-encoding': encoding } = headers;
     this.#observer = hooks.onEvent && createObserver(type, encoding, hooks.onEvent, ctx.room());
     ctx.unread = hooks.onEvent !== undefined && this.#observer === undefined;
-    this.#idle = ctx.clock.after(relay.idle_seconds * 1000, () => this.#onSilence());
+    this.#patience = relay.first_chunk_seconds ?? relay.idle_seconds;
+    this.#idle = this.#newIdle();
+  }
+
+  #newIdle(): Timer {
+    return this.#ctx.clock.after(this.#patience * 1000, () => this.#onSilence());
+  }
+
+  /** Something has arrived: from now on silence is one between two chunks. */
+  #notSilent(): void {
+    const { idle_seconds } = this.#relay;
+    if (this.#patience === idle_seconds) {
+      this.#idle.refresh();
+      return;
+    }
+    this.#idle.close();
+    this.#patience = idle_seconds;
+    this.#idle = this.#newIdle();
   }
 
   start(): void {
@@ -100,7 +125,7 @@ class Transfer {
         return;
       }
       if (this.#passage === undefined && !this.#open(chunk)) return;
-      this.#idle.refresh();
+      this.#notSilent();
       // What a converter refuses was sent by the upstream all the same, and is on its bill.
       const observe_first = this.#ctx.converts_response;
       if (observe_first) this.#observe(chunk);
@@ -113,7 +138,7 @@ class Transfer {
 
   #onDrained(chunk: Buffer): void {
     if (!this.#inspect(chunk)) return;
-    this.#idle.refresh();
+    this.#notSilent();
     this.#observe(chunk);
     if (!this.#ctx.drain!.take(chunk.length)) this.#stop();
   }
@@ -141,10 +166,9 @@ class Transfer {
   }
 
   #onSilence(): void {
-    const { idle_seconds } = this.#relay;
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
     if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
-    else this.#fail(new StageError('upstream_timeout', `The upstream sent nothing for ${idle_seconds} seconds.`));
+    else this.#fail(silent(this.#patience));
   }
 
   #onQuiet(): void {

@@ -45,12 +45,17 @@ function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
   return { kind: 'answer', status: checkStatus(status, 200), headers: checkHeaders(headers), body };
 }
 
-function checkRelay(ctx: RequestContext, stage: CompiledStage, { response, idle_seconds, inspect }: Relay): Relay {
+const areSeconds = (value: number) => value > 0 && value < 1e6;
+
+function checkRelay(ctx: RequestContext, stage: CompiledStage, relay: Relay): Relay {
+  const { response, idle_seconds, first_chunk_seconds = idle_seconds, inspect } = relay;
   requireCapability(stage, 'network', 'relaying a response');
   if (!(response instanceof IncomingMessage)) throw new Error('a relay has a `response`, as Node receives it');
   checkStatus(response.statusCode, 200);
-  if (!(idle_seconds > 0 && idle_seconds < 1e6)) throw new Error('a relay has `idle_seconds`, a number of seconds');
-  if (inspect === undefined) return { kind: 'relay', response, idle_seconds };
+  if (!areSeconds(idle_seconds)) throw new Error('a relay has `idle_seconds`, a number of seconds');
+  if (!areSeconds(first_chunk_seconds)) throw new Error('the `first_chunk_seconds` of a relay are a number of seconds');
+  const checked = { kind: 'relay', response, idle_seconds, first_chunk_seconds } as const;
+  if (inspect === undefined) return checked;
   const inspectAsStage = (first: Buffer | undefined) => {
     ctx.stage = stage;
     const refusal = inspect(first);
@@ -58,7 +63,7 @@ function checkRelay(ctx: RequestContext, stage: CompiledStage, { response, idle_
     else if (!(refusal instanceof StageError)) throw new Error('`inspect` returns a StageError or nothing');
     return refusal;
   };
-  return { kind: 'relay', response, idle_seconds, inspect: inspectAsStage };
+  return { ...checked, inspect: inspectAsStage };
 }
 
 /** The result of a contained stage, taken apart and checked: nothing of the stage's own making reaches the socket. */

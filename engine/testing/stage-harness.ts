@@ -71,6 +71,7 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
       timeouts: {
         connect_seconds: 10,
         first_byte_seconds: 120,
+        unstreamed_first_byte_seconds: 600,
         idle_seconds: 300,
         drain_seconds: 25,
         request_head_seconds: 20,

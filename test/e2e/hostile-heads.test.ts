@@ -11,7 +11,9 @@ import { useGateway } from './use-gateway.ts';
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-const server = serverSection({ timeouts: { first_byte_seconds: 1, idle_seconds: 1 } });
+const server = serverSection({
+  timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1, idle_seconds: 1 },
+});
 const spend_limits = { defaults: { user_daily_usd: 1000 }, on_exceeded: 'deny' };
 useGateway(
   (opened) => {

@@ -36,7 +36,10 @@ before(async () => {
   upstream = await startUpstream();
   gateway = await bootGateway({
     upstream_url: upstream.url,
-    config: { ...nineConfig(upstream.url), server: serverSection({ timeouts: { first_byte_seconds: 1 } }) },
+    config: {
+      ...nineConfig(upstream.url),
+      server: serverSection({ timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1 } }),
+    },
   });
 });
 after(async () => {

@@ -45,7 +45,7 @@ before(async () => {
   relayed.port = String(relay.port);
   port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
-  const timeouts = { first_byte_seconds: 0.5, idle_seconds: 0.5 };
+  const timeouts = { first_byte_seconds: 0.5, unstreamed_first_byte_seconds: 0.5, idle_seconds: 0.5 };
   const server = {
     listen: `127.0.0.1:${port}`,
     public_url: 'http://127.0.0.1',

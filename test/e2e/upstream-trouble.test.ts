@@ -19,7 +19,7 @@ import { useGateway } from './use-gateway.ts';
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 1, idle_seconds: 1 } });
+const server = serverSection({ timeouts: { connect_seconds: 1, unstreamed_first_byte_seconds: 1, idle_seconds: 1 } });
 const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
 useGateway(
   (opened) => {

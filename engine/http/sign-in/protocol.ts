@@ -235,7 +235,8 @@ function limits({ server }: GatewayConfig): string {
     ['time for a body to arrive', `${timeouts.request_body_seconds} seconds`],
     ['pause while a body arrives', `${timeouts.request_silence_seconds} seconds`],
     ['requests of one caller at once', `${limits.requests_per_principal}`],
-    ['wait for the first byte of a model', `${timeouts.first_byte_seconds} seconds`],
+    ['wait for the first byte of a stream', `${timeouts.first_byte_seconds} seconds`],
+    ['wait for an answer without a stream', `${timeouts.unstreamed_first_byte_seconds} seconds`],
     ['silence in a response', `${timeouts.idle_seconds} seconds`],
   ];
   return `## Limits

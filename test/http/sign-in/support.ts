@@ -46,6 +46,7 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
       timeouts: {
         connect_seconds: 10,
         first_byte_seconds: 120,
+        unstreamed_first_byte_seconds: 600,
         idle_seconds: 300,
         drain_seconds: 25,
         request_body_seconds: 30,
