@@ -223,6 +223,13 @@ export const ERRORS = {
     meaning: 'The gateway cannot reach its database',
     retry: true,
   },
+  temporarily_unavailable: {
+    status: 503,
+    type: 'api_error',
+    compat: server,
+    meaning: 'Another gateway on the same database has the key that is needed, and this one does not have it yet',
+    retry: true,
+  },
   overloaded: {
     status: 503,
     type: 'overloaded_error',

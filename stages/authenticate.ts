@@ -56,7 +56,14 @@ export default defineStage({
     'principal.token.name',
     'principal.token.group',
   ],
-  raises: ['credential_missing', 'credential_invalid', 'credential_expired', 'credential_revoked', 'store_unavailable'],
+  raises: [
+    'credential_missing',
+    'credential_invalid',
+    'credential_expired',
+    'credential_revoked',
+    'store_unavailable',
+    'temporarily_unavailable',
+  ],
   needs: ['database'],
   create(_options: object, { tokens }) {
     return {

@@ -17,6 +17,7 @@ import { type Database, openDatabase } from '../services/database.ts';
 import { type EndedGrants, startEndedGrants } from '../services/identity/ended-grants.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
+import { openKeyHolders } from '../services/identity/key-holders.ts';
 import { openRevocations } from '../services/identity/revocations.ts';
 import { openSightings } from '../services/identity/sightings.ts';
 import { startStandingChecks } from '../services/identity/standing-checks.ts';
@@ -97,9 +98,11 @@ export async function startGateway(options: {
     return closeInTurn(closing.splice(0).reverse(), log);
   };
   try {
-    const opened = await openServices({ config, env, log, clock, phases, reloader: () => reloader, stopping }, closing);
-    phases.end('services');
     const sign_ins = new WeakMap<GatewayConfig, Identity | undefined>();
+    const keysInForce = () => sign_ins.get(reloader.config())?.tokens.key_ids ?? [];
+    const given = { config, env, log, clock, phases, reloader: () => reloader, keysInForce, stopping };
+    const opened = await openServices(given, closing);
+    phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
       sign_ins.set(config, identity);
@@ -164,11 +167,12 @@ async function openServices(
     readonly env: NodeJS.ProcessEnv;
     readonly phases: StartPhases;
     reloader(): Reloader;
+    keysInForce(): readonly string[];
     stopping(): boolean;
   },
   closing: ClosingStep[],
 ): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database; ended_grants: EndedGrants }> {
-  const { config, log, clock, env, phases, reloader, stopping } = given;
+  const { config, log, clock, env, phases, reloader, keysInForce, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
@@ -197,6 +201,7 @@ async function openServices(
     access_tokens,
     revocations,
     sightings: opened('session tokens in use', openSightings({ database, log })),
+    key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
     async catchUp() {
       access_tokens.forgetAll();
       await revocations.catchUp();

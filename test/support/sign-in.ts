@@ -42,6 +42,7 @@ export async function bootSignIn(options: {
   readonly config?: ConfigSections;
   readonly database_url?: string;
   readonly clock?: Clock;
+  readonly env?: NodeJS.ProcessEnv;
   /** Where people reach it, when that is another gateway's URL: a replica. */
   readonly public_url?: string;
 }): Promise<TestGateway> {
@@ -54,7 +55,7 @@ export async function bootSignIn(options: {
     upstream_url,
     ...(database_url === undefined ? {} : { database_url }),
     ...(clock === undefined ? {} : { clock }),
-    env: { TEST_CLIENT_SECRET: client_secret, TEST_SIGNING_KEY: SIGNING_KEY },
+    env: { TEST_CLIENT_SECRET: client_secret, TEST_SIGNING_KEY: SIGNING_KEY, ...options.env },
     config: {
       server: { listen: `127.0.0.1:${port}`, public_url, ...server },
       auth: {

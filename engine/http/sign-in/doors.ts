@@ -129,7 +129,7 @@ function wrongMethod(door: Door): Handler {
 
 function asOAuthError(error: unknown, { reference, req }: Visit, log: Log): OAuthError {
   if (error instanceof OAuthError) return error;
-  if (error instanceof StageError && error.code === 'store_unavailable') {
+  if (error instanceof StageError && error.status === 503) {
     return temporarilyUnavailable(error.message, error);
   }
   log.error({ err: error, request_id: reference.request_id, path: req.path }, 'a sign-in request failed');

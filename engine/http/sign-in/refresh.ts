@@ -102,7 +102,8 @@ async function renew(sign_in: SignIn, session: Begun, presented: PresentedToken,
   const { identity, log } = sign_in;
   const grant = (await identity.tokens.open(session.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
   if (grant === undefined) {
-    await identity.sessions.end(session.id, 'the key it was kept under is gone');
+    // Nothing ends: the key may come back, as after an update that went wrong.
+    await identity.sessions.abandonRefresh(session.id);
     throw signInAgain('The keys of the gateway were changed; sign in again.');
   }
   if (!identity.isVouchedFor(session.person)) {

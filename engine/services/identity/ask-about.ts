@@ -1,5 +1,6 @@
 import type { Clock, Log } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
+import { StageError } from '../../errors.ts';
 import { cutOff } from '../cut-off.ts';
 import type { Database } from '../database.ts';
 import { endTokensTheyLost } from '../self-made-tokens.ts';
@@ -50,7 +51,7 @@ export async function askAbout(asking: AskingAbout, email: string): Promise<Aske
   let said: AskedAbout = 'unaskable';
   for (const { id } of sessions) {
     const kept = await claim(asking, id);
-    const answer = kept === undefined ? 'busy' : await askWith(asking, kept);
+    const answer = kept === undefined ? 'busy' : await askWith(asking, kept).catch(busyElsewhere);
     if (answer === 'vouched' || answer === 'not_admitted') return answer;
     if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
   }
@@ -70,9 +71,18 @@ async function claim({ database, clock }: AskingAbout, id: string): Promise<Kept
   return kept;
 }
 
+/** Another replica can ask: it has the key that this one does not have yet. */
+function busyElsewhere(error: unknown): 'busy' {
+  if (error instanceof StageError && error.code === 'temporarily_unavailable') return 'busy';
+  throw error;
+}
+
 async function askWith(asking: AskingAbout, { id, person, sealed_grant }: Kept): Promise<AskedAbout> {
   const { identity, log } = asking;
-  const grant = (await identity.tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
+  const grant = (await identity.tokens.open(sealed_grant, 'provider-grant').catch(async (error) => {
+    await identity.sessions.abandonRefresh(id);
+    throw error;
+  })) as ProviderGrant | undefined;
   if (grant === undefined || !identity.isVouchedFor(person)) {
     await identity.sessions.abandonRefresh(id);
     return 'unaskable';

@@ -6,6 +6,7 @@ import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';
 import { type ClaimProblem, claimProblem } from './bindings.ts';
 import { createDeviceGrants, type DeviceGrants } from './device-grants.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './issuer.ts';
+import type { KeyHolders } from './key-holders.ts';
 import type { Claims, IdentityProvider } from './provider.ts';
 import { createProvider } from './provider-client.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './session-tokens.ts';
@@ -44,6 +45,7 @@ export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Revocations;
   readonly sightings: Sightings;
+  readonly key_holders: KeyHolders;
   /** Resolves when this process refuses whatever was ended by now. */
   catchUp(): Promise<void>;
   readonly clock: Clock;
@@ -54,7 +56,7 @@ export interface IdentityFoundation {
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
-  { database, revocations, sightings, catchUp, clock, log }: IdentityFoundation,
+  { database, revocations, sightings, key_holders, catchUp, clock, log }: IdentityFoundation,
 ): Identity | undefined {
   const { auth } = config;
   if (auth?.oidc === undefined) return undefined;
@@ -68,10 +70,15 @@ export function createIdentity(
     clock,
     revocations,
     sightings,
+    key_holders,
     log,
     mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
   });
-  const { marks } = tokens;
+  const { marks, key_ids } = tokens;
+  // Others are to know of these keys before anything is signed with them; what is issued makes sure.
+  key_holders
+    .announce(key_ids)
+    .catch((error) => log.debug({ err: error }, 'which signing keys this gateway has is said later'));
   return {
     provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens,

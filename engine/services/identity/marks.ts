@@ -14,7 +14,7 @@ const MARK_BYTES = 12;
 const MARK_CHARS = 16;
 
 /** Creates the marks of a configuration's keys. */
-export function createMarks({ current, all }: SessionKeys): Marks {
+export function createMarks({ current, all }: Pick<SessionKeys, 'current' | 'all'>): Marks {
   const keyOf = (key: SessionKeys['current']) => createSecretKey(key.derive('mark'));
   const signing = keyOf(current);
   const keys = [...all.values()].map(keyOf);

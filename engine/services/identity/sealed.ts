@@ -1,4 +1,5 @@
 import { CompactEncrypt, compactDecrypt, errors } from 'jose';
+import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
 import type { SessionKeys } from './session-keys.ts';
 import type { SealPurpose } from './session-tokens.ts';
 
@@ -14,16 +15,26 @@ export function sealWith(keys: SessionKeys, value: object, purpose: SealPurpose)
     .encrypt(keys.current.derive(use(purpose)));
 }
 
-/** The value that was sealed; `undefined` when it was not sealed with one of the keys for this purpose. */
-export async function openWith(keys: SessionKeys, sealed: string, purpose: SealPurpose): Promise<unknown> {
+/**
+ * The value that was sealed; `undefined` when it was not sealed with one of the keys for this purpose. Raises
+ * temporarily_unavailable and store_unavailable, as `demandUnheld` does.
+ * @param key_holders are asked about a key that is not among these.
+ */
+export async function openWith(
+  keys: SessionKeys,
+  sealed: string,
+  purpose: SealPurpose,
+  { demandUnheld }: Pick<KeyHolders, 'demandUnheld'> = NO_OTHER_HOLDERS,
+): Promise<unknown> {
   if (sealed.length > MAX_CHARS) return undefined;
   try {
     const { plaintext } = await compactDecrypt(
       sealed,
-      ({ kid }) => {
+      async ({ kid }) => {
         const key = keys.all.get(String(kid));
-        if (key === undefined) throw new errors.JWEDecryptionFailed();
-        return key.derive(use(purpose));
+        if (key !== undefined) return key.derive(use(purpose));
+        await demandUnheld(String(kid));
+        throw new errors.JWEDecryptionFailed();
       },
       { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] },
     );

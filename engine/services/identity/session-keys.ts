@@ -15,6 +15,8 @@ export interface SessionKey {
 export interface SessionKeys {
   readonly current: SessionKey;
   readonly all: ReadonlyMap<string, SessionKey>;
+  /** Ids of those that other gateways can have, too: all but a random one. */
+  readonly shared_ids: readonly string[];
 }
 
 const MIN_SIGNING_KEY_CHARS = 32;
@@ -36,7 +38,8 @@ export function createSessionKeys(
   log: Pick<Log, 'warn'>,
 ): SessionKeys {
   const current = keyOf(currentSecret(session, oidc, secret) ?? OWN_SECRET);
-  if (current.id === keyOf(OWN_SECRET).id) {
+  const own_id = keyOf(OWN_SECRET).id;
+  if (current.id === own_id) {
     log.warn(
       { variable: oidc.client_secret_env },
       `sessions end with this process, and no other replica knows them: the client secret has fewer than ${MIN_CLIENT_SECRET_CHARS} characters, too few to make a signing key of; name a secret of at least ${MIN_SIGNING_KEY_CHARS} in auth.session.signing_key_env`,
@@ -48,7 +51,8 @@ export function createSessionKeys(
       throw tooShort(key_env, MIN_CLIENT_SECRET_CHARS, 'remove it from auth.session.previous_signing_keys');
     return keyOf(value);
   });
-  return { current, all: new Map([...previous, current].map((key) => [key.id, key])) };
+  const all = new Map([...previous, current].map((key) => [key.id, key]));
+  return { current, all, shared_ids: [...all.keys()].filter((id) => id !== own_id) };
 }
 
 /** `undefined` where the client secret could be guessed from what is signed with it. */

@@ -6,6 +6,7 @@ import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import type { Person } from './admission.ts';
 import { issuerOf } from './issuer.ts';
+import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
 import { createMarks, type Marks } from './marks.ts';
 import { makeId } from './opaque.ts';
 import { openWith, sealWith } from './sealed.ts';
@@ -19,23 +20,32 @@ export type SealPurpose = 'provider-grant' | 'sign-in-attempt';
 
 /** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
 export interface SessionTokens {
-  /** Signs a session token. */
+  /** Signs a session token, once every gateway can know of the key. Raises store_unavailable. */
   issue(session: {
     readonly id: string;
     readonly person: Person;
   }): Promise<{ readonly access_token: string; readonly expires_in_seconds: number }>;
   /**
    * The principal behind a session token; returned at once when the token was seen before.
-   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
+   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
+   * another gateway has the key and this one does not.
    */
   verify(token: string): Principal | Promise<Principal>;
-  /** The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed. */
+  /**
+   * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
+   * Raises temporarily_unavailable and store_unavailable as `verify` does.
+   */
   sessionOf(token: string): Promise<string | undefined>;
   /** Encrypts a value that survives JSON, for storage or a cookie. */
   seal(value: object, purpose: SealPurpose): Promise<string>;
+  /** Ids of the keys that other gateways are told of. */
+  readonly key_ids: readonly string[];
   /** What tells device codes and refresh tokens of this configuration from made-up ones. */
   readonly marks: Marks;
-  /** The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose. */
+  /**
+   * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
+   * Raises temporarily_unavailable and store_unavailable as `verify` does.
+   */
   open(sealed: string, purpose: SealPurpose): Promise<unknown>;
 }
 
@@ -58,6 +68,7 @@ const TYPE = 'session+jwt';
  * lets pass beside that would be the same token spelled otherwise. Header and payload are signed as they are spelled.
  */
 const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
+const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
 const MAX_TOKEN_CHARS = 32_768;
 const MAX_CACHED = 10_000;
 /** Of all tokens that are remembered: one holds the names of all its person's groups, and they are kept. */
@@ -74,6 +85,7 @@ interface Entry {
 /**
  * Creates the session tokens of a configuration with `auth.oidc`.
  * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
+ * @param options.key_holders knows which keys other gateways have; absent means that there are none.
  * @param options.sightings is told of each token that is good, when it is seen for the first time.
  * Raises StartError for a key that is too short.
  */
@@ -85,13 +97,15 @@ export function createSessionTokens(options: {
   readonly log: Pick<Log, 'warn'>;
   readonly mayStay?: (person: Person) => boolean;
   readonly sightings?: Sightings;
+  readonly key_holders?: KeyHolders;
 }): SessionTokens {
   const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
+  const { key_holders = NO_OTHER_HOLDERS } = options;
   const { auth } = config;
   if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
   const issuer = issuerOf(config);
   const keys = createSessionKeys({ ...auth, oidc: auth.oidc }, secret, log);
-  const readPayload = createPayloadReader(keys, issuer);
+  const readPayload = createPayloadReader(keys, issuer, key_holders);
   const sign = createSigner(keys, issuer);
   const ttl_seconds = auth.session.ttl_minutes * 60;
   // Only tokens that are good get in: made-up ones can't push them out.
@@ -116,6 +130,7 @@ export function createSessionTokens(options: {
 
   return {
     async issue({ id, person }) {
+      await key_holders.announce(keys.shared_ids);
       const issued_at = Math.floor(clock.now() / 1000);
       const claims = writeClaims(id, person, rolesOf(auth, person.groups));
       const access_token = await sign(claims, issued_at, issued_at + ttl_seconds);
@@ -133,12 +148,13 @@ export function createSessionTokens(options: {
       try {
         return readClaims(await readPayload(token, NEVER_EXPIRED))?.session_id;
       } catch (error) {
-        if (error instanceof StageError) return undefined;
+        if (error instanceof StageError && error.status === 401) return undefined;
         throw error;
       }
     },
     seal: (value, purpose) => sealWith(keys, value, purpose),
-    open: (sealed, purpose) => openWith(keys, sealed, purpose),
+    open: (sealed, purpose) => openWith(keys, sealed, purpose, key_holders),
+    key_ids: keys.shared_ids,
     marks: createMarks(keys),
   };
 }
@@ -165,13 +181,18 @@ function headerText(kid: string): string {
   return Buffer.from(JSON.stringify(headerOf(kid))).toString('base64url');
 }
 
-/** Checks everything about a token but what its claims mean. Raises credential_invalid, credential_expired. */
-function createPayloadReader(keys: SessionKeys, issuer: string) {
+/** Checks everything about a token but what its claims mean. Raises what `verify` does. */
+function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnheld }: KeyHolders) {
   const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
   const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
   return async (token: string, currentDate: Date): Promise<JWTPayload> => {
-    const key = ONE_SPELLING.test(token) ? by_header.get(token.slice(0, token.indexOf('.'))) : undefined;
-    if (key === undefined) throw notOurs();
+    const header = ONE_SPELLING.test(token) ? token.slice(0, token.indexOf('.')) : '';
+    const key = by_header.get(header);
+    if (key === undefined) {
+      const kid = foreignKeyIn(header);
+      if (kid !== undefined) await demandUnheld(kid);
+      throw notOurs();
+    }
     try {
       const { payload } = await jwtVerify(token, key, { ...checks, currentDate });
       return payload;
@@ -184,6 +205,12 @@ function createPayloadReader(keys: SessionKeys, issuer: string) {
       throw error;
     }
   };
+}
+
+/** The key that a header of our own form names; `undefined` for any other header, about which nobody need be asked. */
+function foreignKeyIn(header: string): string | undefined {
+  const { kid } = FOREIGN_HEADER.exec(Buffer.from(header, 'base64url').toString())?.groups ?? {};
+  return kid !== undefined && headerText(kid) === header ? kid : undefined;
 }
 
 function principalOf({ session_id, person }: SessionClaims, config: GatewayConfig): Principal {

@@ -10,6 +10,7 @@ import { timelyHolds } from './0007_timely_holds.ts';
 import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
 import { sessions } from './0011_sessions.ts';
+import { signingKeys } from './0011_signing_keys.ts';
 import { people } from './0012_people.ts';
 import { provider } from './0014_provider.ts';
 
@@ -26,6 +27,7 @@ export const migrations: readonly SchemaMigration[] = [
   billed,
   store,
   sessions,
+  signingKeys,
   people,
   provider,
 ];
