@@ -17,7 +17,7 @@ import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
 import { Connections } from './connections.ts';
 import { framingProblem } from './framing.ts';
-import { pathOf } from './path.ts';
+import { belowPrefix, pathOf, prefixOf } from './path.ts';
 import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
 import { isUnheard } from './send-whole.ts';
 import { refuseWebSocket, wantsWebSocket } from './web-socket.ts';
@@ -98,6 +98,7 @@ export function createServer(options: {
   const under_way = new Occupancy(clock);
   const connections = new Connections();
   let environment = environmentOf(plan);
+  let prefix = prefixOf(plan.config.server.public_url);
   let noteClient = createClientNotes(plan.config.server);
   const running = new Bag<RequestContext>();
   /** Connections that are being closed for how a request on them was framed. */
@@ -112,7 +113,8 @@ export function createServer(options: {
     if (draining) res.shouldKeepAlive = false;
     // Where one request was framed oddly, what looks like the next may be part of it.
     if (refused.has(req.socket)) return;
-    const path = pathOf(req.url!);
+    req.url = belowPrefix(req.url!, prefix);
+    const path = pathOf(req.url);
     const problem = framingProblem(req);
     if (problem !== undefined) {
       refused.add(req.socket);
@@ -234,6 +236,7 @@ export function createServer(options: {
       if (tls !== undefined && server instanceof https.Server) server.setSecureContext(readCertificate(tls));
       plan = next;
       environment = environmentOf(next);
+      prefix = prefixOf(next.config.server.public_url);
       noteClient = createClientNotes(next.config.server);
       budget.limit_bytes = limits.buffered_bytes;
       budget.share_bytes = shareOf(limits);

@@ -6,7 +6,7 @@ import { request as requestByTls } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { after, before, describe, it, type TestContext } from 'node:test';
 import { useBrowser } from '../support/browser.ts';
 import { freePort } from '../support/free-port.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../support/identity-provider.ts';
@@ -60,12 +60,18 @@ describe('a gateway is signed in at', () => {
     assert.equal(cookies[0]?.secure, true);
   });
 
-  it('below a path, behind a proxy that takes it away', async (t) => {
+  for (const [what, taken] of [
+    ['takes it away', '/models'],
+    ['leaves it on', ''],
+  ] as const)
+    it(`below a path, behind a proxy that ${what}`, (t) => signInBelowAPath(t, taken));
+
+  async function signInBelowAPath(t: TestContext, taken: string) {
     let gateway_url = '';
     const passOn = (req: IncomingMessage, res: ServerResponse) => {
       const { method, headers, url = '' } = req;
       assert.ok(url.startsWith('/models/'), `${url} is below the path`);
-      const onward = request(new URL(url.slice('/models'.length), gateway_url), { method, headers, agent: false });
+      const onward = request(new URL(url.slice(taken.length), gateway_url), { method, headers, agent: false });
       onward.on('response', (answer) => answer.pipe(res.writeHead(answer.statusCode!, answer.headers)));
       req.pipe(onward);
     };
@@ -85,5 +91,11 @@ describe('a gateway is signed in at', () => {
     await page.getByRole('button', { name: 'Continue' }).click();
     await page.getByRole('alert').waitFor();
     assert.equal(page.url(), `${public_url}/device?user_code=BCDF-GHJK`);
-  });
+    const at_root = await fetch(`${gateway_url}/.well-known/oauth-authorization-server/models`);
+    assert.equal(((await at_root.json()) as { issuer: string }).issuer, public_url);
+    for (const path of ['/v1/models', '/managed/settings', '/admin/api/me'])
+      assert.equal((await fetch(`${public_url}${path}`)).status, 401, path);
+    for (const path of ['/protocol', '/healthz', '/admin/api/openapi.json'])
+      assert.equal((await fetch(`${public_url}${path}`)).status, 200, path);
+  }
 });

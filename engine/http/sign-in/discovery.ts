@@ -28,3 +28,14 @@ export function discovery({ issuer }: SignIn): Door {
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
   return { path: DISCOVERY_PATH, speaks: 'json', get: () => ({ status: 200, headers, json }) };
 }
+
+/**
+ * The same document where RFC 8414 (section 3.1) has it for an issuer with a path: before that path, at the root of the
+ * host. Most programs look below the issuer, as for OpenID Connect.
+ */
+export function discoveryAtRoot(sign_in: SignIn): Door[] {
+  const { pathname } = new URL(sign_in.issuer);
+  // What else a path may hold would mean something to the router.
+  if (pathname === '/' || !/^[\w./~-]+$/.test(pathname)) return [];
+  return [{ ...discovery(sign_in), path: `${DISCOVERY_PATH}${pathname}` }];
+}

@@ -4,7 +4,7 @@ import { createOriginReader } from '../forwarded.ts';
 import { callback } from './callback.ts';
 import { device, deviceWithSlash } from './device.ts';
 import { deviceAuthorization } from './device-authorization.ts';
-import { discovery } from './discovery.ts';
+import { discovery, discoveryAtRoot } from './discovery.ts';
 import { mountDoors, type SignIn, type SignInOptions } from './doors.ts';
 import { revoke } from './revoke.ts';
 import { token } from './token.ts';
@@ -37,8 +37,8 @@ export function signInDoors(options: SignInOptions): Router {
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
   const doors = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke];
-  return mountDoors(
-    doors.map((door) => door(sign_in)),
-    { ...options, provider_url: config.auth?.oidc?.issuer_url },
-  );
+  return mountDoors([...doors.map((door) => door(sign_in)), ...discoveryAtRoot(sign_in)], {
+    ...options,
+    provider_url: config.auth?.oidc?.issuer_url,
+  });
 }
