@@ -4,6 +4,7 @@ import type { Loaded } from '../load/spec.ts';
 import { createManagedPolicies } from '../policies/managed-policies.ts';
 import type { OpenAccessTokens } from '../services/access-tokens.ts';
 import { createBearerTokens } from '../services/bearer-tokens.ts';
+import { type DecidingGroups, decidingGroups } from '../services/identity/deciding-groups.ts';
 import { createIdentity, type Identity, type IdentityFoundation } from '../services/identity/index.ts';
 import { createModelCatalog } from '../services/models.ts';
 
@@ -24,13 +25,14 @@ export interface Foundation extends IdentityFoundation {
  */
 export function createPlanServices(
   config: GatewayConfig,
-  loaded: Pick<Loaded, 'policies'>,
+  loaded: Pick<Loaded, 'policies' | 'pipelines'>,
   secret: (name: string) => string,
   foundation: Foundation,
-): { readonly services: PlanServices; readonly identity: Identity | undefined } {
-  const identity = createIdentity(config, secret, foundation);
+): { readonly services: PlanServices; readonly identity: Identity | undefined; readonly groups: DecidingGroups } {
+  const groups = decidingGroups(config, loaded);
+  const identity = createIdentity(config, secret, foundation, groups);
   const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
   const policies = createManagedPolicies(config, loaded.policies);
   const models = createModelCatalog(config, policies);
-  return { services: { config, models, policies, secret, tokens }, identity };
+  return { services: { config, models, policies, secret, tokens }, identity, groups };
 }

@@ -14,6 +14,7 @@ import { buildPlan, type Plan } from '../run/plan.ts';
 import { openAuditLog } from '../services/audit-log.ts';
 import { everyInBackground, systemClock } from '../services/clock.ts';
 import { type Database, openDatabase } from '../services/database.ts';
+import type { DecidingGroups } from '../services/identity/deciding-groups.ts';
 import { type EndedGrants, startEndedGrants } from '../services/identity/ended-grants.ts';
 import { startHousekeeping } from '../services/identity/housekeeping.ts';
 import type { Identity } from '../services/identity/index.ts';
@@ -90,6 +91,8 @@ export async function startGateway(options: {
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
   const closing: ClosingStep[] = [];
+  const of_config = new WeakMap<GatewayConfig, ReturnType<typeof createPlanServices>>();
+  const groups = () => of_config.get(reloader.config())?.groups;
   // A person who presses Ctrl-C has no balancer that needs to notice.
   let asked_by: NodeJS.Signals | undefined;
   const acceptSeconds = () => (asked_by === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
@@ -98,19 +101,19 @@ export async function startGateway(options: {
     return closeInTurn(closing.splice(0).reverse(), log);
   };
   try {
-    const sign_ins = new WeakMap<GatewayConfig, Identity | undefined>();
-    const keysInForce = () => sign_ins.get(reloader.config())?.tokens.key_ids ?? [];
-    const given = { config, env, log, clock, phases, reloader: () => reloader, keysInForce, stopping };
+    const keysInForce = () => of_config.get(reloader.config())?.identity?.tokens.key_ids ?? [];
+    const given = { config, env, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
     const opened = await openServices(given, closing);
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
-      const { services, identity } = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
-      sign_ins.set(config, identity);
+      const made = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
+      const { services, identity } = made;
+      of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
       return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
     };
     const plan = compile(config, loaded);
-    opened.ended_grants.use(sign_ins.get(plan.config));
+    opened.ended_grants.use(of_config.get(plan.config)?.identity);
     const listening = createServer({ plan, log, clock });
     server = listening;
     reloader = createReloader({
@@ -121,13 +124,13 @@ export async function startGateway(options: {
       compile,
       use(next) {
         listening.use(next);
-        opened.ended_grants.use(sign_ins.get(next.config));
+        opened.ended_grants.use(of_config.get(next.config)?.identity);
       },
       log,
       clock,
     });
     closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
-    const signIn = () => ({ config: reloader.config(), identity: sign_ins.get(reloader.config()) });
+    const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
     const checks = startStandingChecks({ database: opened.database, clock, log, signIn });
     closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
     const url = await listen(listening, config);
@@ -168,11 +171,12 @@ async function openServices(
     readonly phases: StartPhases;
     reloader(): Reloader;
     keysInForce(): readonly string[];
+    groups(): DecidingGroups | undefined;
     stopping(): boolean;
   },
   closing: ClosingStep[],
 ): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database; ended_grants: EndedGrants }> {
-  const { config, log, clock, env, phases, reloader, keysInForce, stopping } = given;
+  const { config, log, clock, env, phases, reloader, keysInForce, groups, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
@@ -192,7 +196,7 @@ async function openServices(
   await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
   const access_tokens = opened(
     'access tokens',
-    openAccessTokens({ database, clock, log, vouched_days, goes_on_without }),
+    openAccessTokens({ database, clock, log, groups, vouched_days, goes_on_without }),
   );
   const foundation: Foundation = {
     database,

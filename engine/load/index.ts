@@ -4,6 +4,7 @@ import type { Policy } from '../policies/policy.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { lintGroups } from './lint-groups.ts';
 import { lintTranslation } from './lint-translation.ts';
 import { lintRouting } from './lints.ts';
 import { isWritten, type MapNode, nodeAt } from './node.ts';
@@ -49,6 +50,7 @@ export async function loadInto(
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config?.models, findings);
+  if (config !== undefined) lintGroups(config, { pipelines: compiled, policies }, root, findings);
   return { ...gateway, root, compiled, policies, stages };
 }
 

@@ -4,6 +4,7 @@ import { StageError } from '../errors.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { Database } from './database.ts';
 import { createGroupCommit } from './group-commit.ts';
+import type { DecidingGroups } from './identity/deciding-groups.ts';
 import { isUnseen, OWNER_STANDING, type OwnerStanding } from './resting.ts';
 import { isPermanent } from './store-errors.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
@@ -40,7 +41,12 @@ const MAX_BATCH = 100;
 const CLOSE_PATIENCE_MS = 500;
 
 interface Entry extends OwnerStanding {
-  readonly principal: Principal;
+  /** With those of the groups that decide something. */
+  principal: Principal;
+  /** All of the owner's. */
+  readonly groups: readonly string[];
+  /** By what the principal's were picked. */
+  groups_of: string | undefined;
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
   readonly revoked_at: number | undefined;
@@ -73,6 +79,8 @@ export function openAccessTokens(options: {
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
+  /** The groups the configuration in force goes by; absent or `undefined`: all of an owner's. */
+  readonly groups?: () => DecidingGroups | undefined;
   /**
    * How long what people made themselves goes on after the identity provider last vouched for them: nobody asks it about
    * somebody who has no session. Absent or `undefined`: without end.
@@ -82,7 +90,7 @@ export function openAccessTokens(options: {
   readonly goes_on_without?: () => boolean;
 }): OpenAccessTokens {
   const { database, clock, log, every = everyInBackground, vouched_days = () => undefined } = options;
-  const { goes_on_without = () => false } = options;
+  const { goes_on_without = () => false, groups = () => undefined } = options;
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
   /** When a hash nobody has may be looked up again. */
   const unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
@@ -163,6 +171,8 @@ export function openAccessTokens(options: {
   const admit = (entry: Entry | undefined): Principal => {
     if (entry === undefined) throw unknownToken();
     assertInForce(entry, clock.now(), vouched_days);
+    const deciding = groups();
+    if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
     const now = clock.monotonic();
     if (now >= entry.use_due_at) {
       entry.use_due_at = now + USE_INTERVAL_MS;
@@ -239,6 +249,8 @@ function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
       project: row.project ?? undefined,
       token: Object.freeze({ id, name, group }),
     } as const),
+    groups: row.groups,
+    groups_of: undefined,
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
     vouched_at: row.vouched_at,
@@ -247,6 +259,16 @@ function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
     read_at,
     use_due_at,
   };
+}
+
+/** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
+function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
+  const { principal, groups } = entry;
+  const { group } = principal.token;
+  const picked = deciding?.among(groups) ?? groups;
+  const names = group === undefined ? picked : [...new Set([group, ...picked])];
+  entry.principal = Object.freeze({ ...principal, groups: Object.freeze(names) });
+  entry.groups_of = deciding?.id;
 }
 
 function assertInForce(

@@ -76,11 +76,11 @@ describe('a session token', () => {
     assert.equal((await use(body.access_token)).status, 200);
   });
 
-  it('carries as many groups as a person may have, and is revoked by its own length nevertheless', async () => {
+  it('stays short however many groups somebody is in, and is revoked like any other', async () => {
     const groups = Array.from({ length: GROUPS_MAX }, (_, n) => `engineering-${'x'.repeat(60)}-${n}`);
     provider.people.set('anna', { ...PEOPLE.anna, groups });
     const { access_token } = await signIn(gateway.url, 'anna');
-    assert.ok(access_token.length > 16_384);
+    assert.ok(access_token.length < 3072, `${access_token.length} characters`);
     assert.equal((await use(access_token)).status, 200);
     const body = new URLSearchParams({ token: access_token });
     assert.equal((await fetch(`${gateway.url}/oauth/revoke`, { method: 'POST', body })).status, 200);

@@ -96,6 +96,20 @@ test('a public URL that leads people to their own machine is found, where the ga
   assert.deepEqual(await codes(local.replace('listen: 127.0.0.1', 'listen: 0.0.0.0')), ['W7056', 'W7001']);
 });
 
+test('more groups than a session token has room for are found, wherever they are named', async () => {
+  const names = Array.from({ length: 60 }, (_, n) => `department-of-something/team-number-${n}`);
+  const groups = (some: readonly string[]) =>
+    FILE.replace(/allowed_groups: \[.*?\]/, `allowed_groups: [${some.join(', ')}]`);
+  const codes = async (file: string) => (await loaded(file)).diagnostics.map(({ code }) => code);
+  assert.deepEqual(await codes(groups(names.slice(0, 20))), ['W7001']);
+  const { diagnostics, said } = await loaded(groups(names));
+  assert.ok(
+    diagnostics.some(({ code }) => code === 'W7057'),
+    said,
+  );
+  assert.match(said, /no room for all 6\d groups/);
+});
+
 /** The line of each key, and a value of another type. */
 const KEYS: Readonly<Record<string, readonly [line: string, wrong: string]>> = {
   'server.listen': ['listen: 127.0.0.1:8080', 'listen: 8080'],

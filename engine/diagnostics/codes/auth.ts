@@ -42,6 +42,12 @@ export const AUTH_CODES = {
       'Groups of people are compared by their exact names, so that nobody gains a right by what a group happens to be called. A star stands for itself. Only `auth.oidc.keep_groups` takes globs.',
     example: 'allowed_groups: [eng-*]',
   },
+  W7057: {
+    title: 'More groups are named than a session token has room for',
+    explanation:
+      'A session token carries those of the groups of its person that the configuration names, and is kept short, since proxies refuse long headers. Somebody in so many of them gets one without groups: nothing is lost, a gateway reads them from the database when it sees such a token for the first time. While the database is away, such a token is answered with 503 by a gateway that has not seen it.',
+    example: 'token_groups: [{ name: all, models: ["*"], members: [team-1, team-2, ...] }]   # hundreds of them',
+  },
   W7056: {
     title: 'The public URL is that of the own machine',
     explanation:

@@ -4,19 +4,23 @@ import { isUnavailable } from '../../services/store-errors.ts';
 import type { AdminDoor, AdminOptions } from './door.ts';
 import { tokenGroupsFor } from './token-groups.ts';
 
+/** What the database knows of the caller; the session token holds no more groups than decide something. */
+type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
+
 /** Who the caller is to this gateway, and what that allows. */
 export function meDoors({ config, models, database, clock }: AdminOptions): AdminDoor[] {
   /** What the caller made; `null` while the database is away, without which all else here is known. */
-  const ownTokensOf = async (principal_id: string): Promise<{ [Key in keyof OwnTokens]: OwnTokens[Key] | null }> => {
+  const knownOf = async (principal_id: string): Promise<Known> => {
     const now = clock.now();
     try {
-      const [row] = await database.query<OwnerStanding & { own_tokens: number }>(
+      const [row] = await database.query<OwnerStanding & { own_tokens: number; groups: readonly string[] }>(
         'own_tokens',
-        `select ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
+        `select p.groups, ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
         [principal_id, new Date(now)],
       );
       if (row === undefined) return { own_tokens: 0, own_tokens_rest: false, own_tokens_rest_at: null };
-      return ownTokens(row, now, config);
+      const { groups, ...own } = row;
+      return { groups, ...ownTokens(own, now, config) };
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       return { own_tokens: null, own_tokens_rest: null, own_tokens_rest_at: null };
@@ -45,7 +49,7 @@ export function meDoors({ config, models, database, clock }: AdminOptions): Admi
             models: usable.map(({ id }) => id),
             no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups) : null,
             may_make_tokens_in: tokenGroupsFor(caller, config),
-            ...(await ownTokensOf(caller.principal.id)),
+            ...(await knownOf(caller.principal.id)),
           },
         };
       },

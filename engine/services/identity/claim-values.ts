@@ -7,9 +7,9 @@ import type { Claims } from './provider.ts';
 const MAX_EMAIL = 254;
 const MAX_NAME = 200;
 const MAX_TEXT = 255;
-const MAX_GROUPS = 200;
-/** A session token holds them and travels in a header. */
-const MAX_GROUPS_BYTES = 16_384;
+/** Session and person keep them all; a session token carries those that decide something. */
+const MAX_GROUPS = 2000;
+const MAX_GROUPS_BYTES = 131_072;
 
 /** Control characters, halves of surrogate pairs (PostgreSQL takes neither) and characters that turn the direction of text. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;

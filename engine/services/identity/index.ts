@@ -4,6 +4,7 @@ import type { Database } from '../database.ts';
 import { type Admission, admit, isVouchedFor, mayStay, type Person } from './admission.ts';
 import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';
 import { type ClaimProblem, claimProblem } from './bindings.ts';
+import type { DecidingGroups } from './deciding-groups.ts';
 import { createDeviceGrants, type DeviceGrants } from './device-grants.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './issuer.ts';
 import type { KeyHolders } from './key-holders.ts';
@@ -52,11 +53,16 @@ export interface IdentityFoundation {
   readonly log: Log;
 }
 
-/** Makes sign-in; `undefined` where the configuration has none. Raises StartError for a key that can't be used. */
+/**
+ * Makes sign-in; `undefined` where the configuration has none.
+ * @param groups what the configuration goes by; absent: all groups.
+ * Raises StartError for a key that can't be used.
+ */
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
   { database, revocations, sightings, key_holders, catchUp, clock, log }: IdentityFoundation,
+  groups?: DecidingGroups,
 ): Identity | undefined {
   const { auth } = config;
   if (auth?.oidc === undefined) return undefined;
@@ -72,6 +78,15 @@ export function createIdentity(
     sightings,
     key_holders,
     log,
+    ...(groups !== undefined && { groups }),
+    groupsOf: async (session_id) => {
+      const [row] = await database.query<{ groups: readonly string[] }>(
+        'session_groups',
+        `select person -> 'groups' as groups from sessions where id = $1`,
+        [session_id],
+      );
+      return row?.groups;
+    },
     mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
   });
   const { marks, key_ids } = tokens;

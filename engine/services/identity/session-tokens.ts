@@ -5,6 +5,7 @@ import type { Clock, Log, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import type { Person } from './admission.ts';
+import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from './deciding-groups.ts';
 import { issuerOf } from './issuer.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
 import { createMarks, type Marks } from './marks.ts';
@@ -71,7 +72,7 @@ const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
 const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
 const MAX_TOKEN_CHARS = 32_768;
 const MAX_CACHED = 10_000;
-/** Of all tokens that are remembered: one holds the names of all its person's groups, and they are kept. */
+/** Of all tokens that are remembered, with the names of their groups. */
 const MAX_CACHED_CHARS = 33_554_432;
 /** Before any token expires. */
 const NEVER_EXPIRED = new Date(0);
@@ -86,6 +87,8 @@ interface Entry {
  * Creates the session tokens of a configuration with `auth.oidc`.
  * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
  * @param options.key_holders knows which keys other gateways have; absent means that there are none.
+ * @param options.groups what the configuration goes by; absent: all groups.
+ * @param options.groupsOf all groups of a session's person; `undefined` when the session is gone. Raises store_unavailable.
  * @param options.sightings is told of each token that is good, when it is seen for the first time.
  * Raises StartError for a key that is too short.
  */
@@ -94,13 +97,16 @@ export function createSessionTokens(options: {
   readonly secret: (name: string) => string;
   readonly clock: Clock;
   readonly revocations: Revocations;
-  readonly log: Pick<Log, 'warn'>;
+  readonly log: Pick<Log, 'warn' | 'info'>;
+  readonly groups?: DecidingGroups;
+  readonly groupsOf?: (session_id: string) => Promise<readonly string[] | undefined>;
   readonly mayStay?: (person: Person) => boolean;
   readonly sightings?: Sightings;
   readonly key_holders?: KeyHolders;
 }): SessionTokens {
   const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
   const { key_holders = NO_OTHER_HOLDERS } = options;
+  const { groups = EVERY_GROUP, groupsOf = async () => undefined } = options;
   const { auth } = config;
   if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
   const issuer = issuerOf(config);
@@ -117,13 +123,22 @@ export function createSessionTokens(options: {
     return principal;
   };
 
+  /** A token may have been signed when the configuration went by other groups: no group that decides is ever missing. */
+  const decidingOf = async ({ told, session_id }: SessionClaims): Promise<readonly string[]> => {
+    const is_enough = told !== undefined && (told.of === groups.id || told.of === ANY_GROUP);
+    const all = is_enough ? told.groups : await groupsOf(session_id);
+    if (all === undefined) throw ended();
+    return groups.among(all);
+  };
+
   const verifyAnew = async (token: string, key: string): Promise<Principal> => {
     const claims = readClaims(await readPayload(token, new Date(clock.now())));
     if (claims === undefined) throw notOurs();
-    if (!mayStay(claims.person)) throw notAllowed(claims.person);
-    const entry = { principal: principalOf(claims, config), expires_at: claims.expires_at };
+    const person = { ...claims.person, groups: await decidingOf(claims) };
+    if (!mayStay(person)) throw notAllowed(person);
+    const entry = { principal: principalOf({ ...claims, person }, config), expires_at: claims.expires_at };
     const principal = admit(entry);
-    entries.set(key, entry, { size: token.length });
+    entries.set(key, entry, { size: token.length + person.groups.reduce((sum, group) => sum + group.length, 0) });
     sightings?.note(claims.session_id, claims.issued_at);
     return principal;
   };
@@ -132,9 +147,17 @@ export function createSessionTokens(options: {
     async issue({ id, person }) {
       await key_holders.announce(keys.shared_ids);
       const issued_at = Math.floor(clock.now() / 1000);
-      const claims = writeClaims(id, person, rolesOf(auth, person.groups));
-      const access_token = await sign(claims, issued_at, issued_at + ttl_seconds);
-      return { access_token, expires_in_seconds: ttl_seconds };
+      const expires_at = issued_at + ttl_seconds;
+      const roles = rolesOf(auth, person.groups);
+      const told = { groups: groups.among(person.groups), of: groups.id };
+      const access_token = await sign(writeClaims(id, person, roles, told), issued_at, expires_at);
+      if (access_token.length <= MOST_TOKEN_CHARS || told.groups.length === 0) {
+        return { access_token, expires_in_seconds: ttl_seconds };
+      }
+      const fields = { email: person.email, session: id, groups: told.groups.length, characters: access_token.length };
+      log.info(fields, 'a session token has no room for the groups of its person, which are read from the database');
+      const short = await sign(writeClaims(id, person, roles, undefined), issued_at, expires_at);
+      return { access_token: short, expires_in_seconds: ttl_seconds };
     },
     verify(token) {
       if (token.length > MAX_TOKEN_CHARS) throw notOurs();
