@@ -131,7 +131,8 @@ function tokensOf({ tokens }: Ended, { withTokens }: { readonly withTokens?: tru
   return withTokens ? ` and ${counted(tokens, 'access token')}` : '';
 }
 
-function sessionOf(answer: Answered): SessionSummary {
+/** A session as the admin API tells it. */
+export function sessionOf(answer: Answered): SessionSummary {
   const { id, user, client, client_address, created_at, checked_at, expires_at, revoked_at, revoked_because } = answer;
   const never = new Date(0);
   return {

@@ -3,9 +3,12 @@ import type { CommandContext } from '../program.ts';
 import { config, email, examples, json } from './options.ts';
 import { atGateway } from './place.ts';
 
-/** `appscli sessions list|end`. */
+/** `appscli sessions list|explain|end`. */
 export function addSessions(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
-  const sessions = program.command('sessions').description('who is signed in where; ending that').helpCommand(false);
+  const sessions = program
+    .command('sessions')
+    .description('who is signed in where, or was refused and why; ending that')
+    .helpCommand(false);
   sessions
     .command('list')
     .description('sessions of people who signed in, the newest first')
@@ -16,6 +19,23 @@ export function addSessions(program: Command, context: CommandContext, finish: (
     .addOption(json('print a JSON array'))
     .addHelpText('after', examples('appscli sessions list --user alice@example.com --ended'))
     .action(async (given) => finish(await (await import('../sessions.ts')).list(context, given)));
+  sessions
+    .command('explain')
+    .description('why a person was refused, or signed out')
+    .argument('<email>', 'address of the person', email)
+    .addOption(config())
+    .addOption(atGateway())
+    .addOption(json('print a JSON object'))
+    .addHelpText(
+      'after',
+      `
+Names the groups that came and those that are expected, close misses first.
+Refused sign-ins are kept for 14 days, at most ten of one address.
+${examples('appscli sessions explain dana@example.com')}`,
+    )
+    .action(async (user, given) =>
+      finish(await (await import('../explain-sign-ins.ts')).explain(context, user, given)),
+    );
   sessions
     .command('end')
     .description('end a session, or all of a person; gateways refuse them within a second')

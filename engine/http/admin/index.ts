@@ -16,6 +16,7 @@ import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls } from
 import { limitDoors } from './limits.ts';
 import { meDoors } from './me.ts';
 import { peopleDoors } from './people.ts';
+import { refusedSignInDoors } from './refused-sign-ins.ts';
 import { sessionDoors } from './sessions.ts';
 import { tokenDoors } from './tokens.ts';
 
@@ -28,7 +29,9 @@ export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
 
 /** Every operation of the admin API that asks for a session token. */
 export function adminOperations(options: AdminOptions): AdminDoor[] {
-  return [meDoors, tokenDoors, sessionDoors, peopleDoors, limitDoors, changeDoors].flatMap((doors) => doors(options));
+  return [meDoors, tokenDoors, sessionDoors, peopleDoors, refusedSignInDoors, limitDoors, changeDoors].flatMap(
+    (doors) => doors(options),
+  );
 }
 
 /**

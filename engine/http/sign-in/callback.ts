@@ -1,19 +1,15 @@
-import type { Person } from '../../services/identity/admission.ts';
-import type { ClaimProblem } from '../../services/identity/bindings.ts';
 import type { PendingGrant } from '../../services/identity/device-grants.ts';
 import { type Identified, ProviderError } from '../../services/identity/provider.ts';
 import { isUnavailable } from '../../services/store-errors.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
-import { shownText } from './caller.ts';
 import { signInCookies } from './cookie.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readQuery } from './form.ts';
 import { tooManyRequests } from './oauth-error.ts';
-import { deniedPage, errorPage, expiredPage, successPage } from './pages.ts';
+import { errorPage, expiredPage, successPage } from './pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
-
-const LOGGED_CHARS = 200;
+import { endRefused, refuseAddress, refusePerson } from './refusals.ts';
 
 /** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
 export function callback(sign_in: SignIn): Door {
@@ -103,37 +99,27 @@ async function identify(
 /** Where the identity provider names nobody. Only its no to the person ends the sign-in. */
 async function turnAway(sign_in: SignIn, visit: Visit, grant: PendingGrant, error: ProviderError): Promise<Answer> {
   if (error.problem !== 'refused') return providerTrouble(sign_in, visit, grant, error);
-  const { reference } = visit;
-  const fields = { reason: error.message, client: grant.client, request_id: reference.request_id };
+  const fields = { reason: error.message, client: grant.client, request_id: visit.reference.request_id };
   sign_in.log.info(fields, 'the identity provider refused a sign-in');
-  await sign_in.identity.device_grants.deny(grant.id);
-  const reason = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
-  return { status: 403, page: deniedPage({ reason, reference }) };
+  const message = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
+  return endRefused(sign_in, visit, grant, { message });
 }
 
 async function decide(
   sign_in: SignIn,
-  { reference }: Visit,
+  visit: Visit,
   grant: PendingGrant,
   { claims, grant: provider_grant }: Identified,
   { state, expires_at }: BrowserAttempt,
 ): Promise<Ended> {
   const { identity, log } = sign_in;
   const { client } = grant;
-  const { request_id } = reference;
+  const { request_id } = visit.reference;
   const admission = identity.admit(claims);
-  if ('refused' in admission) {
-    const subject = shownText(provider_grant.subject, LOGGED_CHARS);
-    const email = typeof claims.email === 'string' ? shownText(claims.email, LOGGED_CHARS) : undefined;
-    const { refused, detail, message } = admission;
-    const fields = { subject, email, client, refused, detail, request_id };
-    log.info(fields, 'somebody who may not use the gateway tried to sign in');
-    await identity.device_grants.deny(grant.id);
-    return { status: 403, page: deniedPage({ reason: message, reference }) };
-  }
+  if ('refused' in admission) return refusePerson(sign_in, visit, grant, { claims, admission });
   const { person } = admission;
   const problem = await identity.claimProblem(person);
-  if (problem !== undefined) return refuseAddress(sign_in, reference, grant, person, problem);
+  if (problem !== undefined) return refuseAddress(sign_in, visit, grant, { person, problem });
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
   const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
   if (!approved) return { status: 400, page: expiredPage() };
@@ -142,30 +128,4 @@ async function decide(
   log.info({ email: person.email, client, client_address: grant.client_address, request_id }, 'a sign-in was approved');
   const signed_in = { email: person.email, client };
   return { status: 200, page: successPage(signed_in), finished: { state, expires_at, signed_in } };
-}
-
-const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
-  other_account: (email) =>
-    `You are signed in as ${email}, and at this gateway that address belongs to another account of the identity provider.`,
-  other_provider: (email) =>
-    `You are signed in as ${email}, and at this gateway that address belongs to an account of the identity provider that was used before.`,
-  administrator_made: (email) =>
-    `You are signed in as ${email}, and administrators made access tokens for that address, which signing in does not take over.`,
-};
-
-/** An address goes to whom it is bound to, whoever claims it: nothing of theirs ends, and an administrator decides. */
-async function refuseAddress(
-  { identity, log }: SignIn,
-  reference: Visit['reference'],
-  { id, client }: PendingGrant,
-  { email, subject, issuer }: Person,
-  problem: ClaimProblem,
-): Promise<Answer> {
-  log.warn(
-    { email, subject, issuer, client, problem, request_id: reference.request_id },
-    'a sign-in was refused: the address is bound to another account, or to access tokens; "appscli people rebind" changes that',
-  );
-  await identity.device_grants.deny(id);
-  const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
-  return { status: 403, page: deniedPage({ reason: CLAIM_REASON[problem](email), advice, reference }) };
 }

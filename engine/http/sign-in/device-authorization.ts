@@ -14,8 +14,8 @@ export function deviceAuthorization(sign_in: SignIn): Door {
     path: DEVICE_AUTHORIZATION_PATH,
     speaks: 'json',
     async post({ req }) {
-      // Its parameters mean nothing here, but a form that is none is a client's mistake that it should hear of.
-      await readForm(req, form);
+      // No other parameter means anything here, but a form that is none is a client's mistake that it should hear of.
+      const surface = (await readForm(req, form)).get('surface');
       if (isUnseen(req.headers)) {
         throw new OAuthError('invalid_request', 'Programs sign in here, not pages of other sites.', { status: 403 });
       }
@@ -25,7 +25,7 @@ export function deviceAuthorization(sign_in: SignIn): Door {
         const problem = 'Too many sign-ins that nobody finished were begun from your address.';
         throw tooManyRequests(problem, limit.retry_after_seconds);
       }
-      const begun = await device_grants.begin(deviceOf(req.headers, address));
+      const begun = await device_grants.begin(deviceOf(req.headers, address, surface));
       const verification_uri = `${issuer}${DEVICE_PATH}`;
       const json = {
         device_code: begun.device_code,

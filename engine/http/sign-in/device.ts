@@ -70,18 +70,32 @@ export function device(sign_in: SignIn): Door {
       }
       const parameters = await readForm(req, form);
       const action = parameters.get('action') ?? 'approve';
-      if (action !== 'approve' && action !== 'deny') {
-        throw new OAuthError('invalid_request', 'The parameter "action" must be "approve" or "deny".');
+      if (!isAction(action)) {
+        throw new OAuthError('invalid_request', 'The parameter "action" must be "approve", "other" or "deny".');
       }
       const typed = parameters.get('user_code');
       if (typed === undefined || !isCodeLike(typed)) return malformed(typed);
+      // A person who was refused: as long as the terminal has not heard of it, somebody else may take the sign-in on.
+      if (action === 'other') await device_grants.reopen(typed);
       const grant = await enter(addressOf(req), typed);
-      if (grant === undefined) return unknown(typed);
-      if (action === 'approve') return leave(sign_in, visit, grant);
+      if (grant === undefined) return action === 'other' ? tooLate(reference) : unknown(typed);
+      if (action !== 'deny') return leave(sign_in, visit, grant, action === 'other');
       const denied = await device_grants.deny(grant.id);
       return denied ? { status: 200, page: declinedPage() } : { status: 400, page: expiredPage() };
     },
   };
+}
+
+const isAction = (text: string) => ['approve', 'other', 'deny'].includes(text);
+
+function tooLate(reference: Visit['reference']): Answer {
+  const page = errorPage({
+    title: 'Your terminal has stopped waiting',
+    sentence: 'It was told that the sign-in was refused.',
+    advice: 'Start signing in again there. On the page that opens, choose "Use another account".',
+    reference,
+  });
+  return { status: 400, page };
 }
 
 /** The address as some type it, with a slash at its end, leads to the page. */
@@ -98,12 +112,12 @@ export function deviceWithSlash({ issuer }: SignIn): Door {
 }
 
 /** Sends the browser to the identity provider, with a cookie that it must bring back. */
-async function leave(sign_in: SignIn, visit: Visit, grant: PendingGrant): Promise<Answer> {
+async function leave(sign_in: SignIn, visit: Visit, grant: PendingGrant, other_account: boolean): Promise<Answer> {
   const { provider, device_grants, tokens } = sign_in.identity;
   const attempt = newAttempt(grant);
   let url: URL;
   try {
-    url = await provider.authorizationUrl(attempt);
+    url = await provider.authorizationUrl(attempt, { other_account });
   } catch (error) {
     if (error instanceof ProviderError) return providerTrouble(sign_in, visit, grant, error);
     throw error;

@@ -37,8 +37,8 @@ ${problem === undefined ? undefined : html`<p class="alert" role="alert" id="pro
 }
 
 /**
- * The page where a person says whether a sign-in is theirs. Sends `POST /device` with `user_code` and `action` (approve
- * or deny).
+ * The page where a person says whether a sign-in is theirs. Sends `POST /device` with `user_code` and `action`
+ * (approve, other or deny).
  */
 export function confirmPage(options: {
   readonly grant: PendingGrant;
@@ -63,6 +63,7 @@ ${notice(login_notice)}
 <div class="actions">
 <button class="primary" type="submit" name="action" value="approve">Continue to sign in</button>
 <button class="secondary" type="submit" name="action" value="deny">This was not me</button>
+<button class="secondary" type="submit" name="action" value="other">Use another account</button>
 </div>
 </form>`,
   });
@@ -93,10 +94,19 @@ export function deniedPage(options: {
   /** What else to know; that the terminal stopped waiting unless said otherwise. */
   readonly advice?: string | undefined;
   readonly reference?: Reference | undefined;
+  /** Of the sign-in that ended, where somebody else may take it on. The page is then shown at /oauth/callback. */
+  readonly user_code?: string | undefined;
 }): string {
-  const { reason, reference } = options;
+  const { reason, reference, user_code } = options;
   const { advice = 'The sign-in in your terminal has ended too. To try again, start it there.' } = options;
-  return problemPage({ title: 'Access denied', sentence: reason, advice, reference });
+  const more =
+    user_code === undefined
+      ? undefined
+      : html`<form method="post" action="../device">
+<input type="hidden" name="user_code" value="${user_code}">
+<p class="actions"><button class="primary" type="submit" name="action" value="other">Sign in as somebody else</button></p>
+</form>`;
+  return problemPage({ title: 'Access denied', sentence: reason, advice, reference, more });
 }
 
 /** The page after "This was not me". */
@@ -151,8 +161,8 @@ export function signInOffPage(): string {
   });
 }
 
-function problemPage(options: Parameters<typeof errorPage>[0]): string {
-  const { title, sentence, advice, again, reference } = options;
+function problemPage(options: Parameters<typeof errorPage>[0] & { readonly more?: Html | undefined }): string {
+  const { title, sentence, advice, again, more, reference } = options;
   return layout({
     title,
     content: html`${mark('alarm')}
@@ -161,6 +171,7 @@ function problemPage(options: Parameters<typeof errorPage>[0]): string {
 <p>${sentence}</p>
 </div>
 <p class="soft">${advice}</p>
+${more}
 ${again && html`<p class="actions"><a class="button primary" href="${again.href}">${again.label}</a></p>`}
 ${reference && html`<p class="reference">For your administrator: request ${reference.request_id}, <time datetime="${reference.at.toISOString()}">${reference.at.toISOString().slice(0, 10)} ${clockTime(reference.at)}</time></p>`}`,
   });

@@ -29,12 +29,11 @@ export function token(sign_in: SignIn): Door {
   };
 }
 
-type Unfinished = Exclude<PollResult['outcome'], 'signed_in'>;
+type Unfinished = Exclude<PollResult['outcome'], 'signed_in' | 'denied'>;
 
 const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>> = {
   pending: ['authorization_pending', 'Nobody has confirmed the code yet; ask again after the interval.'],
   slow_down: ['slow_down', 'You ask too often; add five seconds to the interval.'],
-  denied: ['access_denied', 'The person declined it, or may not use this gateway.'],
   expired: ['expired_token', 'Nobody confirmed the code in time; begin the sign-in again.'],
   unknown: ['invalid_grant', 'The device code is unknown or was used before; begin the sign-in again.'],
 };
@@ -50,10 +49,20 @@ async function redeem({ identity, log, addressOf }: SignIn, text: string, { req 
     throw tooManyRequests('Too many requests came to nothing; ask less often.', asked.retry_after_seconds);
   }
   const { answer: result } = asked;
+  if (result.outcome === 'denied') throw denied(result);
   if (result.outcome !== 'signed_in') throw new OAuthError(...UNFINISHED[result.outcome]);
   const { session } = result;
   log.info({ email: session.person.email, session: session.id }, 'a session began');
   return session;
+}
+
+/** Programs that have a sentence of their own for access_denied, and show ours for any other error. */
+const SENTENCE_OF_THEIR_OWN = /^claude_code/;
+
+function denied({ because, surface }: Extract<PollResult, { outcome: 'denied' }>): OAuthError {
+  if (because === undefined) return new OAuthError('access_denied', 'The person declined it in the browser.');
+  if (surface === undefined || !SENTENCE_OF_THEIR_OWN.test(surface)) return new OAuthError('access_denied', because);
+  return new OAuthError('invalid_grant', because, { status: 403 });
 }
 
 async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {

@@ -1,5 +1,6 @@
 import type { AuthConfig, NamedGroups, OidcConfig } from '../../config.ts';
 import { readEmail, readGroups, readName, readText, Unusable } from './claim-values.ts';
+import { type GroupMisses, groupMisses } from './group-misses.ts';
 import type { Claims } from './provider.ts';
 
 /** A person who may use the gateway, as the identity provider describes them. Survives JSON. */
@@ -27,7 +28,13 @@ export type AdmissionProblem =
 /** The decision about a person. `message` is a sentence for the person, `detail` one for the log; neither holds a secret. */
 export type Admission =
   | { readonly person: Person }
-  | { readonly refused: AdmissionProblem; readonly message: string; readonly detail: string };
+  | {
+      readonly refused: AdmissionProblem;
+      readonly message: string;
+      readonly detail: string;
+      /** Where none of the groups that are let in came. */
+      readonly misses?: GroupMisses;
+    };
 
 type Refusal = Exclude<Admission, { person: Person }>;
 
@@ -57,7 +64,8 @@ export function admit(claims: Claims, auth: AdmissionConfig): Admission {
       ...(team !== undefined && { team }),
       ...(project !== undefined && { project }),
     };
-    return mayStay(person, auth);
+    const decided = mayStay(person, auth);
+    return 'refused' in decided && decided.refused === 'group' ? withMisses(decided, claims, oidc) : decided;
   } catch (error) {
     if (!(error instanceof Unusable)) throw error;
     return { refused: error.problem, message: error.message, detail: error.detail };
@@ -96,6 +104,13 @@ function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }
     message: `You are signed in as ${email}, who is in none of the groups that may use this gateway. Ask your administrator to add you to one, then sign in again.`,
     detail: `${email} is in none of auth.oidc.allowed_groups; the identity provider lists ${groups.length === 0 ? 'no groups' : `${groups.length} groups`}${kept}`,
   };
+}
+
+/** Says what came instead of the groups that are let in: administrators compare the two. */
+function withMisses(refusal: Refusal, claims: Claims, oidc: OidcConfig): Refusal {
+  const misses = groupMisses(claims, oidc);
+  const hints = misses.hints.map((hint) => `; ${hint}`).join('');
+  return { ...refusal, detail: `${refusal.detail}${hints}`, misses };
 }
 
 function noEmail({ email_claim }: OidcConfig): Refusal {

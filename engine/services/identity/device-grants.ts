@@ -20,6 +20,8 @@ export interface Device {
   /** Product name and version from its user-agent header, shortened. */
   readonly client: string;
   readonly client_address: string;
+  /** What the program says it is, by the parameter `surface`. */
+  readonly surface?: string | undefined;
 }
 
 /** A sign-in that waits for a person. */
@@ -33,7 +35,13 @@ export interface PendingGrant extends Device {
 
 /** What a device hears when it asks whether its sign-in is done (RFC 8628 section 3.5). */
 export type PollResult =
-  | { readonly outcome: 'pending' | 'slow_down' | 'denied' | 'expired' | 'unknown' }
+  | { readonly outcome: 'pending' | 'slow_down' | 'expired' | 'unknown' }
+  | {
+      readonly outcome: 'denied';
+      /** Why the person was refused, in a sentence; absent where the person declined. */
+      readonly because?: string | undefined;
+      readonly surface?: string | undefined;
+    }
   | { readonly outcome: 'signed_in'; readonly session: OpenSession };
 
 /** Device authorization grants (RFC 8628). Everything raises store_unavailable. */
@@ -52,7 +60,10 @@ export interface DeviceGrants {
   takeState(state: string): Promise<PendingGrant | undefined>;
   /** Lets the device have its session. False when the grant is not pending any more. */
   approve(grant_id: string, approved: { readonly person: Person; readonly sealed_grant: string }): Promise<boolean>;
-  deny(grant_id: string): Promise<boolean>;
+  /** @param because why the person was refused; absent where the person declined. */
+  deny(grant_id: string, because?: string): Promise<boolean>;
+  /** Takes back that the person was refused, so that somebody else can sign in; `undefined` when the device heard of it. */
+  reopen(user_code: string): Promise<PendingGrant | undefined>;
   /** Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. */
   poll(device_code: string): Promise<PollResult>;
 }
@@ -92,11 +103,11 @@ export function createDeviceGrants(options: {
     (await database.query(name, text, values)).length > 0;
 
   /** Undefined when another sign-in has the code. */
-  const insert = async ({ client, client_address }: Device, device_code: string) => {
+  const insert = async ({ client, client_address, surface }: Device, device_code: string) => {
     const [row] = await database.query<{ user_code: string }>(
       'device_begin',
-      `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at)
-       values ($1, $2, $3, $4, $5, $6, $7) on conflict (user_code) do nothing returning user_code`,
+      `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at, surface)
+       values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (user_code) do nothing returning user_code`,
       [
         makeId('dev'),
         hashSecret(device_code),
@@ -105,9 +116,21 @@ export function createDeviceGrants(options: {
         storable(client_address),
         later(0),
         later(LIFETIME_SECONDS * 1000),
+        surface === undefined ? null : storable(surface),
       ],
     );
     return row?.user_code;
+  };
+
+  /** Why the person was refused, from now on known to the device. */
+  const hear = async (device_code: string) => {
+    const [row] = await database.query<{ because: string | null; surface: string | null }>(
+      'device_hear',
+      `update device_grants set heard_at = coalesce(heard_at, $2)
+       where device_code_hash = $1 and status = 'denied' returning denied_because as because, surface`,
+      [hashSecret(device_code), later(0)],
+    );
+    return { because: row?.because ?? undefined, surface: row?.surface ?? undefined };
   };
 
   return {
@@ -156,13 +179,22 @@ export function createDeviceGrants(options: {
         [storable(grant_id), storableJson(person), sealed_grant, later(0), later(COLLECT_MS)],
       ),
 
-    deny: (grant_id) =>
+    deny: (grant_id, because) =>
       changed(
         'device_deny',
-        `update device_grants set status = 'denied', state_hash = null
+        `update device_grants set status = 'denied', state_hash = null, denied_because = $3, denied_at = $2
          where id = $1 and status = 'pending' and expires_at > $2 returning id`,
-        [storable(grant_id), later(0)],
+        [storable(grant_id), later(0), because === undefined ? null : storable(because)],
       ),
+
+    async reopen(user_code) {
+      const code = readUserCode(user_code);
+      if (code === undefined) return undefined;
+      const text = `update device_grants set status = 'pending', denied_because = null, denied_at = null
+        where user_code = $1 and status = 'denied' and denied_because is not null and heard_at is null and expires_at > $2
+        returning ${PENDING}`;
+      return pending(await database.query<PendingGrant>('device_reopen', text, [code, later(0)]));
+    },
 
     async poll(device_code) {
       if (!isSecret(device_code)) return { outcome: 'unknown' };
@@ -182,6 +214,7 @@ export function createDeviceGrants(options: {
         ],
       );
       const { outcome, person } = row!;
+      if (outcome === 'denied') return { outcome, ...(await hear(device_code)) };
       return outcome === 'signed_in' ? { outcome, session: { id, person, refresh_token } } : { outcome };
     },
   };

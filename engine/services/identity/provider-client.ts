@@ -22,6 +22,7 @@ import {
 import type { Clock, Log } from '../../api.ts';
 import type { OidcConfig } from '../../config.ts';
 import { isLoopbackUrl } from '../../load/addresses.ts';
+import { promptForAccount } from './account-prompt.ts';
 import { completeClaims } from './claims.ts';
 import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
 import { readClientKey } from './client-key.ts';
@@ -206,7 +207,7 @@ export function createProvider(options: {
       );
     },
 
-    async authorizationUrl({ state, nonce, code_verifier }) {
+    async authorizationUrl({ state, nonce, code_verifier }, { other_account } = { other_account: false }) {
       const exchange = await begin();
       const { config, metadata } = exchange;
       const offered: unknown = metadata.scopes_supported;
@@ -216,6 +217,7 @@ export function createProvider(options: {
       return attempt(exchange, 'discovery document', [state, nonce, code_challenge], async () =>
         buildAuthorizationUrl(config, {
           ...oidc.authorization_parameters,
+          ...(other_account && { prompt: promptForAccount(oidc, metadata.prompt_values_supported) }),
           redirect_uri,
           scope: [...new Set(['openid', ...scopes])].join(' '),
           state,

@@ -32,8 +32,11 @@ export interface Identified {
 
 /** The identity provider of one configuration. Nothing is asked of it before the first call. */
 export interface IdentityProvider {
-  /** Where to send the browser. Raises ProviderError. */
-  authorizationUrl(attempt: SignInAttempt): Promise<URL>;
+  /**
+   * Where to send the browser. Raises ProviderError.
+   * @param how.other_account has the provider ask who it is, also in a browser that is signed in there.
+   */
+  authorizationUrl(attempt: SignInAttempt, how?: { readonly other_account: boolean }): Promise<URL>;
   /**
    * Takes what the browser came back with.
    * @param callback the redirect URI with the query the browser brought. Raises ProviderError.

@@ -58,7 +58,9 @@ begin
 end $$;
 
 create trigger keep_ended_grant after update of sealed_grant on sessions
-for each row when (old.sealed_grant <> '' and new.sealed_grant = '') execute function keep_ended_grant();
+for each row when (
+  old.sealed_grant <> '' and new.sealed_grant = '' and old.person ->> 'issuer' <> '' and old.person ->> 'subject' <> ''
+) execute function keep_ended_grant();
 `;
 
 /** What people are told when they are refused, and what becomes of the provider's grants of sessions that end. */

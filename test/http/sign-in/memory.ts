@@ -12,6 +12,8 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
     code: string;
     state?: string;
     status: string;
+    because?: string | undefined;
+    heard?: boolean;
     approved?: Parameters<DeviceGrants['approve']>[1];
   };
   const entries: Entry[] = [];
@@ -58,18 +60,30 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
       if (entry) Object.assign(entry, { approved, status: 'approved' });
       return entry !== undefined;
     },
-    async deny(id) {
+    async deny(id, because) {
       check();
       const entry = byId(id);
-      if (entry) entry.status = 'denied';
+      if (entry) Object.assign(entry, { status: 'denied', because });
       return entry !== undefined;
+    },
+    async reopen(typed) {
+      check();
+      const plain = typed.replace(/[\s\p{Pd}]/gu, '').toUpperCase();
+      const entry = entries.find(({ grant }) => grant.user_code.replace('-', '') === plain);
+      if (entry?.status !== 'denied' || entry.because === undefined || entry.heard) return undefined;
+      entry.status = 'pending';
+      return entry.grant;
     },
     async poll(code) {
       check();
       const entry = entries.find((candidate) => candidate.code === code);
       if (entry === undefined || entry.status === 'redeemed') return { outcome: 'unknown' };
       if (entry.grant.expires_at.getTime() <= now()) return { outcome: 'expired' };
-      if (entry.status !== 'approved') return { outcome: entry.status as 'pending' | 'denied' };
+      if (entry.status === 'denied') {
+        entry.heard = true;
+        return { outcome: 'denied', because: entry.because, surface: entry.grant.surface };
+      }
+      if (entry.status !== 'approved') return { outcome: 'pending' };
       entry.status = 'redeemed';
       const { person, sealed_grant } = entry.approved!;
       const n = entries.indexOf(entry);

@@ -143,7 +143,10 @@ describe('what a screen reader is told', () => {
 
   it('of the page that asks whether a sign-in is yours', async () => {
     assert.match(await told('confirm'), /heading "Is this you signing in\?" \[level=1\]/);
-    assert.match(await told('confirm'), /- button "Continue to sign in"\n {2}- button "This was not me"$/);
+    assert.match(
+      await told('confirm'),
+      /- button "Continue to sign in"\n {2}- button "This was not me"\n {2}- button "Use another account"$/,
+    );
   });
 
   it('of how it ended', async () => {

@@ -122,8 +122,9 @@ export type Ask = (
 
 function scriptedProvider(backstage: Backstage): IdentityProvider {
   return {
-    async authorizationUrl(attempt) {
+    async authorizationUrl(attempt, how) {
       const url = backstage.provider.url();
+      if (how?.other_account) url.searchParams.set('prompt', 'login');
       backstage.attempts.push(attempt);
       url.searchParams.set('state', attempt.state);
       return url;

@@ -1,0 +1,17 @@
+import { listRefusals } from '../../services/identity/refused-sign-ins.ts';
+import { demandAdmin } from './caller.ts';
+import type { AdminDoor, AdminOptions } from './door.ts';
+
+/** Who was turned away lately, for administrators. */
+export function refusedSignInDoors({ database }: AdminOptions): AdminDoor[] {
+  return [
+    {
+      method: 'GET',
+      path: '/admin/api/refused-sign-ins',
+      async answer({ caller, query }) {
+        demandAdmin(caller);
+        return { body: { refused_sign_ins: await listRefusals(database, { user: query('user').email('user') }) } };
+      },
+    },
+  ];
+}

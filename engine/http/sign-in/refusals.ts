@@ -1,0 +1,88 @@
+import type { Admission, Person } from '../../services/identity/admission.ts';
+import type { ClaimProblem } from '../../services/identity/bindings.ts';
+import type { PendingGrant } from '../../services/identity/device-grants.ts';
+import type { Claims } from '../../services/identity/provider.ts';
+import { noteRefusal, type RefusedSignIn } from '../../services/identity/refused-sign-ins.ts';
+import { shownText } from './caller.ts';
+import type { Answer, SignIn, Visit } from './doors.ts';
+import { deniedPage } from './pages.ts';
+
+const LOGGED_CHARS = 200;
+
+/** Turns away somebody whom the configuration does not let in. */
+export async function refusePerson(
+  sign_in: SignIn,
+  visit: Visit,
+  grant: PendingGrant,
+  given: { readonly claims: Claims; readonly admission: Exclude<Admission, { person: Person }> },
+): Promise<Answer> {
+  const { claims, admission } = given;
+  const { refused, detail, message, misses } = admission;
+  const textAt = (claim: string) => {
+    const value = claims[claim];
+    return typeof value === 'string' ? shownText(value, LOGGED_CHARS) : undefined;
+  };
+  const [email, subject, issuer] = [textAt('email'), textAt('sub'), textAt('iss')];
+  const groups = misses?.came ?? [];
+  const expected = misses?.expected ?? [];
+  const { request_id } = visit.reference;
+  const fields = { subject, email, client: grant.client, refused, detail, groups, expected, request_id };
+  sign_in.log.info(fields, 'somebody who may not use the gateway tried to sign in');
+  const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
+  await note(sign_in, visit, grant, { ...who, refused, detail, groups, expected });
+  return endRefused(sign_in, visit, grant, { message });
+}
+
+const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
+  other_account: (email) =>
+    `You are signed in as ${email}, and at this gateway that address belongs to another account of the identity provider.`,
+  other_provider: (email) =>
+    `You are signed in as ${email}, and at this gateway that address belongs to an account of the identity provider that was used before.`,
+  administrator_made: (email) =>
+    `You are signed in as ${email}, and administrators made access tokens for that address, which signing in does not take over.`,
+};
+
+/** An address goes to whom it is bound to, whoever claims it: nothing of theirs ends, and an administrator decides. */
+export async function refuseAddress(
+  sign_in: SignIn,
+  visit: Visit,
+  grant: PendingGrant,
+  { person, problem }: { readonly person: Person; readonly problem: ClaimProblem },
+): Promise<Answer> {
+  const { email, subject, issuer } = person;
+  const detail = `the address is bound to another account, or to access tokens; "appscli people rebind" changes that`;
+  const { request_id } = visit.reference;
+  sign_in.log.warn(
+    { email, subject, issuer, client: grant.client, problem, request_id },
+    `a sign-in was refused: ${detail}`,
+  );
+  await note(sign_in, visit, grant, { email, subject, issuer, refused: problem, detail, groups: [], expected: [] });
+  const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
+  return endRefused(sign_in, visit, grant, { message: CLAIM_REASON[problem](email), advice });
+}
+
+/** Ends a sign-in that came to nothing, in the terminal and in the browser, where somebody else may take it on. */
+export async function endRefused(
+  { identity }: SignIn,
+  { reference }: Visit,
+  grant: PendingGrant,
+  { message, advice }: { readonly message: string; readonly advice?: string },
+): Promise<Answer> {
+  await identity.device_grants.deny(grant.id, message);
+  return { status: 403, page: deniedPage({ reason: message, advice, reference, user_code: grant.user_code }) };
+}
+
+/** For "appscli sessions explain". The refusal itself does not wait for a database that has no room for it. */
+async function note(
+  { database, clock, log }: SignIn,
+  { reference }: Visit,
+  { client, client_address }: PendingGrant,
+  refused: Omit<RefusedSignIn, 'at' | 'client' | 'client_address' | 'request_id'>,
+): Promise<void> {
+  try {
+    const { request_id } = reference;
+    await noteRefusal({ database, clock }, { ...refused, client, client_address, request_id });
+  } catch (error) {
+    log.warn({ err: error }, 'a refused sign-in could not be written down');
+  }
+}
