@@ -20,7 +20,7 @@ export default defineStage({
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
   reads: ['request.id', 'request.surface', 'request.model', 'route.protocol', 'route.upstream', 'route.upstream_model'],
-  readsIfSet: ['request.unproven_reasoning'],
+  readsIfSet: ['request.unproven_reasoning', 'request.input_tokens_estimate'],
   writes: ['translation.losses'],
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
@@ -54,6 +54,7 @@ export default defineStage({
             thinking: supports.thinking,
             sampling: supports.sampling,
           },
+          input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
           request_id: ctx.get('request.id'),
           created_at: Math.floor(clock.now() / 1000),
         });

@@ -25,6 +25,11 @@ const SHARED_RULES = {
     'names of tools above 64 characters, or with others than letters, digits, _ and -',
     'The upstream gets a name it takes, which ends in a hash; in calls the client sees its own. Messages upstreams take 128.',
   ),
+  too_many_stops: anywhere(
+    'refused',
+    'more than 64 stop sequences that the upstream cannot be told',
+    'the upstream does not take so many stop sequences, and the gateway looks for 64 itself at most. Send fewer.',
+  ),
   provider_tool: anywhere(
     'dropped',
     'tools that the provider runs',

@@ -4,6 +4,7 @@ import type { ResponseConverter } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { parseBounded } from '../json/bounded.ts';
 import type { StreamWriter } from './adapter.ts';
+import { filterAnswer } from './answer-filter.ts';
 import { problemFields, problemOf, readProblem, writeProblem } from './errors.ts';
 import type { Emit, ModelEvent, Problem } from './events.ts';
 import { ADAPTERS } from './index.ts';
@@ -45,13 +46,6 @@ function guarded<T>(step: () => T): T {
       cause: error,
     });
   }
-}
-
-/** Calls of tools by the names that the client gave. */
-function renamed(event: ModelEvent, { restoreName }: Translation): ModelEvent {
-  if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
-  const name = restoreName(event.part.name);
-  return name === event.part.name ? event : { ...event, part: { ...event.part, name } };
 }
 
 /** The upstream's error as one of ours, for a client that gets a document: it keeps the upstream's status and words. */
@@ -114,7 +108,9 @@ function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
 function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): string {
   const { from, answer, notes } = translation;
   raiseProblem(events, from);
-  const said = events.filter((event) => event.type !== 'ping').map((event) => renamed(event, translation));
+  const said: ModelEvent[] = [];
+  const filter = filterAnswer(translation, (event) => said.push(event));
+  for (const event of events) if (event.type !== 'ping') filter(event);
   return JSON.stringify(ADAPTERS[from].writeDocument(said, answer, notes));
 }
 
@@ -130,7 +126,10 @@ export function convertDocument(translation: Translation): ResponseConverter {
     const events = ADAPTERS[to].readDocument(document, notes);
     if (writer === undefined) return wholeAnswer(translation, events);
     raiseProblem(events, from);
-    return events.map((event) => writer.write(renamed(event, translation))).join('');
+    const said: string[] = [];
+    const filter = filterAnswer(translation, (event) => said.push(writer.write(event)));
+    for (const event of events) filter(event);
+    return said.join('');
   });
   return writer === undefined ? converter : { ...converter, fail: (error) => failing(writer, error, from) };
 }
@@ -197,10 +196,13 @@ function streamToStream(translation: Translation): ResponseConverter {
     return text;
   };
   let size = 0;
+  const filter = filterAnswer(translation, (event) => {
+    said += writer.write(event);
+  });
   const source = readEvents(translation, (event) => {
     size += heldChars(event);
     if (size > HELD_BYTES_MAX) throw tooLong();
-    said += writer.write(renamed(event, translation));
+    filter(event);
   });
   return {
     write(chunk) {

@@ -13,6 +13,7 @@ import { Notes } from './notes.ts';
 import type { Protocol } from './protocol.ts';
 import { isObject } from './read-json.ts';
 import { refuseTooMany } from './size.ts';
+import { CUT_STOPS_MAX, stopsToCut } from './stop-sequences.ts';
 import { convertDocument, convertProblem, convertStream } from './stream.ts';
 import { renameTools } from './tool-names.ts';
 
@@ -29,6 +30,8 @@ export interface Untranslated {
   /** What the upstream calls the model. */
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
+  /** Likely size of the input in tokens, for upstreams that don't count it. */
+  readonly input_tokens_estimate?: number | undefined;
   readonly request_id: string;
   /** Seconds since the epoch. */
   readonly created_at: number;
@@ -41,6 +44,10 @@ export interface Translation {
   /** Whether the client asked for a stream. */
   readonly stream: boolean;
   readonly answer: AnswerContext;
+  /** Stop sequences at which the answer is cut, as the upstream cannot be told them. */
+  readonly stops: readonly string[];
+  /** Likely size of the input in tokens. */
+  readonly input_tokens_estimate: number | undefined;
   /** What was changed or dropped so far; the answer may add to it. */
   readonly notes: Notes;
   /** The client's name of a tool that the upstream calls. */
@@ -101,7 +108,10 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
       tool_addresses: addressesOf(read.tools),
       echo: from === 'responses' ? echoOf(body) : {},
     };
-    return { from, to, json, stream: read.stream, answer, notes, restoreName: restore };
+    const stops = stopsToCut(to, read.stop);
+    if (stops.length > CUT_STOPS_MAX) notes.refuse('too_many_stops', from === 'messages' ? 'stop_sequences' : 'stop');
+    const { input_tokens_estimate } = request;
+    return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
   } catch (error) {
     return refuseTooDeep(error);
   }

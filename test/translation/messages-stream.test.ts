@@ -197,7 +197,12 @@ describe('writing a stream', () => {
       end(1),
       { type: 'end', reason: 'tool_calls', usage: { input: 3, output: 4, cache_read: 5, reasoning: 2 } },
     ]);
-    const usage = { input_tokens: 0, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 };
+    const usage = {
+      input_tokens: 0,
+      cache_creation_input_tokens: null,
+      cache_read_input_tokens: null,
+      output_tokens: 0,
+    };
     const message = {
       id: 'x',
       type: 'message',

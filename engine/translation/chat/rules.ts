@@ -53,6 +53,11 @@ export const CHAT_RULES = {
     'metadata without store: true',
     'Upstreams of this API take metadata only for answers they are asked to store.',
   ),
+  many_stops: unasked(
+    'changed',
+    'more than four stop sequences',
+    'The upstream is told the first four, and the gateway cuts the text at the others.',
+  ),
   reasoning_display: unasked(
     'dropped',
     'thinking.display, reasoning.summary',

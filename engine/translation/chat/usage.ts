@@ -31,9 +31,9 @@ function uncounted(
   return tokenCount(usage.total_tokens) === prompt + completion + reasoning ? reasoning : 0;
 }
 
-/** Writes a `usage` object; `undefined` where the upstream told no count. */
+/** Writes a `usage` object; `undefined` where the upstream did not tell what went in or what came out. */
 export function writeUsage(usage: ModelUsage | undefined): Record<string, unknown> | undefined {
-  if (usage?.input === undefined && usage?.output === undefined) return undefined;
+  if (usage?.input === undefined || usage?.output === undefined) return undefined;
   const { input, output, cache_read, cache_write, reasoning, total } = totalsOf(usage);
   return {
     prompt_tokens: input,

@@ -5,6 +5,7 @@ import { shortUser } from '../end-user.ts';
 import type { Notes } from '../notes.ts';
 import { writePromptCache } from '../prompt-cache.ts';
 import { present } from '../read-json.ts';
+import { CHAT_STOPS_MAX } from '../stop-sequences.ts';
 import { writeMessages } from './write-messages.ts';
 import { writeFormat, writeTools } from './write-tools.ts';
 
@@ -44,7 +45,9 @@ function writeBound({ max_output_tokens: bound }: Conversation, { thinking }: Up
 function writeSampling(conversation: Conversation, notes: Notes): Record<string, unknown> {
   const { temperature, top_p, top_k, frequency_penalty, presence_penalty, seed, stop } = conversation;
   if (top_k !== undefined) notes.note('top_k');
-  return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop });
+  if (stop !== undefined && stop.length > CHAT_STOPS_MAX) notes.note('many_stops');
+  const told = stop?.slice(0, CHAT_STOPS_MAX);
+  return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: told });
 }
 
 function writeReasoning(

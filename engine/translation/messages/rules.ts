@@ -194,7 +194,11 @@ export const MESSAGES_RULES = {
   ),
   temperature_range: unasked('changed', 'temperature above 1', 'It becomes 1, the highest of this API.'),
   temperature_and_top_p: unasked('dropped', 'top_p beside temperature', 'Models of this API take one of them.'),
-  blank_stop: unasked('dropped', 'stop sequences of white space alone', 'Upstreams of this API refuse them.'),
+  blank_stop: unasked(
+    'changed',
+    'stop sequences of white space alone',
+    'Upstreams of this API refuse them, so the gateway cuts the text there; what the model writes after it is paid for.',
+  ),
   verbosity: unasked('dropped', 'verbosity', 'This API has no setting for it.'),
   store: unasked('dropped', 'store', 'Upstreams of this API keep no answers.'),
   metadata: unasked('dropped', 'metadata', 'This API takes the identifier of the end user and nothing else.'),
@@ -209,6 +213,11 @@ export const MESSAGES_RULES = {
     'They are left out; where both sides speak the same API they pass untouched.',
   ),
   answer_stop_details: answered('dropped', 'stop_details', 'That the model refused is told; why is not.'),
+  answer_usage: unanswered(
+    'changed',
+    'usage that the upstream does not tell',
+    'Clients of this API need input and output: they are estimated, four bytes or characters to a token. Cached tokens are null.',
+  ),
   answer_arguments: unanswered(
     'changed',
     'arguments of a tool call that are no JSON object, in a whole answer',

@@ -71,7 +71,11 @@ export const RESPONSES_RULES = {
     'access_programs, context_management, image, moderation, configuration_update',
     'They are settings of one provider.',
   ),
-  stop_sequences: unasked('dropped', 'stop sequences', 'The API has none; the model stops where it ends its answer.'),
+  stop_sequences: unasked(
+    'changed',
+    'stop sequences',
+    'The API has none, so the gateway cuts the text at the first of them and says so; what the model writes after it is paid for.',
+  ),
   small_output: unasked(
     'changed',
     'bounds of the answer below 16 tokens',

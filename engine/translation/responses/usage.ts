@@ -20,9 +20,9 @@ export function readUsage(value: unknown): ModelUsage | undefined {
   return Object.keys(usage).length === 0 ? undefined : usage;
 }
 
-/** Token counts as the API says them, input with all cached tokens; `null` where nothing was told. */
+/** Token counts as the API says them, input with all cached tokens; `null` where input or output was not told. */
 export function writeUsage(usage: ModelUsage): Record<string, unknown> | null {
-  if (Object.keys(usage).length === 0) return null;
+  if (usage.input === undefined || usage.output === undefined) return null;
   const { input, output, cache_read, cache_write, reasoning, total } = totalsOf(usage);
   return {
     input_tokens: input,

@@ -1,0 +1,112 @@
+/** What clients are told of an answer that its upstream could not be asked for, or did not count. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Protocol } from '../../engine/translation/protocol.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import type { ModelProvider } from '../support/model-provider.ts';
+import { answerChunks, answerJson } from '../support/scripted-upstream.ts';
+import { askBody, modelVia, post, useNine } from './nine.ts';
+import { eventsIn, textIn } from './streams.ts';
+
+let provider: ModelProvider;
+let gateway: TestGateway;
+
+useNine((nine) => {
+  ({ provider, gateway } = nine);
+});
+
+describe('a stop sequence at an upstream that knows none', () => {
+  for (const [surface, key] of [
+    ['messages', 'stop_sequences'],
+    ['chat', 'stop'],
+  ] as const) {
+    for (const stream of [true, false]) {
+      it(`cuts the ${stream ? 'stream' : 'document'} of a ${surface} client there, which is told so`, async () => {
+        provider.model = () => ({ said: [{ kind: 'text', text: 'One. Two. STOP Three.' }], used: { output: 77 } });
+        const body = askBody(surface, modelVia('responses'), 'Count.', { [key]: ['STOP', 'x'], stream });
+        const { status, text } = await post(gateway, surface, body);
+        assert.equal(status, 200, text);
+        assert.deepEqual(provider.refused, []);
+        const events = stream ? eventsIn(text) : [];
+        assert.equal(textIn(surface, stream ? events : JSON.parse(text)), 'One. Two. ');
+        if (surface === 'messages') {
+          const { delta, usage } = events.find(({ name }) => name === 'message_delta')?.data ?? {};
+          const { stop_reason, stop_sequence } = delta ?? JSON.parse(text);
+          assert.deepEqual([stop_reason, stop_sequence], ['stop_sequence', 'STOP']);
+          assert.equal((usage ?? JSON.parse(text).usage).output_tokens, 77);
+        } else {
+          const reasons = stream ? events.map(({ data }) => data.choices?.[0]?.finish_reason) : [];
+          assert.ok((stream ? reasons : [JSON.parse(text).choices[0].finish_reason]).includes('stop'));
+        }
+      });
+    }
+  }
+
+  it('is also found where an upstream takes only four', async () => {
+    provider.model = () => ({ said: [{ kind: 'text', text: 'One. Two. STOP Three.' }] });
+    const stop_sequences = ['a1', 'a2', 'a3', 'a4', 'STOP'];
+    const { text } = await post(
+      gateway,
+      'messages',
+      askBody('messages', modelVia('chat'), 'Count.', { stop_sequences }),
+    );
+    assert.deepEqual(provider.refused, []);
+    const { content, stop_sequence } = JSON.parse(text);
+    assert.deepEqual([content, stop_sequence], [[{ type: 'text', text: 'One. Two. ' }], 'STOP']);
+  });
+});
+
+describe('an answer whose upstream counts nothing', () => {
+  const said = 'Hello there, this is an answer of some length.';
+  const message = { role: 'assistant', content: said };
+  const head = { id: 'c', object: 'chat.completion', created: 1, model: 'm' };
+  const item = { type: 'message', id: 'msg_1', role: 'assistant', content: [{ type: 'output_text', text: said }] };
+  const ANSWERS: Readonly<Record<Exclude<Protocol, 'messages'>, object>> = {
+    chat: { ...head, choices: [{ index: 0, message, finish_reason: 'stop' }] },
+    responses: { id: 'resp_1', object: 'response', status: 'completed', model: 'm', output: [item] },
+  };
+  const CHUNKS = [
+    { ...head, object: 'chat.completion.chunk', choices: [{ index: 0, delta: message, finish_reason: null }] },
+    { ...head, object: 'chat.completion.chunk', choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] },
+  ];
+
+  for (const upstream of ['chat', 'responses'] as const) {
+    it(`at a ${upstream} upstream is estimated for a Messages client, and cached tokens are unknown`, async () => {
+      const script = provider.upstream.script;
+      provider.upstream.script = answerJson(ANSWERS[upstream]);
+      const body = askBody('messages', modelVia(upstream), 'x'.repeat(4000));
+      const { usage } = (await post(gateway, 'messages', body)).json();
+      provider.upstream.script = script;
+      assert.equal(usage.input_tokens, Math.ceil(JSON.stringify(body).length / 4));
+      assert.equal(usage.output_tokens, Math.ceil(said.length / 4));
+      assert.deepEqual([usage.cache_read_input_tokens, usage.cache_creation_input_tokens], [null, null]);
+    });
+  }
+
+  it('is estimated in a stream, at its beginning and at its end', async () => {
+    const script = provider.upstream.script;
+    provider.upstream.script = answerChunks(CHUNKS.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`));
+    const { text } = await post(
+      gateway,
+      'messages',
+      askBody('messages', modelVia('chat'), 'x'.repeat(4000), { stream: true }),
+    );
+    provider.upstream.script = script;
+    const events = eventsIn(text).map(({ data }) => data);
+    const [first] = events;
+    assert.ok(first.message.usage.input_tokens > 1000);
+    const { usage } = events.find(({ type }) => type === 'message_delta');
+    assert.deepEqual([usage.input_tokens > 1000, usage.output_tokens], [true, Math.ceil(said.length / 4)]);
+  });
+
+  it('is unknown where the API of the client can say so, also where only a part was told', async () => {
+    const script = provider.upstream.script;
+    provider.upstream.script = answerJson({ ...ANSWERS.chat, usage: { completion_tokens: 5 } });
+    const { usage } = (await post(gateway, 'responses', askBody('responses', modelVia('chat')))).json();
+    assert.equal(usage, null);
+    provider.upstream.script = answerJson({ ...ANSWERS.responses, usage: { output_tokens: 5 } });
+    const chat = (await post(gateway, 'chat', askBody('chat', modelVia('responses')))).json();
+    provider.upstream.script = script;
+    assert.equal('usage' in chat, false);
+  });
+});
