@@ -105,10 +105,18 @@ export const ENDPOINTS: Section = {
         'an event stream > keeps comments, unknown events, CRLF line ends, split data lines and ids',
       ],
     }),
+    yes('streams.proxies', 'streams tell reverse proxies not to keep them back, and pass old ones event by event', {
+      'e2e/streams-behind-proxies.test.ts': [
+        'a stream tells proxies not to keep it until it is complete > on …, translated or not, and a document does not',
+        'a stream tells proxies not to keep it until it is complete > whatever the upstream says about proxies of its own',
+        'a proxy that speaks HTTP/1.0 to the gateway gets each event when it is written, and the end by the connection',
+      ],
+    }),
     yes('streams.long', 'a stream goes on for as long as something comes', {
       'e2e/broken-stream.test.ts': [
         'a stream that breaks off > after a slow start goes on as long as something arrives within the idle timeout',
       ],
+      'e2e/long-answers.test.ts': ['a stream must begin, and go on, in its own time'],
     }),
     yes('headers.version', '`vendor-version` reaches the upstream as it was sent', {
       'e2e/fidelity.test.ts': [HEADERS],
@@ -120,6 +128,15 @@ export const ENDPOINTS: Section = {
       'e2e/fidelity.test.ts': [HEADERS],
       'e2e/sdk.test.ts': ['a one-hour cache_control and its beta header reach the upstream unchanged'],
     }),
+    yes(
+      'headers.translated',
+      'version and betas of a client reach upstreams that speak Messages also where it does not',
+      {
+        'e2e/vendor-headers.test.ts': [
+          'an upstream … > is told the version and the betas that a client says in …-version and …-beta',
+        ],
+      },
+    ),
     yes('endpoints.messages.no-page', 'an answer of `/v1/messages` is JSON of the API, never a page', {
       'e2e/upstream-trouble.test.ts': [
         FOREIGN,

@@ -34,6 +34,19 @@ export const ERRORS_AND_MORE: Section = {
       'e2e/sdk-limits.test.ts': [BY_SDK],
       'e2e/budget.test.ts': ['the operator may choose the status of a refusal'],
     }),
+    yes('errors.spend.fields', 'programs find limit, window and reset in a refusal of every API', {
+      [REFUSAL]: [SAYS],
+      'e2e/clients-at-limits.test.ts': [
+        'on /v1/responses programs find the limit, the window and when it resets in whole seconds and as text',
+        'on /v1/chat/completions programs find the limit, the window and when it resets in whole seconds and as text',
+      ],
+    }),
+    yes('errors.spend.no-hang', 'a client that is refused ends its turn at once and shows why', {
+      'e2e/clients-at-limits.test.ts': [
+        'every coding client ends its turn at once and shows our sentence > at a limit of the … that is answered …',
+        'every coding client ends its turn at once and shows our sentence > at a limit that allows nothing',
+      ],
+    }),
     yes('errors.spend.limit', 'a refusal for money says the limit', { [REFUSAL]: [SAYS] }),
     yes('errors.spend.window', 'a refusal for money says the window of the limit', { [REFUSAL]: [SAYS] }),
     yes('errors.spend.reset', 'a refusal for money says when the limit resets', {

@@ -33,6 +33,9 @@ export const IDENTITY: Section = {
         'somebody who may sign in > gets a new token when the old one comes to its end, from any number of calls once',
       ],
       'cli/token.test.ts': ['a token > that lives for long is printed alone, and nobody is asked'],
+      'cli/client-sign-in.test.ts': [
+        'a key helper > written by the program itself prints a token from any directory, with an empty environment',
+      ],
     }),
     yes(
       'credentials.no-project-files',
@@ -48,6 +51,10 @@ export const IDENTITY: Section = {
       'cli/client.test.ts': [
         'the Messages client > may have them in its settings, beside what is there',
         'every client > is printed without a token at hand',
+      ],
+      'cli/client-sign-in.test.ts': [
+        'a file for every machine > goes where the client looks for it, and everybody may read it',
+        'a file for every machine > holds no token, however it is asked for',
       ],
     }),
     yes('sign-in.oidc', 'people sign in by issuer, client id, client secret and allowed groups', {

@@ -69,7 +69,7 @@ export const SERVICE: Section = {
       ],
     }),
     yes('service.behind-proxy', 'sign-in works behind a reverse proxy', {
-      'e2e/sign-in-public-url.test.ts': ['a gateway is signed in at > below a path, behind a proxy that takes it away'],
+      'e2e/sign-in-public-url.test.ts': ['a gateway is signed in at > below a path, behind a proxy that …'],
     }),
     yes('service.no-prompts', 'prompts are written nowhere unless somebody wants it', {
       'e2e/secrets.test.ts': ['no secret and no prompt text is in any output, error, audit record or ledger row'],
