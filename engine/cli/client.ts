@@ -39,7 +39,8 @@ export interface ClientSurroundings {
 /** Options of `appscli client build-cli`. */
 export interface BuildCliOptions extends ClientOptions {
   readonly model: string;
-  readonly contextWindow: number;
+  /** Absent: what the gateway says, if it is asked. */
+  readonly contextWindow?: number;
   readonly alias?: string;
   readonly displayName?: string;
   readonly providerName?: string;
@@ -48,7 +49,8 @@ export interface BuildCliOptions extends ClientOptions {
 /** Options of `appscli client coding-cli`. */
 export interface CodingCliOptions extends ClientOptions {
   readonly model: string;
-  readonly contextWindow: number;
+  /** Absent: what the gateway says, if it is asked. */
+  readonly contextWindow?: number;
   readonly providerName?: string;
 }
 
@@ -58,6 +60,7 @@ export interface MessagesOptions extends ClientOptions {
   readonly sonnetModel?: string;
   readonly haikuModel?: string;
   readonly fableModel?: string;
+  readonly contextWindow?: number;
   readonly discovery?: true;
   readonly cache1h?: true;
   readonly settings?: true;
@@ -94,28 +97,39 @@ async function wishOf(
   return { names, root_url, credential };
 }
 
-/** Says what a gateway knows better than the command line. */
+/** Tokens of the long-context models that clients are set up for where nobody says how many. */
+const CONTEXT_WINDOW = 500_000;
+
+/** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
 async function check(
   context: CommandContext,
   { root_url, credential }: Wish,
   given: ClientOptions & { readonly contextWindow?: number },
   fetch: Fetch | undefined,
-): Promise<void> {
-  if (!given.check) return;
+  more_models: readonly string[] = [],
+): Promise<number | undefined> {
+  const wanted = given.contextWindow;
+  if (!given.check) return wanted;
   const warn = warner(context.terminal);
   if ('sign_in' in credential) {
     await discover(createAsk({ fetch }), root_url);
-    return warn(`${root_url} takes sign-ins from a terminal`);
+    warn(`${root_url} takes sign-ins from a terminal`);
+    return wanted;
   }
   const token = await tokenOf(credential, root_url, { env: context.env, fetch });
   const found = await checkModel({ root_url, token, model: given.model, fetch });
   if (found === undefined) warn(`${root_url} takes the token`);
   else warn(`${root_url} has ${found.id} for this token`);
+  for (const model of new Set(more_models)) {
+    if (model !== given.model) await checkModel({ root_url, token, model, fetch });
+  }
   const window = found?.context_window;
-  if (window === undefined || given.contextWindow === undefined || given.contextWindow <= window) return;
-  warn(
-    `the gateway says ${found!.id} takes ${window} tokens, less than ${given.contextWindow}: long sessions will fail; give --context-window ${window}`,
-  );
+  if (window === undefined || wanted === undefined) return window ?? wanted;
+  if (wanted > window)
+    warn(
+      `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
+    );
+  return wanted;
 }
 
 /** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
@@ -176,8 +190,8 @@ export async function buildCli(
   const wish = await wishOf(context, given, surroundings);
   const names = wish.names.build_cli;
   const place = placeOf(given, { ...names, file: names.config_file }, context.env);
-  await check(context, wish, given, fetch);
-  const { model, contextWindow: context_window } = given;
+  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
+  const { model } = given;
   const display_name = given.displayName ?? given.providerName ?? model;
   const alias = aliasOf(given.alias, model);
   const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, place));
@@ -194,14 +208,21 @@ export async function codingCli(
   const wish = await wishOf(context, given, surroundings, true);
   const names = wish.names.coding_cli;
   const place = placeOf(given, { ...names, file: names.config_file }, context.env);
-  await check(context, wish, given, fetch);
+  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
   const { path: config, read } = place;
   const auth = pathOfFile(names.auth_file, context.env);
-  const { model, contextWindow: context_window, providerName: provider_name = 'custom' } = given;
+  const { model, providerName: provider_name = 'custom' } = given;
   const plan = planned(() =>
     planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
   );
   return offer(context, 'coding-cli', plan, wish, { given, input, place, note: noteUnset(context) });
+}
+
+/** A tier that nobody names has the model itself: what helps it along would else ask for a model of the vendor. */
+function tiersOf(given: MessagesOptions): MessagesWish['tiers'] {
+  const { model, opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
+  const named = { opus, sonnet, haiku, fable };
+  return Object.fromEntries(TIERS.map((tier) => [tier, named[tier] ?? model]).filter(([, id]) => id !== undefined));
 }
 
 /** `appscli client messages`. */
@@ -214,12 +235,10 @@ export async function messages(
   const wish = await wishOf(context, given, surroundings);
   const names = wish.names.messages;
   const place = placeOf(given, { ...names, file: names.settings_file }, context.env);
-  await check(context, wish, given, fetch);
-  const { opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
-  const models = { opus, sonnet, haiku, fable };
-  const tiers = Object.fromEntries(TIERS.flatMap((tier) => (models[tier] === undefined ? [] : [[tier, models[tier]]])));
   const { model, discovery = false, cache1h: cache_1h = false } = given;
-  const full: MessagesWish = { ...wish, model, tiers, discovery, cache_1h };
+  const tiers = tiersOf(given);
+  const context_window = await check(context, wish, given, fetch, Object.values(tiers));
+  const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);
   if (given.settings || given.write || place.shared || !('variable' in wish.credential)) {

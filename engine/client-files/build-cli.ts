@@ -15,6 +15,9 @@ export interface BuildCliWish extends ClientWish {
   readonly context_window: number;
 }
 
+/** What the client asks a model for; each is by default a model of its vendor, which the gateway need not have. */
+const ROLES = ['default', 'session_summary', 'image_description'];
+
 /** The file of the build CLI with an entry for the gateway, which becomes its default. Raises BrokenFile. */
 export function planBuildCli(
   wish: BuildCliWish,
@@ -34,7 +37,8 @@ export function planBuildCli(
   const others = { api_key: 'token', env_key: 'variable', auth_provider: 'helper' };
   const drops = Object.entries(others).flatMap(([key, kind]) => (kind in credential ? [] : [['model', alias, key]]));
   const helper = 'helper' in credential ? { auth_provider: { [alias]: helperTable(credential.helper) } } : {};
-  const values: Values = { models: { default: alias }, model: { [alias]: entry }, ...helper };
+  const models = Object.fromEntries(ROLES.map((role) => [role, alias]));
+  const values: Values = { models, model: { [alias]: entry }, ...helper };
   const after = inFile(path, () => mergeToml(before ?? '', values, drops));
   const drafts = [{ path, before, after, secret: 'token' in credential }];
   return { drafts, warnings: variableWarnings(wish, names) };

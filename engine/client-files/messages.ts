@@ -12,6 +12,8 @@ export interface MessagesWish extends ClientWish {
   readonly model?: string | undefined;
   /** Models by tier. */
   readonly tiers: Readonly<Partial<Record<(typeof TIERS)[number], string>>>;
+  /** Of `model`, in tokens: the client guesses it of models it does not know. */
+  readonly context_window?: number | undefined;
   /** Whether it asks the gateway which models there are. */
   readonly discovery: boolean;
   /** Whether it asks for prompts to be kept for an hour. */
@@ -32,6 +34,7 @@ export function messagesVariables(wish: MessagesWish, names: MessagesClientNames
     [addressVariable(names)]: wish.root_url,
     ...(wish.model === undefined ? {} : { [`${prefix}_MODEL`]: wish.model }),
     ...Object.fromEntries(tiers),
+    ...(wish.context_window === undefined ? {} : { [`${feature}_MAX_CONTEXT_TOKENS`]: String(wish.context_window) }),
     ...(wish.discovery ? { [`${feature}_ENABLE_GATEWAY_MODEL_DISCOVERY`]: '1' } : {}),
     ...(wish.cache_1h ? { ENABLE_PROMPT_CACHING_1H: '1' } : {}),
   };
@@ -125,7 +128,8 @@ export function removeMessages(
 /** Every variable that may be in the settings because of a gateway. */
 function ourVariables(names: MessagesClientNames): string[] {
   const tiers = Object.fromEntries(TIERS.map((tier) => [tier, tier]));
-  const everything = { root_url: '', credential: { variable: '' }, model: '', tiers, discovery: true, cache_1h: true };
+  const features = { discovery: true, cache_1h: true };
+  const everything = { root_url: '', credential: { variable: '' }, model: '', context_window: 1, tiers, ...features };
   return [...Object.keys(messagesVariables(everything, names)), credentialVariable(names), helperTimeVariable(names)];
 }
 

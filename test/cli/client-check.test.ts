@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { buildCli, messages } from '../../engine/cli/client.ts';
+import { buildCli, codingCli, messages } from '../../engine/cli/client.ts';
 import type { Input } from '../../engine/cli/client-input.ts';
 import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from '../client/scripted-gateway.ts';
 import { startCli } from './support.ts';
@@ -39,6 +39,32 @@ describe('a gateway that is asked first', () => {
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
     assert.match(desk.words(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
+  });
+
+  test('says the window that each client is told, unless somebody knows better', async () => {
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
+    const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
+    const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+    await buildCli(desk.context, asked, { input: typing() });
+    assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
+    await codingCli(desk.context, asked, { input: typing() });
+    const coding = read('.codingcli', 'config.toml');
+    assert.match(coding, /^model_context_window = 200000\nmodel_auto_compact_token_limit = 190000$/m);
+    await messages(desk.context, asked, { input: typing() });
+    assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "200000"/);
+    await messages(desk.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
+    assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
+    await buildCli(desk.context, { ...asked, check: undefined } as never, { input: typing() });
+    assert.match(read('.buildcli', 'config.toml'), /^context_window = 500000$/m);
+  });
+
+  test('is asked about the model of each tier, too', async () => {
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }, { id: 'coder-2' }] } }));
+    const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, shell: 'sh' } as const;
+    await messages(desk.context, { ...asked, haikuModel: 'coder-2' }, { input: typing() });
+    const wrong = messages(desk.context, { ...asked, haikuModel: 'codr-2' }, { input: typing() });
+    await assert.rejects(wrong, /has no model "codr-2" for this token: did you mean `coder-2`/);
   });
 
   test('that knows only lists is asked for one', async () => {

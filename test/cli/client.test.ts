@@ -51,6 +51,8 @@ describe('the build CLI', () => {
       read('.buildcli', 'config.toml'),
       `[models]
 default = "made-coder-1"
+session_summary = "made-coder-1"
+image_description = "made-coder-1"
 
 [model.made-coder-1]
 model = "made/coder-1"
@@ -223,6 +225,8 @@ describe('the Messages client', () => {
       `export VENDOR_BASE_URL='${BASE}'`,
       `export VENDOR_MODEL='coder-1'`,
       `export VENDOR_DEFAULT_OPUS_MODEL='big-1'`,
+      `export VENDOR_DEFAULT_SONNET_MODEL='coder-1'`,
+      `export VENDOR_DEFAULT_HAIKU_MODEL='coder-1'`,
       `export VENDOR_DEFAULT_FABLE_MODEL='f'`,
       `export CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY='1'`,
       `export ENABLE_PROMPT_CACHING_1H='1'`,
@@ -230,6 +234,11 @@ describe('the Messages client', () => {
     ]);
     assert.match(desk.words(), /\.client\/cache\/gateway-models\.json/);
     assert.match(desk.words(), /reads its token from RELAY_API_KEY, which is not set here/);
+  });
+
+  test('has no models of ours where none is named, and keeps to its own', async () => {
+    assert.equal(await messages(desk.context, wish, { input: typing() }), 0);
+    assert.doesNotMatch(desk.data(), /MODEL|CONTEXT/);
   });
 
   test('is warned of variables that would defeat the ones it gets', async () => {

@@ -7,9 +7,6 @@ import { baseUrl, examples, json, notEmpty } from './options.ts';
 
 type Finish = (exit_code: number) => void;
 
-/** Tokens of the long-context models that clients are set up for. */
-const CONTEXT_WINDOW = 500_000;
-
 const CONTEXT_WINDOW_MIN = 1000;
 const CONTEXT_WINDOW_MAX = 100_000_000;
 
@@ -48,8 +45,10 @@ function addCommon(command: Command): Command {
     .addOption(json('print a JSON object with what was done'));
 }
 
-const window = () =>
-  new Option('--context-window <tokens>', 'window of the model').default(CONTEXT_WINDOW).argParser(contextWindow);
+const window = (otherwise: string) =>
+  new Option('--context-window <tokens>', `window of the model; else what --check learns, else ${otherwise}`).argParser(
+    contextWindow,
+  );
 
 /** `appscli client build-cli|coding-cli|messages`. */
 export function addClient(program: Command, context: CommandContext, finish: Finish): void {
@@ -100,7 +99,7 @@ function addBuildCli(client: Command, context: CommandContext, finish: Finish): 
     .option('--alias <name>', 'name of the entry in the file; else made from the model')
     .option('--display-name <text>', 'what the client shows; else the provider name or the model', oneLine)
     .option('--provider-name <text>', 'what the client shows without --display-name', oneLine)
-    .addOption(window())
+    .addOption(window('500000'))
     .addHelpText(
       'after',
       `
@@ -118,7 +117,7 @@ function addCodingCli(client: Command, context: CommandContext, finish: Finish):
   addCommon(client.command('coding-cli').description('set up the coding CLI (Responses)'))
     .requiredOption('--model <id>', 'model at the gateway', oneLine)
     .option('--provider-name <text>', 'what the client calls the gateway', oneLine)
-    .addOption(window())
+    .addOption(window('500000'))
     .addHelpText(
       'after',
       `
@@ -134,11 +133,12 @@ ${examples('appscli client coding-cli --base-url https://gw.example.com --model 
 
 function addMessages(client: Command, context: CommandContext, finish: Finish): void {
   addCommon(client.command('messages').description('set up the Messages client'))
-    .option('--model <id>', 'fixed model', oneLine)
+    .option('--model <id>', 'fixed model, also of each tier that is not named', oneLine)
     .option('--opus-model <id>', 'model of the tier opus', oneLine)
     .option('--sonnet-model <id>', 'model of the tier sonnet', oneLine)
     .option('--haiku-model <id>', 'model of the tier haiku', oneLine)
     .option('--fable-model <id>', 'model of the tier fable', oneLine)
+    .addOption(window('what the client assumes'))
     .option('--discovery', 'let the client ask the gateway which models there are')
     .option('--cache-1h', 'let the client ask for prompts to be kept for an hour')
     .option('--sign-in', 'let people sign in at the gateway, as the client itself does it; no token is needed')
