@@ -56,7 +56,7 @@ export interface AnswerContext {
   readonly free_text_tools: ReadonlySet<string>;
   /** `Tool.address` by the tool's name in the conversation, for the tools that have one. */
   readonly tool_addresses?: ReadonlyMap<string, ToolAddress>;
-  /** Values of the request that an answer repeats, such as `temperature`. Never text of the prompt. */
+  /** Values of the request that an answer repeats, such as `temperature` and `tools`. */
   readonly echo: Json;
 }
 

@@ -71,6 +71,7 @@ export class StopCutter {
       case 'part_delta': {
         const open = this.#texts.get(event.index);
         if (open === undefined) break;
+        if (event.text === '') return;
         this.#read(event.index, open, event.text, emit);
         return;
       }

@@ -236,6 +236,7 @@ describe('writing a stream', () => {
             ...usage,
             input_tokens: 3,
             output_tokens: 4,
+            cache_creation_input_tokens: 0,
             cache_read_input_tokens: 5,
             output_tokens_details: { thinking_tokens: 2 },
           },

@@ -89,13 +89,33 @@ test('an upstream without identifiers gets some that are made of the request', (
   assert.equal(response.model, 'asked');
 });
 
-test('an answer repeats what the client set, and nothing of the prompt', () => {
+test('an answer repeats what the client set, and nothing that the client did not', () => {
   const echo = { temperature: 0.5, text: { verbosity: 'low' }, reasoning: { effort: 'high' }, id: 'mine' };
   const response = sent([START, END], { echo }).at(-1)!.response as Record<string, unknown>;
   assert.equal(response.temperature, 0.5);
   assert.deepEqual(response.text, { format: { type: 'text' }, verbosity: 'low' });
   assert.deepEqual(response.reasoning, { effort: 'high', summary: null });
   assert.deepEqual([response.id, response.instructions, response.tools], ['msg_7', null, []]);
+});
+
+test('instructions, tools and the format are repeated as they are, in every event that has the answer', () => {
+  const tools = [{ type: 'function', name: 'look', parameters: { type: 'object' }, strict: null }];
+  const format = { type: 'json_schema', name: 'a', schema: { type: 'object', properties: {} }, strict: true };
+  const echo = { instructions: 'Be kind.', tools, text: { format }, tool_choice: { type: 'function', name: 'look' } };
+  const answers = sent([START, END], { echo }).flatMap(({ response }) => (response === undefined ? [] : [response]));
+  assert.equal(answers.length, 3);
+  for (const answer of answers as Record<string, unknown>[]) {
+    assert.deepEqual(
+      [answer.instructions, answer.tools, answer.text, answer.tool_choice],
+      ['Be kind.', tools, { format }, { type: 'function', name: 'look' }],
+    );
+  }
+});
+
+test('what is too long to be repeated is left out', () => {
+  const echo = { instructions: 'x'.repeat(2_000_000), tools: [{ type: 'function', name: 'look' }] };
+  const { instructions, tools } = sent([START, END], { echo }).at(-1)!.response as Record<string, unknown>;
+  assert.deepEqual([instructions, tools], [null, echo.tools]);
 });
 
 test('reasoning is a summary, with a proof that the client keeps without knowing it', () => {

@@ -1,4 +1,5 @@
 import type { AnswerContext, Json, StreamWriter } from '../adapter.ts';
+import { REPEATED_CHARS_MAX } from '../echo.ts';
 import { problemFields } from '../errors.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../events.ts';
 import type { Notes } from '../notes.ts';
@@ -7,6 +8,7 @@ import { type Say, type WrittenItem, writtenItem } from './write-output.ts';
 
 /** Fields of the request that an answer repeats, as they are where the client did not say them. */
 const REPEATED: Json = {
+  instructions: null,
   max_output_tokens: null,
   metadata: {},
   parallel_tool_calls: true,
@@ -14,10 +16,19 @@ const REPEATED: Json = {
   temperature: null,
   text: { format: { type: 'text' } },
   tool_choice: 'auto',
+  tools: [],
   top_p: null,
   truncation: 'disabled',
   user: null,
 };
+
+/** Fields that an answer repeats where the client said them. */
+const OPTIONAL: ReadonlySet<string> = new Set([
+  'max_tool_calls',
+  'prompt_cache_key',
+  'safety_identifier',
+  'top_logprobs',
+]);
 
 /** Writes one answer. Every event is numbered, names where it belongs, and the last ones repeat what was said. */
 export class ResponsesWriter implements StreamWriter {
@@ -31,6 +42,8 @@ export class ResponsesWriter implements StreamWriter {
   #model: string;
   #usage: ModelUsage = {};
   #refused = false;
+  /** Members of the request as JSON text: they are said three times. */
+  #repeated: string | undefined;
   /** The whole answer as JSON text, once it has ended. */
   document = '';
 
@@ -133,7 +146,6 @@ export class ResponsesWriter implements StreamWriter {
 
   #response(status: string, fields: Json): string {
     const { request_id: _request, created_at, echo } = this.#answer;
-    const told = Object.fromEntries(Object.entries(REPEATED).map(([key, value]) => [key, repeated(echo, key, value)]));
     const response = JSON.stringify({
       id: this.#id,
       object: 'response',
@@ -142,18 +154,27 @@ export class ResponsesWriter implements StreamWriter {
       background: false,
       error: null,
       incomplete_details: null,
-      instructions: null,
       model: this.#model,
       previous_response_id: null,
       store: false,
-      tools: [],
       usage: null,
-      ...told,
       ...fields,
     });
+    this.#repeated ??= repeatedText(echo);
     const output = this.#items.filter(({ json }) => json !== '').map(({ json }) => json);
-    return `${response.slice(0, -1)},"output":[${output.join(',')}]}`;
+    return `${response.slice(0, -1)},${this.#repeated},"output":[${output.join(',')}]}`;
   }
+}
+
+/** Members that an answer repeats, as JSON text; what is too long to be said three times is as if it had not been said. */
+function repeatedText(echo: Json): string {
+  const keys = [...Object.keys(REPEATED), ...Object.keys(echo).filter((key) => OPTIONAL.has(key))];
+  return keys
+    .map((key) => {
+      const text = JSON.stringify(repeated(echo, key, REPEATED[key]));
+      return `"${key}":${text.length > REPEATED_CHARS_MAX ? JSON.stringify(REPEATED[key]) : text}`;
+    })
+    .join(',');
 }
 
 /** `text` and `reasoning` always have all their fields. */
