@@ -67,8 +67,17 @@ export interface GatewayConfig {
   readonly stages: readonly string[];
   readonly auth?: AuthConfig;
   readonly policies?: PoliciesConfig;
+  readonly branding?: BrandingConfig;
   /** A section that later versions act on; validated, otherwise unread. */
   readonly telemetry?: Readonly<Record<string, unknown>>;
+}
+
+/** The `branding` section: what people see on pages. */
+export interface BrandingConfig {
+  /** Absent: "Model gateway". */
+  readonly name?: string;
+  /** An https or mailto address. */
+  readonly support_url?: string;
 }
 
 /** The `policies` section. */

@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../config.ts';
 import { adminDoors } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
-import { protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
+import { frontDoor, protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
 import type { Loaded } from '../load/spec.ts';
 import { programVersion } from '../package-root.ts';
 import { DEFAULT_RETENTION } from '../retention.ts';
@@ -259,10 +259,13 @@ function doorsOf(
   const { clock, log, models, tokens } = services;
   const protocol = protocolDoor({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
   const sign_in =
-    identity === undefined ? signInOff({ clock, log }) : signInDoors({ config, identity, database, clock, log });
+    identity === undefined
+      ? signInOff({ branding: config.branding, clock, log })
+      : signInDoors({ config, identity, database, clock, log });
   const verify = (token: string) => tokens.verify(token);
   const { catchUp } = foundation;
-  return [protocol, sign_in, adminDoors({ config, identity, database, catchUp, clock, log, verify, models })];
+  const front = frontDoor({ config, clock, log });
+  return [front, protocol, sign_in, adminDoors({ config, identity, database, catchUp, clock, log, verify, models })];
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { type Request, type Response, Router } from 'express';
 import type { Clock, Log } from '../../api.ts';
-import type { GatewayConfig } from '../../config.ts';
+import type { BrandingConfig, GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { Database } from '../../services/database.ts';
 import type { Identity } from '../../services/identity/index.ts';
 import type { FormLimits } from './form.ts';
 import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
+import { branded } from './page-layout.ts';
 import { errorPage, pageHeaders, type Reference } from './pages.ts';
 
 /** What sign-in over HTTP is made of. */
@@ -68,21 +69,35 @@ const DATA_HEADERS = {
 /** Serves doors; whatever happens behind one, it answers in the way the door speaks. */
 export function mountDoors(
   doors: readonly Door[],
-  { provider_url, clock, log }: Pick<SignInOptions, 'clock' | 'log'> & { readonly provider_url?: string | undefined },
+  {
+    provider_url,
+    branding,
+    clock,
+    log,
+  }: Pick<SignInOptions, 'clock' | 'log'> & {
+    readonly provider_url?: string | undefined;
+    readonly branding?: BrandingConfig | undefined;
+  },
 ): Router {
   const page_headers = pageHeaders(provider_url);
   const router = Router({ caseSensitive: true, strict: true });
   for (const door of doors) {
     router.all(door.path, async (req, res) => {
       const visit = { req, reference: { request_id: randomUUID(), at: new Date(clock.now()) } };
-      send(res, visit, await answerOf(door, visit, log), page_headers);
+      send(res, visit, await answerOf(door, visit, log), { page_headers, branding });
     });
   }
   return router;
 }
 
-function send(res: Response, { reference }: Visit, answer: Answer, page_headers: Readonly<Record<string, string>>) {
-  const { body, headers } = written(answer, page_headers);
+/** How pages go out. */
+interface Look {
+  readonly page_headers: Readonly<Record<string, string>>;
+  readonly branding: BrandingConfig | undefined;
+}
+
+function send(res: Response, { reference }: Visit, answer: Answer, look: Look) {
+  const { body, headers } = written(answer, look);
   res.writeHead(answer.status, {
     ...headers,
     [REQUEST_ID_HEADER]: reference.request_id,
@@ -92,8 +107,8 @@ function send(res: Response, { reference }: Visit, answer: Answer, page_headers:
   res.end(body);
 }
 
-function written(answer: Answer, page_headers: Readonly<Record<string, string>>) {
-  if ('page' in answer) return { body: answer.page, headers: page_headers };
+function written(answer: Answer, { page_headers, branding }: Look) {
+  if ('page' in answer) return { body: branded(answer.page, branding), headers: page_headers };
   if ('location' in answer) return { body: '', headers: { ...DATA_HEADERS, location: answer.location } };
   if ('json' in answer) {
     return { body: JSON.stringify(answer.json), headers: { ...DATA_HEADERS, 'content-type': 'application/json' } };

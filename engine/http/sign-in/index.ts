@@ -10,6 +10,7 @@ import { revoke } from './revoke.ts';
 import { token } from './token.ts';
 
 export type { SignInOptions } from './doors.ts';
+export { frontDoor } from './front-page.ts';
 export { signInOff } from './off.ts';
 export { type ProtocolOptions, protocolDoor } from './protocol.ts';
 

@@ -1,4 +1,5 @@
 import type { Router } from 'express';
+import type { BrandingConfig } from '../../config.ts';
 import { type Answer, type Door, mountDoors, type SignInOptions } from './doors.ts';
 import { signInOffPage } from './pages.ts';
 import {
@@ -11,7 +12,9 @@ import {
 } from './paths.ts';
 
 /** Stands at the paths of sign-in where no identity provider is configured, and says so. */
-export function signInOff(options: Pick<SignInOptions, 'clock' | 'log'>): Router {
+export function signInOff(
+  options: Pick<SignInOptions, 'clock' | 'log'> & { readonly branding?: BrandingConfig | undefined },
+): Router {
   const json = {
     error: 'not_supported',
     error_description:

@@ -1,3 +1,4 @@
+import type { BrandingConfig } from '../../config.ts';
 import { type Html, type HtmlValue, html } from './page-html.ts';
 import { PAGE_STYLE } from './page-style.ts';
 
@@ -12,6 +13,29 @@ const ICON = `data:image/svg+xml,${encodeURIComponent(
 
 const STYLE: Html = { markup: `<style>${PAGE_STYLE}</style>` };
 
+const titleEnd = (name: string): Html => html` · ${name}</title>`;
+const brand = (name: string): Html => html`<span>${name}</span>`;
+const TITLE_END = titleEnd(PRODUCT);
+const BRAND = brand(PRODUCT);
+const PAGE_END: Html = { markup: '</body>\n</html>' };
+
+/**
+ * A page under the name that the configuration gives the gateway, with the way to help. What is replaced is markup, which no text
+ * in a page can be.
+ */
+export function branded(page: string, { name, support_url }: BrandingConfig = {}): string {
+  const help =
+    support_url === undefined
+      ? PAGE_END
+      : html`<footer class="help"><a href="${support_url}" rel="noreferrer">Get help</a></footer>
+${PAGE_END}`;
+  const named = name ?? PRODUCT;
+  return page
+    .replace(TITLE_END.markup, () => titleEnd(named).markup)
+    .replace(BRAND.markup, () => brand(named).markup)
+    .replace(PAGE_END.markup, () => help.markup);
+}
+
 /** A whole page: its title is also said after the product's name by the browser. */
 export function layout(page: { readonly title: string; readonly content: HtmlValue }): string {
   return html`<!doctype html>
@@ -21,19 +45,19 @@ export function layout(page: { readonly title: string; readonly content: HtmlVal
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="robots" content="noindex, nofollow">
-<title>${page.title} · ${PRODUCT}</title>
+<title>${page.title}${TITLE_END}
 <link rel="icon" href="${ICON}">
 ${STYLE}
 </head>
 <body>
 <header class="brand">
 <svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" aria-hidden="true"><path d="${GATE}"/></svg>
-<span>${PRODUCT}</span>
+${BRAND}
 </header>
 <main>
 ${page.content}
 </main>
-</body>
+${PAGE_END}
 </html>
 `.markup;
 }

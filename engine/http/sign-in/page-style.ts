@@ -28,6 +28,7 @@ main, .brand { width: 100%; max-width: 28rem; }
 main { background: var(--sheet); border: 1px solid var(--edge); border-radius: 1rem; padding: clamp(1.25rem, 6vw, 2rem); overflow-wrap: break-word; }
 main > :last-child { margin-bottom: 0; }
 h1 { margin: 0 0 .6rem; font-size: 1.5rem; line-height: 1.25; font-weight: 650; letter-spacing: -.012em; text-wrap: balance; }
+h2 { margin: 1.5rem 0 .5rem; font-size: 1.0625rem; line-height: 1.3; font-weight: 650; }
 p { margin: 0 0 1rem; text-wrap: pretty; }
 .soft { color: var(--soft); }
 .small { font-size: .875rem; line-height: 1.5; }
@@ -65,6 +66,10 @@ input:focus-visible { outline-offset: 1px; }
 .mark.good { color: var(--good); }
 .mark.alarm { color: var(--alarm); }
 .reference { margin: 1.5rem 0 0; padding-top: 1rem; border-top: 1px solid var(--edge); color: var(--soft); font-size: .8125rem; overflow-wrap: anywhere; }
+pre { margin: 0 0 1rem; padding: .75rem .9rem; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--tint); border: 1px solid var(--tint-edge); border-radius: .6rem; font-size: .875rem; }
+a { color: var(--accent); }
+.button.primary { color: var(--on-accent); }
+.help { width: 100%; max-width: 28rem; margin: .9rem 0 0; padding: 0 .25rem; font-size: .875rem; }
 @media (prefers-reduced-motion: reduce) { * { transition: none !important; } }
 @media (forced-colors: active) { button, .button { border-color: ButtonText; } }
 `;

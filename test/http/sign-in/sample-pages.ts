@@ -1,3 +1,4 @@
+import { frontPage } from '../../../engine/http/sign-in/front-page.ts';
 import {
   confirmPage,
   declinedPage,
@@ -38,10 +39,12 @@ export function everyPage(text = 'Somebody at example.com'): Readonly<Record<str
       login_notice: text,
     }),
     success: successPage({ email: text, client: text }),
-    denied: deniedPage({ reason: text, advice: text, reference }),
+    denied: deniedPage({ reason: text, advice: text, reference, user_code: text }),
     declined: declinedPage(),
     expired: expiredPage(),
     error: errorPage({ title: text, sentence: text, advice: text, again, reference }),
     'sign-in-off': signInOffPage(),
+    front: frontPage('https://gateway.example.com', true),
+    'front-without-sign-in': frontPage('https://gateway.example.com', false),
   };
 }

@@ -1,0 +1,56 @@
+import type { Router } from 'express';
+import type { Clock, Log } from '../../api.ts';
+import type { GatewayConfig } from '../../config.ts';
+import { issuerOf } from '../../services/identity/issuer.ts';
+import { type Answer, mountDoors } from './doors.ts';
+import { html } from './page-html.ts';
+import { layout } from './page-layout.ts';
+import { DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
+
+/** What the page at the root is made from. */
+export interface FrontPageOptions {
+  readonly config: GatewayConfig;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Serves the root of the gateway: to a browser a page that says what this is and how to use it, to programs the same as JSON. */
+export function frontDoor(options: FrontPageOptions): Router {
+  const { config } = options;
+  const root = issuerOf(config);
+  const signs_in = config.auth?.oidc !== undefined;
+  const headers = { vary: 'accept' };
+  const json = {
+    name: config.branding?.name ?? 'Model gateway',
+    base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
+    protocol: `${root}${PROTOCOL_PATH}`,
+    ...(signs_in && { sign_in: `${root}${DISCOVERY_PATH}` }),
+    ...(config.branding?.support_url !== undefined && { support_url: config.branding.support_url }),
+  };
+  const page = frontPage(root, signs_in);
+  const get = ({ req }: { readonly req: { readonly headers: { readonly accept?: string | undefined } } }): Answer =>
+    /\btext\/html\b/i.test(req.headers.accept ?? '') ? { status: 200, headers, page } : { status: 200, headers, json };
+  return mountDoors([{ path: '/', speaks: 'json', get }], { ...options, branding: config.branding });
+}
+
+/** @param root the public URL without a slash at its end. */
+export function frontPage(root: string, signs_in: boolean): string {
+  const device = `${root}${DEVICE_PATH}`;
+  const credential = signs_in
+    ? html`<p>Sign in from your terminal with the account you have at work:</p>
+<pre><code>appscli login --base-url ${root}</code></pre>
+<p class="soft">Clients that know gateway sign-in take the address alone. Does your terminal show a code? <a href="${device}">Enter it here</a>.</p>`
+    : html`<p>You need an access token, which begins with <code>gw_</code>. Your administrator makes one for you.</p>`;
+  return layout({
+    title: 'What this is',
+    content: html`<h1>This is a gateway to language models</h1>
+<p class="soft">Programs talk to it, such as the coding client in your terminal. There is nothing to see here in a browser.</p>
+${credential}
+<h2>Address for your client</h2>
+<dl>
+<dt>Messages</dt><dd><code>${root}</code></dd>
+<dt>All others</dt><dd><code>${root}/v1</code></dd>
+</dl>
+<p class="small"><a href="${root}${PROTOCOL_PATH}">What it speaks, for authors of clients</a></p>`,
+  });
+}

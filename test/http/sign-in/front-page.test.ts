@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { GatewayConfig } from '../../../engine/config.ts';
+import { frontDoor } from '../../../engine/http/sign-in/index.ts';
+import { branded } from '../../../engine/http/sign-in/page-layout.ts';
+import { frozenClock } from '../../../engine/services/clock.ts';
+import { cli } from '../../cli/support.ts';
+import { createProject } from '../../load/support/project.ts';
+import { quietLog } from '../../support/store.ts';
+import { everyPage } from './sample-pages.ts';
+import { askAt, serve, signInConfig } from './support.ts';
+
+const clock = frozenClock('2026-11-21T12:00:00Z');
+const BROWSER = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
+const BRANDING = { name: 'Acme <AI> & Co', support_url: 'https://help.example.com/ai?a=1&b=2' };
+
+async function at(config: GatewayConfig, headers: Record<string, string>) {
+  const served = await serve(frontDoor({ config, clock, log: quietLog }));
+  try {
+    return await askAt(() => served.url)('GET', '/', { headers });
+  } finally {
+    await served.close();
+  }
+}
+
+describe('the root of a gateway', () => {
+  const config = signInConfig({ server: { public_url: 'https://example.com/gw/' } });
+
+  it('is a page in a browser, which says how to sign in and where clients find it, below the public URL alone', async () => {
+    const { status, headers, text } = await at(config, { ...BROWSER, host: 'evil.example.net' });
+    assert.equal(status, 200);
+    assert.equal(headers['content-type'], 'text/html; charset=utf-8');
+    assert.equal(headers.vary, 'accept');
+    assert.match(String(headers['content-security-policy']), /default-src 'none'.*frame-ancestors 'none'/);
+    assert.match(text, /appscli login --base-url https:\/\/example\.com\/gw<\/code>/);
+    assert.match(text, /<code>https:\/\/example\.com\/gw\/v1<\/code>/);
+    assert.deepEqual(
+      [...text.matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href),
+      ['https://example.com/gw/device', 'https://example.com/gw/protocol'],
+    );
+    assert.doesNotMatch(text, /evil|<script/);
+  });
+
+  it('is JSON for everything else', async () => {
+    for (const accept of ['*/*', 'application/json', undefined]) {
+      const answer = await at(config, accept === undefined ? {} : { accept });
+      assert.equal(answer.status, 200);
+      assert.deepEqual(answer.json(), {
+        name: 'Model gateway',
+        base_urls: {
+          messages: 'https://example.com/gw',
+          chat_completions: 'https://example.com/gw/v1',
+          responses: 'https://example.com/gw/v1',
+        },
+        protocol: 'https://example.com/gw/protocol',
+        sign_in: 'https://example.com/gw/.well-known/oauth-authorization-server',
+      });
+    }
+  });
+
+  it('says that a token is needed where nobody signs in', async () => {
+    const { auth: _, ...bare } = signInConfig();
+    const { text } = await at(bare as GatewayConfig, BROWSER);
+    assert.match(text, /access token, which begins with <code>gw_<\/code>/);
+    assert.doesNotMatch(text, /appscli login|\/device/);
+  });
+});
+
+describe('branding', () => {
+  it('gives pages their name and the way to help, whatever else is on them', async () => {
+    const page = await at({ ...signInConfig(), branding: BRANDING }, BROWSER);
+    const pages = Object.values(everyPage('</title></body>Model gateway')).map((each) => branded(each, BRANDING));
+    for (const text of [page.text, ...pages]) {
+      assert.match(text, / · Acme &lt;AI&gt; &amp; Co<\/title>/);
+      assert.match(text, /<span>Acme &lt;AI&gt; &amp; Co<\/span>/);
+      assert.match(
+        text,
+        /<footer class="help"><a href="https:\/\/help\.example\.com\/ai\?a=1&amp;b=2" rel="noreferrer">Get help<\/a>/,
+      );
+      assert.equal(text.split('</body>').length, 2);
+    }
+    const json = (await at({ ...signInConfig(), branding: BRANDING }, {})).json();
+    assert.deepEqual([json.name, json.support_url], [BRANDING.name, BRANDING.support_url]);
+  });
+
+  it('leaves pages as they are without it', () => {
+    for (const text of Object.values(everyPage())) assert.equal(branded(text), text);
+  });
+
+  it('takes a page or an address to write to, and nothing that a browser would run', async () => {
+    const check = async (branding: string) => {
+      const project = createProject({
+        'gateway.yaml': `server: { listen: 127.0.0.1:8080, public_url: http://127.0.0.1:8080 }
+upstreams: [{ name: main, base_url: "https://api.example.com", api_key_env: UPSTREAM_KEY }]
+models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
+routing: { default_upstream: main }
+branding: ${branding}
+`,
+      });
+      try {
+        return (await cli(['check', '--config', project.path('gateway.yaml')], { env: { UPSTREAM_KEY: 'x' } }))
+          .exit_code;
+      } finally {
+        project.remove();
+      }
+    };
+    for (const good of [
+      '{ name: Acme AI }',
+      '{ support_url: "https://help.example.com/x?y#z" }',
+      '{ name: Ä, support_url: "mailto:ai@example.com" }',
+    ]) {
+      assert.equal(await check(good), 0, good);
+    }
+    for (const bad of [
+      '{}',
+      '{ name: "" }',
+      '{ name: " " }',
+      '{ name: "a\\u202eb" }',
+      '{ support_url: "javascript:alert(1)" }',
+      '{ support_url: "http://help.example.com" }',
+      '{ support_url: "https://user@help.example.com" }',
+      '{ support_url: "data:text/html,x" }',
+      '{ support_url: "https://" }',
+      '{ support_url: "mailto:" }',
+      '{ logo: x }',
+    ]) {
+      assert.equal(await check(bad), 1, bad);
+    }
+  });
+});
