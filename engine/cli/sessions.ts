@@ -133,7 +133,7 @@ function tokensOf({ tokens }: Ended, { withTokens }: { readonly withTokens?: tru
 
 /** A session as the admin API tells it. */
 export function sessionOf(answer: Answered): SessionSummary {
-  const { id, user, client, client_address, created_at, checked_at, expires_at, revoked_at, revoked_because } = answer;
+  const { id, user, client, client_address, created_at, checked_at, expires_at, ...rest } = answer;
   const never = new Date(0);
   return {
     id: textOf(id),
@@ -143,8 +143,10 @@ export function sessionOf(answer: Answered): SessionSummary {
     created_at: timeOf(created_at) ?? never,
     checked_at: timeOf(checked_at) ?? never,
     expires_at: timeOf(expires_at) ?? never,
-    revoked_at: timeOf(revoked_at),
-    revoked_because: textOf(revoked_because) || null,
+    revoked_at: timeOf(rest.revoked_at),
+    revoked_because: textOf(rest.revoked_because) || null,
+    refused_at: timeOf(rest.refused_at),
+    refused_from: textOf(rest.refused_from) || null,
   };
 }
 
@@ -156,6 +158,7 @@ const columnsHere = (): Column[] => [
   { title: titleInZone('SINCE'), kind: 'text' },
   { title: titleInZone('UNTIL'), kind: 'text' },
   { title: 'ENDED', kind: 'text' },
+  { title: 'TOKEN REFUSED', kind: 'text' },
 ];
 
 function describeSessions(sessions: readonly SessionSummary[], line_width: number): string[] {
@@ -167,6 +170,7 @@ function describeSessions(sessions: readonly SessionSummary[], line_width: numbe
     dayWords(created_at),
     dayWords(rest.revoked_at ?? expires_at),
     rest.revoked_at === null ? '' : (rest.revoked_because ?? 'ended'),
+    rest.refused_at === null ? '' : `${dayWords(rest.refused_at)} from ${rest.refused_from}`,
   ]);
   const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
   return formatList(columns, rows, line_width);

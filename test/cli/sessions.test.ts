@@ -50,6 +50,14 @@ describe('on the database', () => {
     assert.match(again.stderr, /no session ses_0123456789abc to end; "appscli sessions list"/);
   });
 
+  test('a session whose refresh token was refused elsewhere says since when and from where', async () => {
+    await addSession('carol@example.com', 'ses_c1');
+    const refused = { refused_at: new Date('2027-02-01T09:00:00Z'), refused_from: '203.0.113.9' };
+    await bench.gateway.database.knex('sessions').where({ id: 'ses_c1' }).update(refused);
+    const { stdout } = await bench.succeed('sessions', 'list', '--user', 'carol@example.com');
+    assert.match(stdout, /TOKEN REFUSED\n.* 2027-02-01 from 203\.0\.113\.9\n$/);
+  });
+
   test('all sessions of a person are ended, with the access tokens where that is said', async () => {
     await bench.newToken({ user: 'bob@example.com' });
     await addSession('bob@example.com', 'ses_b1');

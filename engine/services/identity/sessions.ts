@@ -27,6 +27,12 @@ export interface SessionSummary {
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
   readonly revoked_because: string | null;
+  /**
+   * When a refresh token of it was refused because a newer one is in use, and from which address: one that has not renewed the
+   * session since. Somebody may have a copy of the credentials.
+   */
+  readonly refused_at: Date | null;
+  readonly refused_from: string | null;
 }
 
 /**
@@ -192,7 +198,7 @@ export function createSessions(options: {
       return database.query<SessionSummary>(
         'session_list',
         `select s.id, p.email as "user", s.client, s.client_address, s.created_at, s.checked_at, s.expires_at,
-           s.revoked_at, s.revoked_because
+           s.revoked_at, s.revoked_because, s.refused_at, s.refused_from
          from sessions s join principals p on p.id = s.principal_id
          where ($1::text is null or p.email = $1) and ($2 or s.revoked_at is null and s.expires_at > $3)
          order by s.created_at desc, s.id limit ${MAX_LISTED}`,

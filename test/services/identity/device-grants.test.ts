@@ -227,6 +227,8 @@ describe('a device that asks whether its sign-in is done', () => {
         expires_at: new Date('2026-04-09T12:00:00Z'),
         revoked_at: null,
         revoked_because: null,
+        refused_at: null,
+        refused_from: null,
       },
     ]);
   });
