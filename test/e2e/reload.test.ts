@@ -187,9 +187,10 @@ test('what only a restart can change keeps its value, one warning per key, and t
     tls: { cert_file: 'gateway.yaml', key_file: 'gateway.yaml' },
   };
   await reloadWith({ server, database: { embedded: { data_dir: 'elsewhere' } } });
-  const keys = logged('warn').map(({ key }) => key);
+  const told = logged('warn').filter(({ key }) => key !== undefined);
+  const keys = told.map(({ key }) => key);
   assert.deepEqual(keys, ['server.listen', 'server.tls', 'server.limits.header_bytes', 'database']);
-  for (const { text } of logged('warn')) assert.match(text, /restart/);
+  for (const { text } of told) assert.match(text, /restart/);
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   assert.equal((await ask(gateway.url, gateway.token, { system: 'x'.repeat(200) })).status, 413);
   const wide = await send(gateway.url, { method: 'GET', path: '/healthz', headers: ['x-wide', 'w'.repeat(100_000)] });
