@@ -91,7 +91,8 @@ const REFRESH_SECONDS = 60;
 const REPEATED_SECONDS = 30;
 /** Clients wait ten seconds for an answer, and some take a 503 for the end of what they were about to do. */
 const BUSY_PATIENCE_MS = 6000;
-const BUSY_POLL_MS = 100;
+/** Doubled up to ten times as much: whoever sends many at once costs the database little. */
+const FIRST_BUSY_POLL_MS = 100;
 const MAX_LISTED = 1000;
 
 interface BegunRow {
@@ -137,11 +138,13 @@ export function createSessions(options: {
   return {
     async beginRefresh(presented) {
       if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
-      for (let waited_ms = 0; ; waited_ms += BUSY_POLL_MS) {
+      let waited_ms = 0;
+      for (let poll_ms = FIRST_BUSY_POLL_MS; ; poll_ms = Math.min(poll_ms * 2, FIRST_BUSY_POLL_MS * 10)) {
         const begun = await beginOnce(presented);
         if (begun.outcome !== 'busy' || waited_ms >= busy_patience_ms) return begun;
         // Another replica may be at it, which tells nobody when it is done.
-        await setTimeout(BUSY_POLL_MS);
+        await setTimeout(poll_ms);
+        waited_ms += poll_ms;
       }
     },
 
