@@ -47,9 +47,18 @@ export async function freshCredentials(renewal: Renewal): Promise<Credentials> {
   try {
     return await credentials.locked(() => renewOnce(renewal), patience_seconds);
   } catch (error) {
-    if (error instanceof SignInOver || !(error instanceof StartError) || left_seconds <= 0) throw error;
-    return held;
+    if (error instanceof SignInOver || !(error instanceof StartError)) throw error;
+    if (left_seconds > 0) return held;
+    throw error instanceof Unreachable ? staysSignedIn(error) : error;
   }
+}
+
+/** Clients show what their key helper says, some with the advice to sign in again, which helps nobody in an outage. */
+function staysSignedIn(error: Unreachable): Unreachable {
+  const end = /[.!?]$/.test(error.message) ? '' : '.';
+  return new Unreachable(`${error.message}${end} You are still signed in; this works again when that is over.`, {
+    cause: error,
+  });
 }
 
 function secondsLeft({ expires_at }: Credentials, clock: Clock): number {

@@ -91,7 +91,7 @@ test('an identity provider that is away for longer than a token lives signs nobo
     const { problem, said } = await helper(desk);
     assert.equal(said, '');
     assert.equal(problem?.exit_code, 69);
-    assert.match(problem?.message ?? '', /identity provider gives no usable answer/);
+    assert.match(problem?.message ?? '', /identity provider gives no usable answer .* You are still signed in; this/);
     assert.equal((await ask(own)).status, 200, 'access tokens need no identity provider');
   }
   provider.setMode('up');
@@ -104,12 +104,16 @@ test('an identity provider that is away for longer than a token lives signs nobo
 test('a database that is away for longer than a token lives signs nobody out', async () => {
   const person = await signIn(gateway.url, 'anna');
   const desk = deskWith(person);
+  const own = await gateway.newToken();
   await way.stop();
+  assert.deepEqual([(await ask(person.access_token)).status, (await ask(own)).status], [503, 503]);
   clock.advance(600_000);
+  assert.equal((await drive(clock, ask(person.access_token))).status, 401);
   const refused = await drive(clock, renew(person.refresh_token));
   assert.deepEqual([refused.status, refused.body.error], [503, 'temporarily_unavailable']);
   const { problem, said } = await drive(clock, helper(desk));
   assert.deepEqual([said, problem?.exit_code], ['', 69]);
+  assert.match(problem?.message ?? '', /You are still signed in/);
   await way.start();
   const renewed = await until('the helper prints a token again', async () => {
     const now = await helper(desk);
