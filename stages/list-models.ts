@@ -30,41 +30,47 @@ interface Page {
   readonly has_more: boolean;
 }
 
-const supported = (supported: boolean) => ({ supported });
+/** Whether a model can do something; `null` where nobody told. */
+const supported = (supported: boolean | null) => ({ supported });
 
 /** Nothing in gateway.yaml says so, and clients expect the key. */
-const NOT_PROMISED = supported(false);
+const UNKNOWN = supported(null);
 
 /** What a model can do, in the form Messages clients know; the last three are additions. */
-function capabilitiesOf({ supports: { tools, images, thinking, sampling, prompt_cache_1h } }: ModelConfig): object {
-  const effort = supported(thinking === 'adaptive');
+function capabilitiesOf({ supports, assumed }: ModelConfig): object {
+  const told = <K extends keyof typeof supports>(key: K) =>
+    assumed.includes(`supports.${key}`) ? undefined : supports[key];
+  const thinking = told('thinking');
+  const thinks = (how: (told: typeof supports.thinking) => boolean) =>
+    supported(thinking === undefined ? null : how(thinking));
+  const effort = thinks((how) => how === 'adaptive');
   return {
-    batch: NOT_PROMISED,
-    citations: NOT_PROMISED,
-    code_execution: NOT_PROMISED,
+    batch: UNKNOWN,
+    citations: UNKNOWN,
+    code_execution: UNKNOWN,
     context_management: {
-      supported: false,
+      supported: null,
       clear_thinking_20251015: null,
       clear_tool_uses_20250919: null,
       compact_20260112: null,
     },
-    effort: { ...effort, low: effort, medium: effort, high: effort, xhigh: null, max: NOT_PROMISED },
-    image_input: supported(images),
-    pdf_input: NOT_PROMISED,
-    server_tools: { supported: false, code_execution: NOT_PROMISED, web_search: NOT_PROMISED },
-    structured_outputs: NOT_PROMISED,
+    effort: { ...effort, low: effort, medium: effort, high: effort, xhigh: null, max: UNKNOWN },
+    image_input: supported(told('images') ?? null),
+    pdf_input: UNKNOWN,
+    server_tools: { supported: null, code_execution: UNKNOWN, web_search: UNKNOWN },
+    structured_outputs: UNKNOWN,
     thinking: {
-      supported: thinking !== 'none',
+      ...thinks((how) => how !== 'none'),
       types: {
-        adaptive: supported(thinking === 'adaptive'),
-        between_tools: NOT_PROMISED,
-        disabled: supported(true),
-        enabled: supported(thinking === 'budget'),
+        adaptive: effort,
+        between_tools: UNKNOWN,
+        disabled: thinks(() => true),
+        enabled: thinks((how) => how === 'budget'),
       },
     },
-    tools: supported(tools),
-    sampling: supported(sampling),
-    prompt_cache_1h: supported(prompt_cache_1h),
+    tools: supported(told('tools') ?? null),
+    sampling: supported(told('sampling') ?? null),
+    prompt_cache_1h: supported(told('prompt_cache_1h') ?? null),
   };
 }
 
@@ -81,7 +87,7 @@ function describe(model: ModelConfig): object {
     owned_by: 'gateway',
     max_input_tokens: model.context_window,
     context_window: model.context_window,
-    max_tokens: model.max_output_tokens,
+    max_tokens: model.assumed.includes('max_output_tokens') ? null : model.max_output_tokens,
     capabilities: capabilitiesOf(model),
     lifecycle: 'active',
     line: null,

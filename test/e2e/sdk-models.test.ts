@@ -10,6 +10,9 @@ const COUNT = 1000;
 const IDS = Array.from({ length: COUNT }, (_, i) => `coder-${i}`);
 const ODD = 'made by/us: ü@2026';
 
+/** Of which gateway.yaml says next to nothing. */
+const UNTOLD = 'untold-1';
+
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 let messages: Anthropic;
@@ -24,6 +27,7 @@ before(async () => {
     config: {
       models: [
         ...IDS.map((id) => ({ ...model, id })),
+        { id: UNTOLD, pricing: model.pricing, supports: { tools: false } },
         { ...model, id: ODD, family: 'odd', aliases: ['latest'], supports: { images: false, thinking: 'none' } },
       ],
       token_groups: [
@@ -50,9 +54,9 @@ async function idsOf(list: AsyncIterable<{ readonly id: string }>): Promise<stri
 
 describe('the SDK for Messages', () => {
   test('lists every model once, at once and page by page', async () => {
-    assert.deepEqual(await idsOf(messages.models.list()), [...IDS, ODD]);
-    assert.deepEqual(await idsOf(messages.models.list({ limit: 1000 })), [...IDS, ODD]);
-    assert.deepEqual(await idsOf(messages.models.list({ limit: 300 })), [...IDS, ODD]);
+    assert.deepEqual(await idsOf(messages.models.list()), [...IDS, UNTOLD, ODD]);
+    assert.deepEqual(await idsOf(messages.models.list({ limit: 1000 })), [...IDS, UNTOLD, ODD]);
+    assert.deepEqual(await idsOf(messages.models.list({ limit: 300 })), [...IDS, UNTOLD, ODD]);
     const before = await messages.models.list({ limit: 2, before_id: 'coder-3' });
     assert.deepEqual(
       before.data.map(({ id }) => id),
@@ -71,6 +75,22 @@ describe('the SDK for Messages', () => {
     }
   });
 
+  test('learns what nobody told about a model as unknown, and never as what it cannot do', async () => {
+    const { max_tokens, capabilities } = await messages.models.retrieve(UNTOLD);
+    assert.equal(max_tokens, null);
+    const can = (capability: unknown) => (capability as { supported: unknown } | undefined)?.supported;
+    const { image_input, pdf_input, thinking, effort, structured_outputs, batch, server_tools, context_management } =
+      capabilities!;
+    for (const untold of [image_input, pdf_input, thinking, effort, structured_outputs, batch, server_tools])
+      assert.equal(can(untold), null);
+    for (const untold of [context_management, thinking.types.enabled, effort.high, server_tools.web_search])
+      assert.equal(can(untold), null);
+    const more = capabilities as unknown as Record<string, unknown>;
+    assert.deepEqual([can(more.tools), can(more.sampling), can(more.prompt_cache_1h)], [false, null, null]);
+    const told = JSON.stringify(capabilities).match(/"supported":(?:true|false)/g);
+    assert.deepEqual(told, ['"supported":false'], 'the only thing that gateway.yaml says');
+  });
+
   test('gets its own kind of error for a model that is not there', async () => {
     await assert.rejects(messages.models.retrieve('nothing'), (error) => {
       return error instanceof Anthropic.NotFoundError && error.type === 'not_found_error';
@@ -80,7 +100,7 @@ describe('the SDK for Messages', () => {
 
 describe('the SDK for chat completions and Responses', () => {
   test('lists every model once', async () => {
-    assert.deepEqual(await idsOf(chat.models.list()), [...IDS, ODD]);
+    assert.deepEqual(await idsOf(chat.models.list()), [...IDS, UNTOLD, ODD]);
   });
 
   test('learns about one model', async () => {
@@ -105,7 +125,7 @@ describe('any client', () => {
 
   test('sees in one body what the Messages client, chat completions and the coding CLI look for', async () => {
     const { body } = await get('/v1/models?client_version=0.1.0', gateway.token);
-    assert.equal(body.data.length, COUNT + 1);
+    assert.equal(body.data.length, COUNT + 2);
     assert.deepEqual(body.models, [], 'entries would replace the instructions and the window of the coding CLI');
   });
 

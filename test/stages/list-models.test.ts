@@ -114,7 +114,7 @@ describe('list-models', () => {
       [false, false, true, false, true, false, false],
       [true, false, false, false, false, false, false],
     ]);
-    assert.deepEqual([seen[0]!.batch, seen[0]!.citations], [{ supported: false }, { supported: false }]);
+    assert.deepEqual([seen[0]!.batch, seen[0]!.citations], [{ supported: null }, { supported: null }]);
   });
 
   it('tells about one model by its identifier or an alias of it, whatever characters they have', () => {
