@@ -28,6 +28,7 @@ export type { FactPath, FactValue } from './facts.ts';
 export { windowAsked } from './forwarding/decisive-headers.ts';
 export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
 export { isEventStream, isPlain, jsonTypeProblem } from './forwarding/media-type.ts';
+export { spellBound } from './forwarding/output-bound.ts';
 export {
   createUpstreamClient,
   type OutgoingRequest,
@@ -112,7 +113,7 @@ export { withoutUsageChunk } from './translation/usage-chunk.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
- * `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
+ * `body.rename`, `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
  * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
  */
 export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
@@ -179,6 +180,11 @@ export interface RequestBody {
    * rewrite. Needs the `rewrite-body` capability.
    */
   rewrite(key: string, value: JsonValue): void;
+  /**
+   * Gives a top-level key another name, leaving every other byte as it is, and records the rewrite of the key. Does nothing
+   * without it. Needs the `rewrite-body` capability.
+   */
+  rename(key: string, name: string): void;
   /**
    * Takes elements of arrays out of the body, each by the keys and indexes that lead to it, such as
    * `['messages', 3, 'content', 0]`, leaving every other byte as it is, and records the rewrite of the top-level key. A path

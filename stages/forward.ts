@@ -19,6 +19,7 @@ import {
   type Services,
   type StageContext,
   StageError,
+  spellBound,
   type UpstreamClient,
   type UpstreamConfig,
   upstreamCredential,
@@ -34,6 +35,7 @@ interface Target {
   readonly client: UpstreamClient;
   readonly credential: Readonly<Record<string, string>>;
   readonly messages_headers: MessagesHeaders;
+  readonly max_tokens_field: UpstreamConfig['max_tokens_field'];
   /** Headers that reach it though they choose who serves or pays. */
   readonly allowed_headers: ReadonlySet<string>;
   /** Absent where an answer is cancelled when its client has gone. */
@@ -50,6 +52,7 @@ function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Servi
     client: createUpstreamClient({ url: new URL(upstream.base_url), connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
     messages_headers: messagesHeaders(upstream.profile, profile),
+    max_tokens_field: upstream.max_tokens_field,
     allowed_headers: new Set(upstream.allow_headers),
     drain:
       upstream.on_client_abort === 'drain'
@@ -135,6 +138,8 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
       const model = ctx.get('route.upstream_model');
       if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
         body.rewrite('model', model);
+      if (!body.replaced && protocol === 'chat' && target.max_tokens_field !== undefined)
+        spellBound(body, target.max_tokens_field);
       const headers = forwardHeaders(ctx, target);
       if (ctx.converts_response) headers['accept-encoding'] = 'identity';
       if (foreign) {

@@ -53,6 +53,7 @@ export default defineStage({
             default_output_tokens,
             thinking: supports.thinking,
             sampling: supports.sampling,
+            max_tokens_field: models.upstream(ctx.get('route.upstream')).max_tokens_field,
           },
           input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
           request_id: ctx.get('request.id'),

@@ -7,6 +7,9 @@ export const OUTPUT_BOUNDS = ['max_tokens', 'max_completion_tokens', 'max_output
 /** One of them. */
 export type OutputBound = (typeof OUTPUT_BOUNDS)[number];
 
+/** Those of chat completions. */
+export type ChatBound = Exclude<OutputBound, 'max_output_tokens'>;
+
 /** One entry of `upstreams`. */
 export interface UpstreamConfig {
   readonly name: string;
@@ -28,6 +31,8 @@ export interface UpstreamConfig {
     /** Whether it takes reasoning without a proof of its own. */
     readonly unproven_reasoning: boolean;
   };
+  /** Field of chat completions that alone it takes for a bound of the output; absent: it is not known to know one only. */
+  readonly max_tokens_field?: ChatBound;
   /** Fields that bound the output and that it keeps to; under any other a request may take all the model can say. */
   readonly honours: readonly OutputBound[];
   /** How often a model is run at most for one answer in which it may use the upstream's tools as often as it likes. */

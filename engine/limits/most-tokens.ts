@@ -1,4 +1,5 @@
-import type { ModelConfig, OutputBound, UpstreamConfig } from '../config.ts';
+import type { ChatBound, ModelConfig, OutputBound, UpstreamConfig } from '../config.ts';
+import { otherBound } from '../forwarding/output-bound.ts';
 import { OUTPUT_BOUND_MIN, type Protocol, protocolOf } from '../translation/protocol.ts';
 
 /** What a request says about the size of its answer, and where it goes. */
@@ -63,19 +64,38 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
  * The bound that the upstream keeps to, if it is sent one: then the largest that is sent, as it may know the others too and
  * prefer them. 0 is none: there are servers that take it for that.
  */
-function outputBound(model: ModelConfig, { honours }: UpstreamConfig, bounds: AnswerBounds): number | undefined {
+function outputBound(
+  model: ModelConfig,
+  { honours, max_tokens_field }: UpstreamConfig,
+  bounds: AnswerBounds,
+): number | undefined {
   const { surface, protocol, output_bounds } = bounds;
   // Messages has no request without a bound, so that a translated one says one of ours.
   const unasked = protocol === 'messages' ? model.default_output_tokens : 0;
   const max_tokens = bounds.max_tokens ?? unasked;
   const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[protocol] ?? 0);
-  const sent = protocolOf(surface) === protocol ? output_bounds : { [writtenBound(model, protocol)]: translated };
+  const sent =
+    protocolOf(surface) === protocol
+      ? respelt(output_bounds, protocol, max_tokens_field)
+      : { [writtenBound(model, protocol, max_tokens_field)]: translated };
   const is_kept = honours.some((name) => (sent[name] ?? 0) > 0);
   return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }
 
 /** What the bound is called in a request that the gateway has translated. */
-function writtenBound({ supports }: ModelConfig, protocol: Protocol): OutputBound {
+function writtenBound({ supports }: ModelConfig, protocol: Protocol, field: ChatBound | undefined): OutputBound {
   if (protocol === 'responses') return 'max_output_tokens';
+  if (protocol === 'chat' && field !== undefined) return field;
   return protocol === 'chat' && supports.thinking !== 'none' ? 'max_completion_tokens' : 'max_tokens';
+}
+
+/** The bounds of an untranslated request as they are sent: see `spellBound`. */
+function respelt(
+  bounds: Readonly<Record<string, number>>,
+  protocol: Protocol,
+  field: ChatBound | undefined,
+): Readonly<Record<string, number>> {
+  if (protocol !== 'chat' || field === undefined || bounds[field] !== undefined) return bounds;
+  const { [otherBound(field)]: bound, ...others } = bounds;
+  return bound === undefined ? bounds : { ...others, [field]: bound };
 }

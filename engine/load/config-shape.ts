@@ -57,7 +57,12 @@ interface RawConfig extends Omit<GatewayConfig, 'database' | 'upstreams' | 'mode
 function shapeUpstream(upstream: RawUpstream, profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
-  return { ...upstream, profile, protocols, supports: { ...supports, count_tokens } };
+  return { ...upstream, profile, protocols, honours: honouredBy(upstream), supports: { ...supports, count_tokens } };
+}
+
+/** A field that is said to be the only bound it takes is one that it keeps to. */
+function honouredBy({ honours, max_tokens_field: field }: RawUpstream): UpstreamConfig['honours'] {
+  return field === undefined || honours.includes(field) ? honours : [...honours, field];
 }
 
 /** @param isWritten whether gateway.yaml says something at a place. */

@@ -100,6 +100,13 @@ class GatewayLinker {
         help: 'leave `profile` out; what an upstream of type compat is sent has the same names everywhere',
       });
     }
+    const bound = entryOf(upstream, 'max_tokens_field');
+    const spoken = itemsOf(childOf(upstream, 'protocols')).map(textOf);
+    if (bound !== undefined && (!isCompat(upstream) || (spoken.length > 0 && !spoken.includes('chat')))) {
+      this.findings.report('C4022', bound.key_mark, 'only chat completions have two fields that bound an answer', {
+        help: 'leave `max_tokens_field` out, or write `type: compat` where the upstream speaks chat completions',
+      });
+    }
     const entry = entryOf(upstream, 'protocols');
     if (entry === undefined || isCompat(upstream)) return;
     this.findings.report('C4022', entry.key_mark, 'an upstream of type vendor speaks Messages and nothing else', {

@@ -12,6 +12,12 @@ import { releaseMemory } from './memory.ts';
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
+/** Where a top-level key, without its quotes, and its value stand. */
+interface Member extends ByteRange {
+  readonly key_start: number;
+  readonly key_end: number;
+}
+
 const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
 const OPEN_BRACE = 0x7b;
 const SHOWN_CHARS_MAX = 60;
@@ -79,6 +85,13 @@ export class HeldBody implements RequestBody {
     }
   }
 
+  rename(key: string, name: string): void {
+    const range = this.#find(key);
+    if (range === undefined) return;
+    this.#onRewrite(key);
+    this.#splice(range.key_start, range.key_end, JSON.stringify(name).slice(1, -1));
+  }
+
   remove(paths: readonly ElementPath[]): void {
     const ranges = rangesOfElements(this.bytes, paths);
     if (ranges.length === 0) return;
@@ -123,11 +136,11 @@ export class HeldBody implements RequestBody {
   }
 
   /** The value of a top-level key, the last where there are several. */
-  #find(key: string): ByteRange | undefined {
+  #find(key: string): Member | undefined {
     const { places } = this.#members();
     for (let i = places.length - (places.length % 4) - 4; i >= 0; i -= 4) {
       if (keyText(this.bytes, places[i]!, places[i + 1]!) === key)
-        return { start: places[i + 2]!, end: places[i + 3]! };
+        return { key_start: places[i]!, key_end: places[i + 1]!, start: places[i + 2]!, end: places[i + 3]! };
     }
     return undefined;
   }

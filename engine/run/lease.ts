@@ -250,6 +250,11 @@ class LeasedBody implements RequestBody {
     this.#held().rewrite(key, value);
   }
 
+  rename(key: string, name: string): void {
+    this.#check('rewrite-body', 'rewriting the body');
+    this.#held().rename(key, name);
+  }
+
   remove(paths: readonly (readonly (string | number)[])[]): void {
     this.#check('rewrite-body', 'rewriting the body');
     this.#held().remove(paths);

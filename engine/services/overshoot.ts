@@ -82,7 +82,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   if (reserve === 'worst_case') {
     const chat = config.upstreams.filter(({ protocols }) => protocols.includes('chat'));
     const unbounded_at = chat
-      .filter(({ honours }) => !honours.includes('max_completion_tokens'))
+      .filter(({ honours, max_tokens_field }) => !max_tokens_field && !honours.includes('max_completion_tokens'))
       .map(({ name }) => name);
     return { bound_nano_usd: 0, limits: [], not_bounded, unbounded_at };
   }

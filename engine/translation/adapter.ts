@@ -3,6 +3,7 @@
  * @module
  */
 import type { ResponseEvent } from '../api.ts';
+import type { ChatBound } from '../config.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
 import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';
@@ -33,6 +34,8 @@ export interface UpstreamTarget {
   readonly max_output_tokens: number;
   /** Bound of an answer for which the client says none, in protocols that must say one; absent: the most. */
   readonly default_output_tokens?: number;
+  /** Field of chat completions that alone the upstream takes for a bound. */
+  readonly max_tokens_field?: ChatBound | undefined;
   /** How the model is told to think in the Messages protocol. */
   readonly thinking: 'none' | 'budget' | 'adaptive';
   /** Whether the model takes temperature, top_p and top_k. */

@@ -5,7 +5,9 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../support/model-provider.ts';
+import type { Response } from './client.ts';
 import { PRICING, post } from './nine.ts';
+import { auditRecord } from './state.ts';
 
 /** The vendor names of an upstream, and the header by which it is told the version. */
 const UPSTREAMS = {
@@ -14,6 +16,9 @@ const UPSTREAMS = {
   'with-a-file': { profile: 'names.yaml', takes: ['anthropic-version'] },
   'nobody-knows': { takes: ['anthropic-version', 'vendor-version'] },
 };
+
+/** Upstreams that know one of the two, each called like it. */
+const CHAT_BOUNDS = ['max_tokens', 'max_completion_tokens'] as const;
 
 let provider: ModelProvider;
 let gateway: TestGateway;
@@ -25,14 +30,20 @@ before(async () => {
   gateway = await bootGateway({
     upstream_url: provider.url,
     config: {
-      upstreams: names.map(([name, { takes: _, ...upstream }]) => {
-        const { path = '', ...rest } = upstream as { path?: string; profile?: string };
-        const profile =
-          rest.profile === 'names.yaml'
-            ? `${import.meta.dirname}/../../examples/profiles/vendor-names.yaml`
-            : rest.profile;
-        return { name, base_url: provider.url + path, api_key_env: 'TEST_UPSTREAM_KEY', ...(profile && { profile }) };
-      }),
+      upstreams: [
+        ...names.map(([name, { takes: _, ...upstream }]) => {
+          const { path = '', ...rest } = upstream as { path?: string; profile?: string };
+          const profile =
+            rest.profile === 'names.yaml'
+              ? `${import.meta.dirname}/../../examples/profiles/vendor-names.yaml`
+              : rest.profile;
+          return { name, base_url: provider.url + path, api_key_env: 'TEST_UPSTREAM_KEY', ...(profile && { profile }) };
+        }),
+        ...CHAT_BOUNDS.map((max_tokens_field) => ({
+          ...{ name: max_tokens_field, type: 'compat', protocols: ['chat'], base_url: provider.url, max_tokens_field },
+          api_key_env: 'TEST_UPSTREAM_KEY',
+        })),
+      ],
       models: [
         ...names.map(([name]) => ({
           id: `via-${name}`,
@@ -40,12 +51,16 @@ before(async () => {
           pricing: PRICING,
           upstream_ids: { [name]: 'known' },
         })),
+        ...CHAT_BOUNDS.map((name) => ({ id: `by-${name}`, max_output_tokens: 64_000, pricing: PRICING })),
         { id: 'untold-1', pricing: PRICING, upstream_ids: { 'nobody-knows': 'short' } },
         { id: 'untold-2', pricing: PRICING, upstream_ids: { 'nobody-knows': 'tiny' }, context_window: 16_000 },
       ],
       routing: {
         default_upstream: 'nobody-knows',
-        rules: names.map(([name]) => ({ name, models: [`via-${name}`], upstream: name })),
+        rules: [
+          ...names.map(([name]) => ({ name, models: [`via-${name}`], upstream: name })),
+          ...CHAT_BOUNDS.map((name) => ({ name, models: [`by-${name}`], upstream: name })),
+        ],
       },
     },
   });
@@ -136,3 +151,47 @@ describe('an answer that nobody bounds', () => {
     assert.equal(provider.only().body.max_tokens, 77);
   });
 });
+
+/** Fields that the gateway changed in a request, as its audit record says. */
+async function rewritesOf({ headers }: Response): Promise<readonly string[] | undefined> {
+  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
+  return (record as { rewrites?: readonly string[] }).rewrites;
+}
+
+for (const field of CHAT_BOUNDS) {
+  const other = field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
+  describe(`an upstream of chat completions that takes ${field} alone`, () => {
+    const model = `by-${field}`;
+    const boundsOf = (body: Record<string, unknown>) => CHAT_BOUNDS.flatMap((name) => (name in body ? [name] : []));
+
+    test('is asked with it by clients of other APIs', async () => {
+      const answered = await post(gateway, 'messages', {
+        model,
+        max_tokens: 50,
+        messages: [{ role: 'user', content: 'Hi' }],
+      });
+      assert.equal(answered.status, 200, answered.text);
+      await openai.responses.create({ model, input: 'Hi', max_output_tokens: 60 });
+      assert.deepEqual(
+        provider.asked.map(({ body }) => [boundsOf(body), body[field]]),
+        [
+          [[field], 50],
+          [[field], 60],
+        ],
+      );
+    });
+
+    test('gets the bound of a chat client under that name, every other byte as it was, and the audit record says so', async () => {
+      const text = `{ "model": "${model}",  "${other}": 70, "messages": [{"role":"user","content":"Hi"}] }`;
+      const answered = await post(gateway, 'chat', text);
+      assert.equal(answered.status, 200, answered.text);
+      assert.equal(provider.upstream.only().body.toString(), text.replace(other, field));
+      assert.deepEqual(await rewritesOf(answered), [other]);
+      provider.reset();
+      const same = text.replace(other, field);
+      const untouched = await post(gateway, 'chat', same);
+      assert.equal(provider.upstream.only().body.toString(), same);
+      assert.deepEqual(await rewritesOf(untouched), []);
+    });
+  });
+}

@@ -50,6 +50,20 @@ describe('the most tokens an answer can take', () => {
     assert.equal(most({ ...translated, protocol: 'responses' }).output, 16, 'the least that the API takes');
   });
 
+  it('are bounded by the one field that the upstream takes, whichever of the two the request has', () => {
+    const newer = { output_bounds: { max_completion_tokens: 7 }, max_tokens: 7 };
+    const at = { max_tokens_field: 'max_tokens', honours: ['max_tokens'] } as const;
+    assert.equal(most(newer, at).output, 7);
+    assert.equal(
+      most({}, { max_tokens_field: 'max_completion_tokens', honours: ['max_completion_tokens'] }).output,
+      500,
+    );
+    const both = { output_bounds: { max_tokens: 3, max_completion_tokens: 9 }, max_tokens: 9 };
+    assert.equal(most(both, at).output, 9, 'the upstream gets both');
+    assert.equal(most({ ...newer, surface: 'messages' }, at).output, 7, 'translated');
+    assert.equal(most({ ...newer, output_bounds: {}, max_tokens: undefined }, at).output, LONGEST);
+  });
+
   it('are what a translated request says where its client bounds nothing, and the longest answer where nothing is said', () => {
     const unbounded = { output_bounds: {}, max_tokens: undefined };
     const untold = { max_output_tokens: 200_000, default_output_tokens: 8192 };

@@ -116,7 +116,7 @@ export const LINK_CODES = {
   C4022: {
     title: 'The setting is for another type of upstream',
     explanation:
-      'An upstream of type vendor speaks the Messages API, which alone has a call that counts tokens, and headers that each vendor names its own way. Which APIs an upstream speaks is a question only for type compat.',
+      'An upstream of type vendor speaks the Messages API, which alone has a call that counts tokens, and headers that each vendor names its own way. Which APIs an upstream speaks is a question only for type compat, and by which field an answer is bounded only for one that speaks chat completions.',
     example: 'type: vendor\nprotocols: [chat]',
   },
 } as const;

@@ -35,11 +35,13 @@ export function writeRequest(
 
 /**
  * Models that think are bounded by max_completion_tokens: their best-known vendor refuses max_tokens with them. For all
- * others max_tokens is what every server knows, also those that skip the newer field and would not be bounded at all.
+ * others max_tokens is what every server knows, also those that skip the newer field and would not be bounded at all. What
+ * gateway.yaml says of the upstream comes first.
  */
-function writeBound({ max_output_tokens: bound }: Conversation, { thinking }: UpstreamTarget): Record<string, unknown> {
+function writeBound({ max_output_tokens: bound }: Conversation, target: UpstreamTarget): Record<string, unknown> {
   if (bound === undefined) return {};
-  return thinking === 'none' ? { max_tokens: bound } : { max_completion_tokens: bound };
+  const usual = target.thinking === 'none' ? 'max_tokens' : 'max_completion_tokens';
+  return { [target.max_tokens_field ?? usual]: bound };
 }
 
 function writeSampling(conversation: Conversation, notes: Notes): Record<string, unknown> {
