@@ -145,13 +145,13 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
 
 1. \`GET ${DISCOVERY_PATH}\` names the endpoints (RFC 8414). All of them are on this origin.
 2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` answers \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
-   \`expires_in\` and \`interval\` (both in seconds).${notice}
+   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`surface\`, the name of the program, the person is shown that name.
 3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in with the
    identity provider, which sends the browser back to \`${CALLBACK_PATH}\`.
 4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
    It answers 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`; until then 400 with
    \`authorization_pending\`, or \`slow_down\`: add five seconds to the interval. \`access_denied\`, \`expired_token\` and
-   \`invalid_grant\` end the attempt. A device code is good for one session.
+   \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person, which says why somebody was refused. A device code is good for one session.
 5. A session token lives for ${session.ttl_minutes} minutes. Renew it by \`POST ${TOKEN_PATH}\` with \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the answer is
    that of step 4, with a new refresh token, which replaces the old one. That can go on for ${session.refresh_days} days. An answer that got lost is asked
    for again with the same refresh token; processes that share one get the same successor when they ask within half a minute of each other.

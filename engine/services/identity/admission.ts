@@ -102,7 +102,7 @@ function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }
   return {
     refused: 'group',
     message: `You are signed in as ${email}, who is in none of the groups that may use this gateway. Ask your administrator to add you to one, then sign in again.`,
-    detail: `${email} is in none of auth.oidc.allowed_groups; the identity provider lists ${groups.length === 0 ? 'no groups' : `${groups.length} groups`}${kept}`,
+    detail: `${email} is in none of auth.oidc.allowed_groups; the identity provider lists ${groups.length === 0 ? 'no groups' : groups.length === 1 ? 'one group' : `${groups.length} groups`}${kept}`,
   };
 }
 

@@ -92,7 +92,7 @@ function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]):
       : []),
     ...(listed.length === 0 && elsewhere.length === 0
       ? [
-          `no group came in the claim ${short(groups_claim)} (auth.oidc.groups_claim): let the provider send it; the claims that came are ${names}`,
+          `no group came in the claim ${short(groups_claim)} (auth.oidc.groups_claim): the account is in none, or the provider does not send them; the claims that came are ${names}`,
         ]
       : []),
   ];
