@@ -18,6 +18,7 @@ import { examples } from './commands/options.ts';
 import { addPeople } from './commands/people.ts';
 import { addPolicy } from './commands/policy.ts';
 import { addPrices } from './commands/prices.ts';
+import { addServiceTokens } from './commands/service-tokens.ts';
 import { addSessions } from './commands/sessions.ts';
 import { addStages } from './commands/stages.ts';
 import { addTest } from './commands/test.ts';
@@ -44,6 +45,7 @@ const COMMANDS = [
   addTest,
   addStages,
   addTokens,
+  addServiceTokens,
   addSessions,
   addPeople,
   addPolicy,

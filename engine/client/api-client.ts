@@ -26,7 +26,8 @@ export interface ApiClient {
 
 /**
  * Opens the API of a gateway: the one given, else that of APPSCLI_BASE_URL, else the only one signed in at. Raises
- * StartError with exit code 64 when that leaves a choice, 1 when nobody is signed in there.
+ * StartError with exit code 64 when that leaves a choice, 1 when nobody is signed in there. A service token in
+ * APPSCLI_SERVICE_TOKEN takes the place of a sign-in.
  */
 export async function openClient(options: {
   readonly base_url?: string | undefined;
@@ -41,7 +42,8 @@ export async function openClient(options: {
   const base_url = chooseBaseUrl(options.base_url, env, [...credentials.read().keys()]);
   const ask = createAsk({ fetch: options.fetch });
   const fresh = (rejected?: string) => freshCredentials({ credentials, ask, clock, base_url, rejected });
-  await fresh();
+  const service_token = env.APPSCLI_SERVICE_TOKEN || undefined;
+  if (service_token === undefined) await fresh();
 
   async function send(method: string, path: string, body: unknown, token: string): Promise<ApiAnswer> {
     const answer = await ask(method, `${base_url}${path}`, {
@@ -59,6 +61,8 @@ export async function openClient(options: {
     base_url,
     async request(method, path, body) {
       if (!path.startsWith('/')) throw new TypeError(`a path begins with a slash: ${path}`);
+      // Automation signs in nowhere: its token is good or it is not.
+      if (service_token !== undefined) return send(method, path, body, service_token);
       const { access_token } = await fresh();
       const answer = await send(method, path, body, access_token);
       if (answer.status !== 401) return answer;

@@ -1,6 +1,6 @@
 /** Text that reads like a credential whatever its place. */
 const TOKEN_SHAPES = [
-  /\b(?:sk|pk|rk|gwr?|ghp|gho|ghs|glpat|xox[a-z]|hf|npm|whsec)[-_][\w-]{2,}/gi,
+  /\b(?:sk|pk|rk|gw[rs]?|ghp|gho|ghs|glpat|xox[a-z]|hf|npm|whsec)[-_][\w-]{2,}/gi,
   /\bgithub_pat_\w+/gi,
   /\bAKIA[0-9A-Z]{12,}/g,
   /\beyJ[\w-]{6,}(?:\.[\w-]+){0,2}/g,

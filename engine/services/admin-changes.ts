@@ -1,9 +1,12 @@
 import type { Clock } from '../api.ts';
 import type { Database } from './database.ts';
 
-/** Who changes something: a signed-in person by e-mail, somebody at a command line as user@host, or a part of the gateway. */
+/**
+ * Who changes something: a signed-in person by e-mail, somebody at a command line as user@host, a part of the gateway, or a
+ * service token by its name and id, with who answers for it.
+ */
 export interface Actor {
-  readonly kind: 'person' | 'command' | 'gateway';
+  readonly kind: 'person' | 'command' | 'gateway' | 'service';
   readonly name: string;
 }
 
@@ -30,6 +33,9 @@ export type AdminAction =
   | 'limit.clear'
   | 'limit.grant'
   | 'limit.revoke'
+  | 'service_token.create'
+  | 'service_token.rotate'
+  | 'service_token.revoke'
   | 'ledger.reprice';
 
 /** One change an administrator, a person or the gateway made. Never holds a token, a hash or a secret. */

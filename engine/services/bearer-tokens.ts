@@ -2,6 +2,7 @@ import type { BearerTokens } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { isRefreshToken } from './identity/opaque.ts';
 import type { SessionTokens } from './identity/session-tokens.ts';
+import { isServiceToken } from './token-format.ts';
 
 /** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
 const SIGNED = /^ey[\w-]*\./;
@@ -11,6 +12,7 @@ export function createBearerTokens(access: BearerTokens, sessions: SessionTokens
   return {
     verify(token) {
       if (isRefreshToken(token)) throw refreshToken();
+      if (isServiceToken(token)) throw serviceToken();
       if (!SIGNED.test(token)) return access.verify(token);
       if (sessions !== undefined) return sessions.verify(token);
       throw new StageError(
@@ -25,5 +27,12 @@ function refreshToken(): StageError {
   return new StageError(
     'credential_invalid',
     'This is a refresh token, which only gets new session tokens from /oauth/token. Send the session token that came with it ("access_token").',
+  );
+}
+
+function serviceToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'This is a service token, which opens the admin API alone. For models make an access token ("appscli tokens create").',
   );
 }

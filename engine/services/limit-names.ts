@@ -40,7 +40,7 @@ const MAX_CHARS = 254;
 const MAX_USD = 4_000_000;
 const MAX_NANO_USD = usdToNano(MAX_USD);
 const MAX_COUNT = 1_000_000_000_000;
-const CREDENTIAL = /^(?:gwr?_|eyJ)/;
+const CREDENTIAL = /^(?:gw[rs]?_|eyJ)/;
 
 /** The counters that a configuration keeps, without keys: only these can be limited at run time. */
 export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly CountedName[] {

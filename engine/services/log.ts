@@ -14,7 +14,7 @@ const SECRET_FIELD =
 
 /** Credentials that are recognisable by their shape: access and refresh tokens, signed tokens, bearer headers, passwords in URLs. */
 const SECRET_SHAPES: readonly (readonly [RegExp, string])[] = [
-  [/\b(gwr?_)[A-Za-z0-9_-]{8,}/g, '$1[secret]'],
+  [/\b(gw[rs]?_)[A-Za-z0-9_-]{8,}/g, '$1[secret]'],
   [/\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){2,4}/g, '[secret]'],
   [/\bBearer +[^\s"']+/gi, 'Bearer [secret]'],
   [/(:\/\/[^\s/:@"']*:)[^\s/@"']+@/g, '$1[secret]@'],

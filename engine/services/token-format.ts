@@ -9,11 +9,14 @@ const PREFIX = 'gw_';
 const RANDOM_BYTES = 32;
 const RANDOM_CHARS = 43;
 const CHECK_CHARS = 6;
-const BODY_CHARS = PREFIX.length + RANDOM_CHARS;
+/** Begins a service token, which opens the admin API, and is made like an access token otherwise. */
+const SERVICE_PREFIX = 'gws_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_CHARS + CHECK_CHARS}}$`);
+const shapeOf = (prefix: string) => new RegExp(`^${prefix}[0-9A-Za-z]{${RANDOM_CHARS + CHECK_CHARS}}$`);
+const SHAPE = shapeOf(PREFIX);
+const SERVICE_SHAPE = shapeOf(SERVICE_PREFIX);
 /** Enough to recognise one's own token in a list, and too little to help anybody guess it. */
-const SHOWN_CHARS = PREFIX.length + 4;
+const SHOWN_CHARS = 4;
 const ID_BYTES = 9;
 
 /** Channel on which every created or revoked token is announced by its hash. */
@@ -21,13 +24,36 @@ export const TOKENS_CHANNEL = 'appscli_tokens';
 
 /** Makes a new access token: the only time it exists outside its owner's hands. */
 export function generateToken(): string {
-  const body = PREFIX + base62(BigInt(`0x${randomBytes(RANDOM_BYTES).toString('hex')}`), RANDOM_CHARS);
+  return generate(PREFIX);
+}
+
+/** Makes a new service token: the only time it exists outside its holder's hands. */
+export function generateServiceToken(): string {
+  return generate(SERVICE_PREFIX);
+}
+
+function generate(prefix: string): string {
+  const body = prefix + base62(BigInt(`0x${randomBytes(RANDOM_BYTES).toString('hex')}`), RANDOM_CHARS);
   return body + checksum(body);
 }
 
 /** Whether a text has the form of an access token and a matching checksum. */
 export function isWellFormedToken(text: string): boolean {
-  return SHAPE.test(text) && checksum(text.slice(0, BODY_CHARS)) === text.slice(BODY_CHARS);
+  return SHAPE.test(text) && hasChecksum(text);
+}
+
+/** Whether a text begins like a service token. */
+export function isServiceToken(text: string): boolean {
+  return text.startsWith(SERVICE_PREFIX);
+}
+
+/** Whether a text has the form of a service token and a matching checksum. */
+export function isWellFormedServiceToken(text: string): boolean {
+  return SERVICE_SHAPE.test(text) && hasChecksum(text);
+}
+
+function hasChecksum(text: string): boolean {
+  return checksum(text.slice(0, -CHECK_CHARS)) === text.slice(-CHECK_CHARS);
 }
 
 /** What is stored instead of a token: its SHA-256 in base64. The token has 256 random bits, so nothing slower is needed. */
@@ -37,12 +63,17 @@ export function hashToken(token: string): string {
 
 /** The first characters of a token, for lists. */
 export function shownPart(token: string): string {
-  return token.slice(0, SHOWN_CHARS);
+  return token.slice(0, token.indexOf('_') + 1 + SHOWN_CHARS);
 }
 
 /** A new public identifier of an access token. */
 export function generateTokenId(): string {
   return `tok_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
+}
+
+/** A new public identifier of a service token. */
+export function generateServiceTokenId(): string {
+  return `svc_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
 }
 
 /** A new identifier of a grant. */

@@ -7,7 +7,7 @@ import { atGateway } from './place.ts';
 const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
 /** How long two tokens live side by side, in seconds. */
-function overlap(text: string): number {
+export function overlap(text: string): number {
   const seconds = text === '0' ? 0 : (parseDuration(text) ?? Number.NaN) / 1000;
   if (seconds >= 0 && seconds <= MAX_OVERLAP_SECONDS) return seconds;
   throw new InvalidArgumentError('Write 24h, 90m or 7d, up to 30d, or 0 to end the old one at once.');

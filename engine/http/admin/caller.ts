@@ -1,29 +1,49 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BearerTokens, Principal } from '../../api.ts';
+import type { BearerTokens, Clock, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
+import { listed } from '../../diagnostics/suggest.ts';
 import { ERRORS, StageError } from '../../errors.ts';
 import type { Actor, Changing } from '../../services/admin-changes.ts';
 import { rolesOf } from '../../services/identity/standing.ts';
+import type { ServiceScope } from '../../services/service-scopes.ts';
+import { type ServiceToken, verifyServiceToken } from '../../services/service-tokens.ts';
+import { isServiceToken } from '../../services/token-format.ts';
 
 /** Role of those who administer the gateway. */
 const ADMIN = 'admin';
 const BEARER = /^bearer +(\S+) *$/i;
 const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
 
-/** The signed-in person who asks. */
+/** The signed-in person who asks, or a service token. */
 export interface Caller {
   readonly principal: Principal;
   readonly email: string;
   readonly is_admin: boolean;
   readonly actor: Actor;
+  /** What a service token may do; absent for people. */
+  readonly scopes?: readonly ServiceScope[];
+}
+
+interface Identifying extends Pick<Changing, 'database'> {
+  readonly verify: BearerTokens['verify'];
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 /**
  * Finds out who asks. Access tokens are for models: whoever holds one of somebody's many can't make more of them. Raises
  * the credential errors, forbidden, store_unavailable.
  */
-export async function identifyCaller(headers: IncomingHttpHeaders, verify: BearerTokens['verify']): Promise<Caller> {
-  const principal = await verified(headers, verify);
+export async function identifyCaller(
+  headers: IncomingHttpHeaders,
+  { verify, database, clock }: Identifying,
+): Promise<Caller> {
+  const found = await verified(
+    headers,
+    async (text): Promise<Principal | ServiceToken> =>
+      isServiceToken(text) ? verifyServiceToken({ database, clock }, text) : verify(text),
+  );
+  if ('scopes' in found) return serviceCaller(found);
+  const principal = found;
   if (principal.kind !== 'session') {
     throw new StageError(
       'forbidden',
@@ -42,6 +62,7 @@ export async function withoutLostGroups(
   caller: Caller,
   { database, config }: { readonly database: Changing['database']; readonly config: Pick<GatewayConfig, 'auth'> },
 ): Promise<Caller> {
+  if (caller.scopes !== undefined) return caller;
   const { principal } = caller;
   const [now] = await database.query<{ groups: readonly string[] }>(
     'principal_groups',
@@ -62,7 +83,34 @@ export function demandAdmin({ is_admin, email }: Caller): void {
   );
 }
 
-async function verified(headers: IncomingHttpHeaders, verify: BearerTokens['verify']): Promise<Principal> {
+/** A service token acts for no person: nothing is its own, and what it may do its scopes say. */
+function serviceCaller({ id, name, owner, scopes }: ServiceToken): Caller {
+  const principal: Principal = Object.freeze({
+    id: `service:${id}`,
+    email: `service:${name}`,
+    kind: 'session',
+    groups: [],
+    roles: [ADMIN],
+    team: undefined,
+    project: undefined,
+    token: { id, name, group: undefined },
+  });
+  const actor = { kind: 'service', name: `${name} (${id}${owner === null ? '' : `, of ${owner}`})` } as const;
+  return { principal, email: principal.email, is_admin: true, actor, scopes };
+}
+
+/** Refuses a service token what its scopes do not hold. Raises forbidden. */
+export function demandScope({ scopes, principal }: Caller, scope: ServiceScope | 'person'): void {
+  if (scopes === undefined || (scope !== 'person' && scopes.includes(scope))) return;
+  const why =
+    scope === 'person' ? 'this is for people who signed in' : `this needs ${scope}, and it has ${listed(scopes)}`;
+  throw new StageError('forbidden', `The service token "${principal.token.name}" is not enough: ${why}.`);
+}
+
+async function verified<Found>(
+  headers: IncomingHttpHeaders,
+  verify: (text: string) => Found | Promise<Found>,
+): Promise<Found> {
   try {
     return await verify(readCredential(headers));
   } catch (error) {

@@ -8,6 +8,7 @@ export function changeDoors({ database }: AdminOptions): AdminDoor[] {
     {
       method: 'GET',
       path: '/admin/api/changes',
+      scope: 'changes:read',
       async answer({ caller, query }) {
         demandAdmin(caller);
         const asked = query('since', 'before', 'limit');

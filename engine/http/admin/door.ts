@@ -9,6 +9,7 @@ import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
 import { receiveBody } from '../../run/receive-body.ts';
 import type { Changing } from '../../services/admin-changes.ts';
 import type { Sessions } from '../../services/identity/sessions.ts';
+import type { ServiceScope } from '../../services/service-scopes.ts';
 import type { Caller } from './caller.ts';
 import { bodyFields, type Fields, queryFields } from './fields.ts';
 
@@ -51,6 +52,8 @@ export interface AdminDoor {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
   readonly path: string;
+  /** What a service token needs for it; `person`: none is enough. */
+  readonly scope: ServiceScope | 'person';
   /** Set for a deletion of what has no id: the query names it. All else that changes something is told how in its body. */
   readonly told_in?: 'query';
   answer(call: AdminCall): Promise<AdminAnswer> | AdminAnswer;
@@ -61,7 +64,7 @@ const MAX_BODY_BYTES = 65_536;
 const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
 const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 const ID = /^[\w-]{1,64}$/;
-const isToken = (id: string) => /^(?:gwr?_|eyJ)/.test(id);
+const isToken = (id: string) => /^(?:gw[rs]?_|eyJ)/.test(id);
 
 /** Makes the calls of requests. */
 export function createCalls({ config, database, clock }: AdminOptions) {
@@ -73,7 +76,12 @@ export function createCalls({ config, database, clock }: AdminOptions) {
     caller: Caller,
   ): AdminCall => ({
     caller,
-    by: { database, clock, actor: caller.actor, session_id: caller.principal.token.id },
+    by: {
+      database,
+      clock,
+      actor: caller.actor,
+      ...(caller.scopes === undefined && { session_id: caller.principal.token.id }),
+    },
     param: (name) => String(req.params[name] ?? ''),
     query: (...known) => queryFields(req.originalUrl, known),
     async body(...known) {

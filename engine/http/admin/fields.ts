@@ -46,6 +46,15 @@ export class Fields {
     return text;
   }
 
+  /** A list of texts; empty when absent. */
+  texts(name: string): readonly string[] {
+    const value = this.#given(name) ?? [];
+    if (!Array.isArray(value) || !value.every((text) => typeof text === 'string')) {
+      throw this.#expected(name, 'a list of texts');
+    }
+    return value;
+  }
+
   /** A text that must be there. */
   needText(name: string): string {
     const text = this.text(name);

@@ -10,13 +10,14 @@ import { LimitError } from '../../services/limit-names.ts';
 import { TokenError } from '../../services/tokens.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
-import { identifyCaller, withoutLostGroups } from './caller.ts';
+import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
 import { changeDoors } from './changes.ts';
 import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls } from './door.ts';
 import { limitDoors } from './limits.ts';
 import { meDoors } from './me.ts';
 import { peopleDoors } from './people.ts';
 import { refusedSignInDoors } from './refused-sign-ins.ts';
+import { serviceTokenDoors } from './service-tokens.ts';
 import { sessionDoors } from './sessions.ts';
 import { tokenDoors } from './tokens.ts';
 
@@ -29,9 +30,16 @@ export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
 
 /** Every operation of the admin API that asks for a session token. */
 export function adminOperations(options: AdminOptions): AdminDoor[] {
-  return [meDoors, tokenDoors, sessionDoors, peopleDoors, refusedSignInDoors, limitDoors, changeDoors].flatMap(
-    (doors) => doors(options),
-  );
+  return [
+    meDoors,
+    tokenDoors,
+    sessionDoors,
+    peopleDoors,
+    refusedSignInDoors,
+    limitDoors,
+    changeDoors,
+    serviceTokenDoors,
+  ].flatMap((doors) => doors(options));
 }
 
 /**
@@ -47,12 +55,13 @@ export function adminDoors(options: AdminOptions): Router {
   const description = describe(options.config.server.public_url);
   note(ADMIN_API_DESCRIPTION, 'GET');
   router.get(ADMIN_API_DESCRIPTION, (_req, res) => send(res, { body: description }));
-  for (const { method, path, told_in, answer } of adminOperations(options)) {
+  for (const { method, path, scope, told_in, answer } of adminOperations(options)) {
     const pattern = path.replace(/\{(\w+)\}/g, ':$1');
     note(pattern, method);
     const verb = method.toLowerCase() as 'get' | 'post' | 'put' | 'delete';
     router[verb](pattern, async (req, res) => {
-      const caller = await identifyCaller(req.headers, options.verify);
+      const caller = await identifyCaller(req.headers, options);
+      demandScope(caller, scope);
       const call = callOf(req, method === 'GET' ? caller : await withoutLostGroups(caller, options));
       if (method !== 'GET' && told_in !== 'query') call.query();
       const answered = await answer(call);

@@ -35,6 +35,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'GET',
       path: LIMITS,
+      scope: 'limits:read',
       async answer({ caller, query }) {
         const of = whoseLimits(query(...SPEND_SCOPES), caller);
         if (of === undefined) return { body: { written: writtenLimits(config), limits: await limitsAtAGlance(at) } };
@@ -44,6 +45,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'PUT',
       path: LIMITS,
+      scope: 'limits:write',
       async answer({ caller, by, body }) {
         demandAdmin(caller);
         const given = await body(...SPEND_SCOPES, 'window', ...AMOUNT_UNITS, 'reason');
@@ -55,6 +57,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'DELETE',
       path: LIMITS,
+      scope: 'limits:write',
       told_in: 'query',
       async answer({ caller, by, query }) {
         demandAdmin(caller);
@@ -70,6 +73,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'GET',
       path: GRANTS,
+      scope: 'limits:read',
       async answer({ caller, query }) {
         const asked = query(...SPEND_SCOPES, 'ended', 'limit', 'after');
         const of = whoseLimits(asked, caller);
@@ -86,6 +90,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'POST',
       path: GRANTS,
+      scope: 'limits:write',
       async answer({ caller, by, body }) {
         demandAdmin(caller);
         const given = await body(
@@ -106,6 +111,7 @@ export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'DELETE',
       path: `${GRANTS}/{id}`,
+      scope: 'limits:write',
       async answer(call) {
         demandAdmin(call.caller);
         const grant = await revokeGrant(call.by, idOf(call, 'grant'));

@@ -30,6 +30,7 @@ export function meDoors({ config, models, database, clock }: AdminOptions): Admi
     {
       method: 'GET',
       path: '/admin/api/me',
+      scope: 'person',
       async answer({ caller, query }) {
         query();
         const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;

@@ -13,6 +13,7 @@ export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoo
     {
       method: 'GET',
       path: '/admin/api/people',
+      scope: 'people:read',
       async answer({ caller, query }) {
         demandAdmin(caller);
         return { body: { people: await listPeople(at, { user: query('user').email('user') }) } };
@@ -21,6 +22,7 @@ export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoo
     {
       method: 'POST',
       path: '/admin/api/people/{email}/rebind',
+      scope: 'people:write',
       async answer({ caller, by, param, body }) {
         demandAdmin(caller);
         const given = await body('subject', 'tokens');
@@ -37,6 +39,7 @@ export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoo
     {
       method: 'POST',
       path: '/admin/api/people/{email}/cut-off',
+      scope: 'people:write',
       async answer({ caller, by, param, body }) {
         demandAdmin(caller);
         const given = await body('tokens', 'because');

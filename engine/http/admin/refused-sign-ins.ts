@@ -8,6 +8,7 @@ export function refusedSignInDoors({ database }: AdminOptions): AdminDoor[] {
     {
       method: 'GET',
       path: '/admin/api/refused-sign-ins',
+      scope: 'people:read',
       async answer({ caller, query }) {
         demandAdmin(caller);
         return { body: { refused_sign_ins: await listRefusals(database, { user: query('user').email('user') }) } };

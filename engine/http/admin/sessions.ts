@@ -10,6 +10,7 @@ export function sessionDoors({ identity }: AdminOptions): AdminDoor[] {
     {
       method: 'GET',
       path: '/admin/api/sessions',
+      scope: 'sessions:read',
       async answer({ caller, query }) {
         const asked = query('user', 'ended', 'limit', 'after');
         const user = ownerToList(caller, asked.email('user'));
@@ -29,6 +30,7 @@ export function sessionDoors({ identity }: AdminOptions): AdminDoor[] {
     {
       method: 'DELETE',
       path: '/admin/api/sessions/{id}',
+      scope: 'sessions:write',
       async answer(call) {
         const { caller, by } = call;
         const id = idOf(call, 'session');

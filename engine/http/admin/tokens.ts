@@ -33,6 +33,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'GET',
       path: '/admin/api/tokens',
+      scope: 'tokens:read',
       async answer({ caller, query }) {
         const asked = query('user', 'limit', 'after');
         const user = ownerToList(caller, asked.email('user'));
@@ -48,6 +49,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'POST',
       path: '/admin/api/tokens',
+      scope: 'tokens:write',
       async answer({ caller, by, body }) {
         const given = await body('name', 'group', 'user', 'team', 'project', 'expires_at', 'expires_in_seconds');
         const wanted = wishOf(given, caller, config, clock);
@@ -58,6 +60,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'GET',
       path: '/admin/api/tokens/{id}',
+      scope: 'tokens:read',
       async answer(call) {
         call.query();
         return { body: shown(await demand(call)) };
@@ -66,6 +69,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'DELETE',
       path: '/admin/api/tokens/{id}',
+      scope: 'tokens:write',
       async answer(call) {
         const { id } = await demand(call);
         return { body: shown(await revokeToken(call.by, { id })) };
@@ -74,6 +78,7 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
     {
       method: 'POST',
       path: '/admin/api/tokens/{id}/rotate',
+      scope: 'tokens:write',
       async answer(call) {
         const given = await call.body('overlap_seconds', 'expires_at', 'expires_in_seconds');
         const overlap_seconds = given.integer('overlap_seconds', { min: 0, max: MAX_OVERLAP_SECONDS });
@@ -94,6 +99,9 @@ export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor
 function wishOf(given: Fields, caller: Caller, config: GatewayConfig, clock: Clock) {
   const { email, principal, is_admin } = caller;
   const user = given.email('user') ?? email;
+  if (user === email && caller.scopes !== undefined) {
+    throw invalid('The field "user" is missing: a service token has no access tokens of its own.');
+  }
   if (user !== email && !is_admin)
     throw forbidden('Only administrators make access tokens for others; leave "user" out.');
   const name = given.needText('name');

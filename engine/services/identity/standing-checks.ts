@@ -2,6 +2,7 @@ import type { Clock, Log } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import type { Database } from '../database.ts';
 import { vouchedDays } from '../resting.ts';
+import { noteOwners } from '../service-tokens.ts';
 import { askAbout, restPerson } from './ask-about.ts';
 import type { Identity } from './index.ts';
 import { ProviderError } from './provider.ts';
@@ -18,8 +19,9 @@ const MINUTE_MS = 60_000;
 const LOOKS_PER_INTERVAL = 4;
 const AT_ONCE = 20;
 
-const HAS_OWN_TOKENS = `exists (select from access_tokens t where t.principal_id = p.id and t.self_service
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > $1))`;
+const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_id = p.id and t.self_service
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > $1))
+  or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
 /**
  * Starts to ask about people whose access tokens outlive their use of the gateway: what they made rests when the provider
@@ -64,6 +66,7 @@ export function startStandingChecks(options: {
       }
     }
     if (isOver()) return;
+    await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
     await putOffRest(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
     log.debug({ asked }, 'the identity provider was asked about people who were due');
   }

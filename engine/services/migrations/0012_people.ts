@@ -39,6 +39,29 @@ begin
 end $$;
 `;
 
+const SERVICE_TOKENS = `
+-- Credentials of automation for the admin API. The owner answers for one; none where it was made at a command line.
+create table service_tokens (
+  id text primary key,
+  hash bytea not null unique,
+  prefix text not null,
+  name text not null,
+  scopes text[] not null,
+  owner_id text references principals (id),
+  created_at timestamptz not null,
+  created_by text not null,
+  expires_at timestamptz not null,
+  last_used_at timestamptz,
+  revoked_at timestamptz,
+  replaced_by text references service_tokens (id),
+  -- Since when its owner is known to be no administrator any more.
+  unowned_since timestamptz
+);
+alter table admin_changes drop constraint admin_changes_actor_kind_check;
+alter table admin_changes add constraint admin_changes_actor_kind_check
+  check (actor_kind in ('person', 'command', 'gateway', 'service'));
+`;
+
 const CODES = `
 -- A user code that somebody enters, from an address that has so many failures to go: only a code that is none counts. The row
 -- of the address is locked first, so that codes tried at once are judged one after the other.
@@ -78,6 +101,6 @@ end $$;
 export const people: SchemaMigration = {
   name: '0012_people',
   async up(knex) {
-    for (const statements of [STANDING, CODES]) await knex.raw(statements);
+    for (const statements of [STANDING, SERVICE_TOKENS, CODES]) await knex.raw(statements);
   },
 };

@@ -185,7 +185,7 @@ function sessionAdder({ database, clock }: Changing): AdminBench['addSession'] {
          on conflict (id) do update set email = excluded.email returning id
        )
        insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
-       select $2, id, jsonb_build_object('email', $1::text), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
+       select $2, id, jsonb_build_object('email', $1::text, 'issuer', 'https://id.example.com', 'subject', $1), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
          $3::timestamptz + interval '30 days' from owner`,
       [user, id, new Date(clock.now()), PEOPLE[user.slice(0, user.indexOf('@'))]?.groups ?? []],
     );

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { create, list, revoke, rotate } from '../../../engine/cli/service-tokens.ts';
+import { list as listTokens } from '../../../engine/cli/tokens.ts';
+import { createBearerTokens } from '../../../engine/services/bearer-tokens.ts';
+import { noteOwners } from '../../../engine/services/service-tokens.ts';
+import { createToken } from '../../../engine/services/tokens.ts';
+import { deskOf } from '../../cli/desk-at-gateway.ts';
+import { createDesk } from '../../client/scripted-gateway.ts';
+import { quietLog } from '../../support/store.ts';
+import { type AdminBench, useAdminApi } from './support.ts';
+
+let bench: AdminBench;
+useAdminApi((opened) => {
+  bench = opened;
+});
+
+const PATH = '/admin/api/service-tokens';
+const DAY = 86_400_000;
+
+async function make(scopes: readonly string[], more: object = {}, who = 'root') {
+  const { status, body } = await bench.ask(who, 'POST', PATH, { name: 'onboarding', scopes, ...more });
+  assert.equal(status, 201, JSON.stringify(body));
+  return body as { readonly token: string; readonly id: string; readonly expires_at: string };
+}
+
+async function refusal(who: string, method: string, path: string, body?: object) {
+  const answer = await bench.ask(who, method, path, body);
+  assert.ok(answer.status >= 400, `${method} ${path}: ${answer.status}`);
+  return [answer.status, answer.body.error.code, answer.body.error.message] as const;
+}
+
+describe('a service token', () => {
+  test('does what its scopes say and nothing else, in its own name and that of its owner', async () => {
+    const { token, id } = await make(['tokens:write', 'limits:read']);
+    assert.match(token, /^gws_[0-9A-Za-z]{49}$/);
+    const made = await bench.ask(token, 'POST', '/admin/api/tokens', {
+      user: 'zoe@example.com',
+      group: 'coders',
+      name: 'ci',
+    });
+    assert.equal(made.status, 201);
+    assert.deepEqual([made.body.user, made.body.self_service], ['zoe@example.com', false]);
+    assert.equal((await bench.ask(token, 'GET', '/admin/api/limits')).status, 200);
+    for (const [method, path] of [
+      ['GET', '/admin/api/tokens'],
+      ['GET', '/admin/api/people'],
+      ['POST', '/admin/api/people/zoe@example.com/cut-off'],
+      ['PUT', '/admin/api/limits'],
+      ['GET', '/admin/api/changes'],
+      ['GET', '/admin/api/sessions'],
+      ['GET', '/admin/api/me'],
+      ['GET', PATH],
+      ['POST', PATH],
+      ['DELETE', `${PATH}/${id}`],
+      ['POST', `${PATH}/${id}/rotate`],
+    ] as const) {
+      assert.deepEqual((await refusal(token, method, path)).slice(0, 2), [403, 'forbidden'], `${method} ${path}`);
+    }
+    assert.match((await refusal(token, 'GET', '/admin/api/tokens'))[2], /needs tokens:read, and it has/);
+    const own = await refusal(token, 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' });
+    assert.match(own[2], /"user" is missing/);
+    const { changes } = (await bench.ask('root', 'GET', '/admin/api/changes')).body;
+    assert.deepEqual(changes[0].actor, { kind: 'service', name: `onboarding (${id}, of root@example.com)` });
+    assert.deepEqual([changes[1].action, changes[1].subject], ['service_token.create', id]);
+    assert.deepEqual(changes[1].after.scopes, ['tokens:write', 'limits:read']);
+    assert.ok(!JSON.stringify(changes).includes(token));
+  });
+
+  test('is made by administrators alone, with scopes there are, and for a year at most', async () => {
+    assert.equal((await refusal('alice', 'POST', PATH, { name: 'x', scopes: ['tokens:read'] }))[0], 403);
+    assert.equal((await refusal('alice', 'GET', PATH))[0], 403);
+    assert.match(
+      (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens'] }))[2],
+      /no such scope: expected some of tokens:read/,
+    );
+    assert.match((await refusal('root', 'POST', PATH, { name: 'x', scopes: [] }))[2], /No scope is named/);
+    assert.equal(
+      (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens:read'], expires_at: '2099-01-01' }))[0],
+      400,
+    );
+    const { expires_at } = await make(['tokens:read']);
+    assert.equal(Date.parse(expires_at), bench.clock.now() + 90 * DAY);
+  });
+
+  test('opens no model, and an access token opens no admin API', async () => {
+    const { token } = await make(['tokens:read']);
+    const bearer = createBearerTokens({ verify: () => assert.fail('nobody is asked') }, undefined);
+    assert.throws(() => bearer.verify(token), { code: 'credential_invalid', message: /opens the admin API alone/ });
+    const { token: of_models } = await createToken(bench.by, { user: 'root@example.com', group: 'coders', name: 'x' });
+    assert.deepEqual((await refusal(of_models, 'GET', '/admin/api/tokens')).slice(0, 2), [403, 'forbidden']);
+  });
+
+  test('that is made up, revoked or expired is refused at once, and the list tells its use', async () => {
+    const unknown = `gws_${'0'.repeat(49)}`;
+    assert.match((await refusal(unknown, 'GET', '/admin/api/tokens'))[2], /malformed/);
+    const { token, id } = await make(['tokens:read'], { expires_in_seconds: 3600 });
+    assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
+    const find = async () =>
+      (await bench.ask('root', 'GET', PATH)).body.service_tokens.find((each: { id: string }) => each.id === id);
+    assert.deepEqual([(await find()).state, Date.parse((await find()).last_used_at)], ['active', bench.clock.now()]);
+    assert.equal((await bench.ask('root', 'DELETE', `${PATH}/${id}`)).body.state, 'revoked');
+    assert.deepEqual((await refusal(token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_revoked']);
+    assert.equal((await refusal('root', 'DELETE', `${PATH}/${id}`))[0], 409);
+    assert.equal((await refusal('root', 'DELETE', `${PATH}/svc_nobody`))[0], 404);
+    const short = await make(['tokens:read'], { expires_in_seconds: 60 });
+    bench.clock.advance(60_000);
+    assert.deepEqual((await refusal(short.token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_expired']);
+  });
+
+  test('outlives its owner by a week, told in the list and the log, and goes on when another administrator takes it over', async () => {
+    const { database, clock } = bench;
+    await database.query('test_stand', `update principals set signed_in_at = $1 where email = 'root@example.com'`, [
+      new Date(clock.now()),
+    ]);
+    const { token, id } = await make(['tokens:read']);
+    const use = async () => (await bench.ask(token, 'GET', '/admin/api/tokens')).status;
+    const logs: string[] = [];
+    const log = { ...quietLog, warn: (_: object, text: string) => void logs.push(text) };
+    const note = () => noteOwners({ database, clock, log }, { admin_groups: ['operators'], days: 30 });
+    const state = async () =>
+      (await bench.ask('root', 'GET', PATH)).body.service_tokens.find((each: { id: string }) => each.id === id).state;
+    await note();
+    assert.deepEqual([await state(), logs], ['active', []]);
+    const bar = (at: Date | null) =>
+      database.query('test_bar', `update principals set barred_at = $1 where email = 'root@example.com'`, [at]);
+    await bar(new Date(clock.now()));
+    await note();
+    await note();
+    assert.equal(await state(), 'unowned');
+    assert.match(logs.join(), /no administrator any more who answers for it, and rests in 7 days/);
+    clock.advance(7 * DAY - 1);
+    assert.equal(await use(), 200);
+    clock.advance(1);
+    assert.deepEqual((await refusal(token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_revoked']);
+    assert.equal(await state(), 'resting');
+    await bar(null);
+    const other = await bench.ask('root', 'POST', `${PATH}/${id}/rotate`, {});
+    assert.equal(other.status, 201);
+    assert.equal((await bench.ask(other.body.token, 'GET', '/admin/api/tokens')).status, 200);
+    assert.equal(await use(), 401, 'whoever knew the old one does not have the new one');
+  });
+
+  test('rotates with an overlap', async () => {
+    const { token, id } = await make(['tokens:read']);
+    const { body: next } = await bench.ask('root', 'POST', `${PATH}/${id}/rotate`, { overlap_seconds: 60 });
+    const use = async (text: string) => (await bench.ask(text, 'GET', '/admin/api/tokens')).status;
+    assert.deepEqual([await use(token), await use(next.token)], [200, 200]);
+    bench.clock.advance(60_000);
+    assert.deepEqual([await use(token), await use(next.token)], [401, 200]);
+    assert.equal((await refusal('root', 'POST', `${PATH}/${id}/rotate`, {}))[0], 409);
+  });
+});
+
+test('the commands make, list, replace and end them, and work with one instead of a sign-in', async () => {
+  const desk = deskOf('root', bench.url);
+  const place = { config: '', baseUrl: bench.url };
+  assert.equal(await create(desk.context, { ...place, name: 'nightly', scope: ['tokens:read'] }), 0);
+  const token = desk.data().trim();
+  assert.match(token, /^gws_/);
+  const automation = createDesk();
+  const context = { ...automation.context, env: { ...automation.context.env, APPSCLI_SERVICE_TOKEN: token } };
+  assert.equal(await listTokens(context, place), 0);
+  await assert.rejects(
+    create(context, { ...place, name: 'more', scope: ['tokens:read'] }),
+    /is not enough: this is for people/,
+  );
+
+  const shown = deskOf('root', bench.url);
+  await list(shown.context, { ...place, json: true });
+  const { id } = JSON.parse(shown.data()).find(({ name }: { name: string }) => name === 'nightly');
+  const table = deskOf('root', bench.url);
+  await list(table.context, place);
+  assert.match(table.data(), /nightly.*tokens:read.*root@example\.com/s);
+  const next = deskOf('root', bench.url);
+  await rotate(next.context, id, { ...place, overlap: 0, json: true });
+  const made = JSON.parse(next.data());
+  assert.equal(await revoke(deskOf('root', bench.url).context, made.id, place), 0);
+  await assert.rejects(revoke(deskOf('root', bench.url).context, made.id, place), /has ended/);
+});
