@@ -17,6 +17,7 @@ const NPM_VARIABLE = /^(npm_(?!config_(cache|registry|userconfig|globalconfig|ca
 
 let directory: string;
 let env: NodeJS.ProcessEnv;
+let installing: Ended;
 
 async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
   const ended = await start(file, arguments_, { cwd, env }).ended;
@@ -35,9 +36,20 @@ before(async () => {
   await run('npm', ['pack', '--pack-destination', directory], REPOSITORY);
   const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
   await writeFile(join(directory, 'package.json'), '{ "private": true }');
-  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', `./${tarball}`], directory);
+  const readme = await readFile(join(REPOSITORY, 'README.md'), 'utf8');
+  const [, options = ''] = /`npm install ([^`<]*)<path of the package>`/.exec(readme)!;
+  const said = options.split(' ').filter((option) => option !== '');
+  const offline = ['--prefer-offline', '--no-audit', '--no-fund'];
+  installing = await run('npm', ['install', ...said, ...offline, `./${tarball}`], directory);
 });
 after(() => rm(directory, { recursive: true, force: true }));
+
+test("nothing warns, whatever the machine's own Node.js: neither as the README installs it, nor when it runs", async () => {
+  assert.equal(installing.stderr, '');
+  const launcher = join(directory, 'node_modules', 'appscli', 'engine', 'bin', 'appscli.js');
+  const folder = env.PATH!.split(delimiter).find((path) => existsSync(join(path, 'node')))!;
+  assert.equal((await run(join(folder, 'node'), [launcher, '--help'], directory)).stderr, '');
+});
 
 test('npx appscli answers', async () => {
   const { version } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
