@@ -97,14 +97,33 @@ export function collectingTerminal(): { terminal: Terminal; data(): string; word
   return { terminal, data: () => data.join(''), words: () => words.join('') };
 }
 
+/** Ends when no command needs the current directory any more, of which a process has one. */
+let in_turn: Promise<unknown> = Promise.resolve();
+
+/** Runs something with another current directory, after all else that needs one. */
+function inDirectory<T>(directory: string, run: () => Promise<T>): Promise<T> {
+  const result = in_turn.then(async () => {
+    const before = process.cwd();
+    process.chdir(directory);
+    try {
+      return await run();
+    } finally {
+      process.chdir(before);
+    }
+  });
+  in_turn = result.catch(() => {});
+  return result;
+}
+
 /**
- * Runs `appscli` to its end: in this process, which takes a tenth of the time, unless it is to run elsewhere or as
- * somebody else.
+ * Runs `appscli` to its end: in this process, which takes a tenth of the time, unless it is to run as somebody else. Those
+ * with a directory of their own take turns.
  */
 export async function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
-  const { env = process.env, ...place } = options;
-  if (Object.keys(place).length > 0) return startCli(arguments_, options).ended;
+  const { env = process.env, cwd, ...somebody } = options;
+  if (Object.keys(somebody).length > 0) return startCli(arguments_, options).ended;
   const { terminal, data, words } = collectingTerminal();
-  const exit_code = await runCommandLine(arguments_, { terminal, env, stages: async () => stages });
+  const run = () => runCommandLine(arguments_, { terminal, env, stages: async () => stages });
+  const exit_code = await (cwd === undefined ? run() : inDirectory(cwd, run));
   return { exit_code, signal: null, stdout: data(), stderr: words() };
 }
