@@ -145,7 +145,7 @@ const columnsHere = (): Column[] => [
   { title: 'NAME', kind: 'text' },
   { title: 'SCOPES', kind: 'text' },
   { title: 'OWNER', kind: 'text' },
-  { title: titleInZone('LAST USED'), kind: 'text' },
+  { title: 'USED', kind: 'text' },
   { title: titleInZone('UNTIL'), kind: 'text' },
   { title: 'STATE', kind: 'text' },
 ];

@@ -155,7 +155,7 @@ const columnsHere = (): Column[] => [
   { title: 'USER', kind: 'text' },
   { title: 'PROGRAM', kind: 'text' },
   { title: 'FROM', kind: 'text' },
-  { title: titleInZone('SINCE'), kind: 'text' },
+  { title: 'SINCE', kind: 'text' },
   { title: titleInZone('UNTIL'), kind: 'text' },
   { title: 'ENDED', kind: 'text' },
   { title: 'TOKEN REFUSED', kind: 'text' },

@@ -38,7 +38,8 @@ export function momentWord(date: Date): string {
   return local.replace('Z', `${minutes < 0 ? '-' : '+'}${two(Math.floor(distance / 60))}:${two(distance % 60)}`);
 }
 
-/** A title of a column of days or moments: which time zone they are in. */
+/** A title of a column of days, with a short name of the time zone they are in: there is no room for a long one. */
 export function titleInZone(title: string): string {
-  return `${title} (${localZone()})`;
+  const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts();
+  return `${title} (${parts.find(({ type }) => type === 'timeZoneName')?.value ?? localZone()})`;
 }

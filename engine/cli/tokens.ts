@@ -146,7 +146,7 @@ const columnsHere = (): Column[] => [
   { title: 'TEAM', kind: 'text' },
   { title: 'PROJECT', kind: 'text' },
   { title: 'BY', kind: 'text' },
-  { title: titleInZone('LAST USED'), kind: 'text' },
+  { title: titleInZone('USED'), kind: 'text' },
   { title: 'STATE', kind: 'text' },
 ];
 

@@ -37,7 +37,7 @@ describe('on the database', () => {
     const { stdout } = await bench.succeed('sessions', 'list', '--user', 'alice@example.com');
     assert.match(
       stdout,
-      /^ID +USER +PROGRAM +FROM +SINCE \(UTC\) +UNTIL \(UTC\)\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .*\n$/,
+      /^ID +USER +PROGRAM +FROM +SINCE +UNTIL \(UTC\)\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .*\n$/,
     );
     const ended = await bench.succeed('sessions', 'end', 'ses_0123456789abc');
     assert.equal(ended.stderr, 'Ended the session ses_0123456789abc.\n');
