@@ -46,6 +46,7 @@ test('tokens create --json tells a program everything once', async () => {
     revoked_at: null,
     replaced_by: null,
     state: 'active',
+    rests_at: null,
   });
   assert.equal(stderr, '');
 });
