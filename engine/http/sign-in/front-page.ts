@@ -21,6 +21,7 @@ export function frontDoor(options: FrontPageOptions): Router {
   const signs_in = config.auth?.oidc !== undefined;
   const headers = { vary: 'accept' };
   const json = {
+    status: 'ok',
     name: config.branding?.name ?? 'Model gateway',
     base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
     protocol: `${root}${PROTOCOL_PATH}`,

@@ -89,6 +89,7 @@ function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean
     match.paths.map((path) => [match.methods.join(', '), `\`${path}\``, summary, ENVELOPES[match.surface]]),
   );
   const fixed = [
+    ['GET', '`/`', 'What this is: a page in a browser, JSON for programs.', ''],
     ['GET', `\`${PROTOCOL_PATH}\``, 'This text.', ''],
     ['GET', '`/admin/api/openapi.json`', 'The administration API, as OpenAPI.', 'Messages'],
   ];

@@ -46,6 +46,7 @@ describe('the root of a gateway', () => {
       const answer = await at(config, accept === undefined ? {} : { accept });
       assert.equal(answer.status, 200);
       assert.deepEqual(answer.json(), {
+        status: 'ok',
         name: 'Model gateway',
         base_urls: {
           messages: 'https://example.com/gw',
