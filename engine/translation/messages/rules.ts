@@ -156,6 +156,11 @@ export const MESSAGES_RULES = {
     'more than four cache marks',
     'The last four stay; a mark covers everything before it.',
   ),
+  schema_alternatives: unasked(
+    'changed',
+    'tools whose schema has anyOf, oneOf or allOf at the top',
+    'The API refuses them there; the tool is described as one object with the properties of all of them.',
+  ),
   tools_of_history: unasked(
     'changed',
     'calls of tools in the history of a request without tools',

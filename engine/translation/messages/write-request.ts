@@ -3,6 +3,7 @@ import type { Conversation, Tool } from '../conversation.ts';
 import type { Notes } from '../notes.ts';
 import { type Block, cacheControl, type Message, writeMessages, writeTexts } from './write-blocks.ts';
 import { limitMarks, markPrompt } from './write-cache.ts';
+import { hasAlternatives, writeSchema } from './write-schema.ts';
 import { writeThinking } from './write-thinking.ts';
 
 /** Makes a model that has no JSON mode answer with JSON alone. */
@@ -84,8 +85,9 @@ function writeTool({ name, description, parameters, strict, free_text, cache }: 
   return {
     name,
     ...(description && { description }),
-    input_schema: parameters.type === undefined ? { type: 'object', ...parameters } : parameters,
-    ...(strict && { strict }),
+    input_schema: writeSchema(parameters, notes),
+    // Alternatives that became one object are not held to the letter.
+    ...(strict && !hasAlternatives(parameters) && { strict }),
     ...(cache && { cache_control: cacheControl(cache) }),
   };
 }
