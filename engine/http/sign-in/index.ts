@@ -41,5 +41,6 @@ export function signInDoors(options: SignInOptions): Router {
   return mountDoors([...doors.map((door) => door(sign_in)), ...discoveryAtRoot(sign_in)], {
     ...options,
     provider_url: config.auth?.oidc?.issuer_url,
+    branding: config.branding,
   });
 }
