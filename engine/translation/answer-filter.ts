@@ -18,11 +18,13 @@ export function filterAnswer(translation: Translation, write: Emit): Emit {
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
-/** Calls of tools by the names that the client gave. */
-function renamed(event: ModelEvent, { restoreName }: Translation): ModelEvent {
+/** Calls of tools by the names that the client gave, with identifiers that providers of its API take later on. */
+function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
-  return name === event.part.name ? event : { ...event, part: { ...event.part, name } };
+  const id = from === 'messages' ? event.part.id.replace(/[^A-Za-z0-9_-]/g, '_') : event.part.id;
+  if (id !== event.part.id) notes.note('answer_call_id');
+  return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
 }
 
 /** Clients of Messages add up input and output of every answer, and the API has no word for a count that nobody knows. */

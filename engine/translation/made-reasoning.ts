@@ -50,8 +50,8 @@ function findBlocks({ messages, thinking }: Json): Found {
     if (blocks.length === contentOf(all[at]).length) return [['messages', at]];
     return blocks.map((index) => ['messages', at, 'content', index]);
   });
-  const goes_on = paths.length > 0 && isObject(thinking) && thinking.type === 'enabled' && hasResults(all.at(-1));
-  return { paths, thinking_off: goes_on && !isBegunByThought(all, made) };
+  const may_think = paths.length > 0 && isObject(thinking) && thinking.type === 'enabled';
+  return { paths, thinking_off: may_think && !mayGoOn(all, made) };
 }
 
 const contentOf = (message: unknown): readonly unknown[] => (isObject(message) ? listOf(message.content) : []);
@@ -72,25 +72,28 @@ function firstKept(blocks: readonly unknown[], made: readonly number[]): unknown
   return blocks[index];
 }
 
+const isAssistant = (message: unknown): boolean => isObject(message) && message.role === 'assistant';
+
 /**
- * Whether the model may go on thinking in a conversation that ends with results of tools: the answer that called them begins
- * with a thought still, or nothing is lost since the last question. In an answer to a request that was kept from thinking
- * there is none, though the client knows nothing of that.
+ * Whether the model may think: after a question it may. After results of tools it may go on where the answer that called them
+ * begins with a thought still, or nothing is lost since the last question. In an answer to a request that was kept from
+ * thinking there is none, though the client knows nothing of that.
  */
-function isBegunByThought(messages: readonly unknown[], made: readonly (readonly number[])[]): boolean {
-  let first: unknown;
-  let in_last_answer = true;
+function mayGoOn(messages: readonly unknown[], made: readonly (readonly number[])[]): boolean {
   let lost = false;
-  for (let at = messages.length - 1; at >= 0; at--) {
-    const message = messages[at];
-    if (isObject(message) && message.role === 'assistant') {
-      lost ||= made[at]!.length > 0;
-      if (in_last_answer) first = firstKept(contentOf(message), made[at]!) ?? first;
-    } else if (hasResults(message)) in_last_answer = first === undefined;
-    else break;
+  let first: unknown;
+  let at = messages.length;
+  for (let answers = 0; at > 0; answers++) {
+    // What the client says in a row is one message to providers, and may have instructions in it.
+    let has_results = false;
+    for (; at > 0 && !isAssistant(messages[at - 1]); at--) has_results ||= hasResults(messages[at - 1]);
+    if (!has_results) break;
+    for (; at > 0 && isAssistant(messages[at - 1]); at--) {
+      lost ||= made[at - 1]!.length > 0;
+      if (answers === 0) first = firstKept(contentOf(messages[at - 1]), made[at - 1]!) ?? first;
+    }
   }
-  const is_thought = isObject(first) && (first.type === 'thinking' || first.type === 'redacted_thinking');
-  return is_thought || !lost;
+  return !lost || (isObject(first) && (first.type === 'thinking' || first.type === 'redacted_thinking'));
 }
 
 /** Edits of the context that leave out thoughts are refused where the model does not think. */

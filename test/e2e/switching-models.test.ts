@@ -47,6 +47,11 @@ function mayThink({ protocol, body }: Asked, thinks: boolean): boolean {
   return body.thinking?.type === 'adaptive' && thinks;
 }
 
+/** Some servers of chat completions have identifiers that the Messages API refuses. */
+function callId({ protocol }: Asked, turn: number, call: number): string {
+  return protocol === 'chat' ? `functions.weather:${turn}|${call}` : `call_${turn}_${call}`;
+}
+
 function playing({ thinks, secret, calls, says }: Step, turn: number): Model {
   return (asked) => {
     const said: Said[] = [];
@@ -54,7 +59,7 @@ function playing({ thinks, secret, calls, says }: Step, turn: number): Model {
     if (mayThink(asked, thinks)) said.push({ kind: 'thought', text: is_secret ? '' : `Thought ${turn}.` });
     if (says || calls === 0) said.push({ kind: 'text', text: `Answer ${turn}.` });
     for (let call = 0; call < calls; call++) {
-      said.push({ kind: 'call', name: 'weather', arguments: '{"city":"Bern"}', id: `call_${turn}_${call}` });
+      said.push({ kind: 'call', name: 'weather', arguments: '{"city":"Bern"}', id: callId(asked, turn, call) });
     }
     return { said };
   };

@@ -64,6 +64,16 @@ describe('in a Messages request', () => {
     assert.deepEqual(rewrites, ['messages', 'thinking', 'context_management']);
   });
 
+  it('so it is where instructions or words of the user follow the results', async () => {
+    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const instruction = '{"role":"system","content":"Be brief."}';
+    for (const after of [instruction, user('And now?')]) {
+      const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT, after];
+      const { text: sent_on } = await sent(asked(loop(MADE, CALL), thinking));
+      assert.equal(sent_on, asked(loop(CALL), ',"thinking":{"type":"disabled"}'));
+    }
+  });
+
   it('nor does it begin to in the next request, as it could not think in the answer before', async () => {
     const later = CALL.replace('c1', 'c2');
     const messages = (...blocks: string[]) => [

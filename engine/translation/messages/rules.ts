@@ -218,6 +218,11 @@ export const MESSAGES_RULES = {
     'They are left out; where both sides speak the same API they pass untouched.',
   ),
   answer_stop_details: answered('dropped', 'stop_details', 'That the model refused is told; why is not.'),
+  answer_call_id: unanswered(
+    'changed',
+    'identifiers of tool calls with characters outside A-Z, a-z, 0-9, _ and -',
+    'Such characters become _, as providers of this API refuse them when the conversation changes to one of theirs.',
+  ),
   answer_usage: unanswered(
     'changed',
     'usage that the upstream does not tell',
