@@ -98,7 +98,7 @@ describe('somebody who copied what a sign-in stored', () => {
     assert.equal((await useToken(stolen.access_token)).status, 200);
     await seen(stolen.access_token);
     clock.advance(MINUTE);
-    assert.equal((await renewFrom('192.0.2.1', copied.refresh_token)).status, 401);
+    for (const status of [503, 401]) assert.equal((await renewFrom('192.0.2.1', copied.refresh_token)).status, status);
     const anew = await signIn(gateways[0]!.url, 'ben');
     await until('the thief is refused', async () => (await useToken(stolen.access_token)).status === 401, 2000);
     for (const _ of gateways) {
@@ -115,7 +115,8 @@ describe('somebody who copied what a sign-in stored', () => {
     assert.equal((await useToken(renewed.access_token)).status, 200);
     await seen(renewed.access_token);
     clock.advance(MINUTE);
-    for (const _ of gateways) assert.equal((await renewFrom('203.0.113.9', copied.refresh_token)).status, 401);
+    for (const status of [503, 401, 401])
+      assert.equal((await renewFrom('203.0.113.9', copied.refresh_token)).status, status);
     assert.equal((await useToken(renewed.access_token)).status, 200);
     assert.equal((await renewFrom('192.0.2.1', renewed.refresh_token)).status, 200);
   });
@@ -176,6 +177,7 @@ describe('two terminals of one person, at two gateways', () => {
     assert.equal((await useToken(second.access_token)).status, 200);
     await seen(second.access_token);
     clock.advance(MINUTE);
+    assert.equal(await ask(first.refresh_token), 'later', 'the first time it may read again what is stored');
     const { status, body } = await askForToken(next().url, refreshWith(first.refresh_token));
     assert.deepEqual([status, body.error], [401, 'invalid_grant']);
     assert.match(body.error_description!, /replaced by one that is in use.*stored credentials.*sign in again/);

@@ -156,8 +156,8 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
 5. A session token lives for ${session.ttl_minutes} minutes. Renew it by \`POST ${TOKEN_PATH}\` with \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the answer is
    that of step 4, with a new refresh token, which replaces the old one. That can go on for ${session.refresh_days} days. An answer that got lost is asked
    for again with the same refresh token; processes that share one get the same successor when they ask within half a minute of each other.
-   401 with \`invalid_grant\`: read the stored credentials again, another process may have renewed them; if none did, sign in again.
-   503 with \`temporarily_unavailable\`: nothing is lost, try again after \`retry-after\`.
+   503 with \`temporarily_unavailable\` once, and then 401 with \`invalid_grant\`: read the stored credentials again, another process may have renewed them; if none did, sign in again.
+   Any 503 with \`temporarily_unavailable\`: nothing is decided, try again after \`retry-after\`.
 6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session token or a refresh token, ends the session (RFC 7009). Its tokens are refused
    everywhere within a second.
 

@@ -44,7 +44,7 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
     case 'repeated':
       return begun.session;
     case 'replaced':
-      throw refuseReplaced(sign_in, begun.session, presented, request_id);
+      throw refuseReplaced(sign_in, begun, presented, request_id);
     case 'expired':
       throw signInAgain('The session is over; sign in again.');
     case 'revoked':
@@ -71,19 +71,21 @@ export async function refresh(sign_in: SignIn, refresh_token: string, visit: Vis
 
 /**
  * Somebody has the newer token: another process of the same installation, which has stored it by now, or whoever copied this
- * one. The session is left alone; ended, it would be for the one that did nothing wrong as well.
+ * one. The session is left alone; ended, it would be for the one that did nothing wrong as well. The first time it is not said for
+ * good: a Messages client whose token has expired looks for what others stored when it may try again, and gives up otherwise.
  */
 function refuseReplaced(
   { log }: SignIn,
-  { id, person }: { readonly id: string; readonly person: Person },
+  { is_first, session: { id, person } }: Extract<RefreshBegun, { outcome: 'replaced' }>,
   { client_address }: PresentedToken,
   request_id: string,
 ): OAuthError {
   const fields = { email: person.email, session: id, client_address, request_id };
   log.info(fields, 'a refresh token was refused: it was replaced before, and what replaced it is in use');
-  return signInAgain(
-    'This refresh token was replaced by one that is in use. Read the stored credentials again, another process may have renewed them. If none did, somebody may have a copy of it: sign in again.',
-  );
+  const problem =
+    'This refresh token was replaced by one that is in use. Read the stored credentials again, another process may have renewed them.';
+  if (is_first) return temporarilyUnavailable(problem);
+  return signInAgain(`${problem} If none did, somebody may have a copy of it: sign in again.`);
 }
 
 /** Nothing was decided: the same refresh token must be good for another try, whatever became of this one. */

@@ -41,7 +41,12 @@ export interface SessionSummary {
  */
 export type RefreshBegun =
   | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
-  | { readonly outcome: 'replaced'; readonly session: { readonly id: string; readonly person: Person } }
+  | {
+      readonly outcome: 'replaced';
+      /** Whether this very token was not refused before. */
+      readonly is_first: boolean;
+      readonly session: { readonly id: string; readonly person: Person };
+    }
   | { readonly outcome: 'repeated'; readonly session: OpenSession }
   | {
       readonly outcome: 'ready';
@@ -130,7 +135,14 @@ export function createSessions(options: {
     ]);
     const { outcome, id, person, sealed_grant, successor } = row!;
     if (outcome === 'ready') return { outcome, session: { id, person, sealed_grant } };
-    if (outcome === 'replaced') return { outcome, session: { id, person } };
+    if (outcome === 'replaced') {
+      const first = await database.query(
+        'refresh_refused',
+        'update refresh_tokens set refused_at = $2 where hash = $1 and refused_at is null returning session_id',
+        [hashSecret(refresh_token), now()],
+      );
+      return { outcome, is_first: first.length > 0, session: { id, person } };
+    }
     if (outcome !== 'repeated') return { outcome };
     return { outcome, session: { id, person, refresh_token: await openSuccessor(successor, refresh_token) } };
   };

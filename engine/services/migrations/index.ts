@@ -9,6 +9,7 @@ import { boundPeople } from './0007_bound_people.ts';
 import { timelyHolds } from './0007_timely_holds.ts';
 import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
+import { refusedTokens } from './0011_refused_tokens.ts';
 import { sessions } from './0011_sessions.ts';
 import { signingKeys } from './0011_signing_keys.ts';
 import { people } from './0012_people.ts';
@@ -28,6 +29,7 @@ export const migrations: readonly SchemaMigration[] = [
   store,
   sessions,
   signingKeys,
+  refusedTokens,
   people,
   provider,
 ];
