@@ -78,7 +78,7 @@ test('SIGHUP reloads, however often it comes, and SIGTERM still ends the gateway
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  const findings = records.filter(({ code }) => code !== undefined);
+  const findings = records.filter(({ code }) => code?.startsWith('C'));
   assert.ok(findings.length > 0);
   for (const { file, code } of findings) assert.deepEqual([file, code], [teapot, 'C3002']);
 });
