@@ -59,7 +59,12 @@ export const REQUESTS: Section = {
     ),
     field('thinking', '`thinking` and effort ask for reasoning', 'thinking'),
     field('metadata', '`metadata` says who the user of the caller is', 'metadata'),
-    field('stop-sequences', '`stop_sequences` end the answer', 'stop_sequences'),
+    field('stop-sequences', '`stop_sequences` end the answer, also at an upstream that knows none', 'stop_sequences', {
+      'e2e/stop-and-usage.test.ts': [
+        'a stop sequence at an upstream that knows none > cuts the … of a … client there, which is told so',
+        'a stop sequence at an upstream that knows none > is also found where an upstream takes only four',
+      ],
+    }),
     field('sampling', '`temperature` and `top_p` choose how words are drawn', 'temperature and top_p'),
     field('sampling.top-k', '`top_k` chooses how words are drawn', 'top_k'),
     field('context-management', '`context_management` says what may be cleared', 'context_management'),
