@@ -111,6 +111,10 @@ describe('a case', () => {
   - name: an upstream that never answers
     ${REQUEST}
     upstream: { fails: hang }
+    expect: { status: 504, error: upstream_timeout, facts: { outcome.duration_ms: 600000 } }
+  - name: an upstream that never begins a stream
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { fails: hang }
     expect: { status: 504, error: upstream_timeout, facts: { outcome.duration_ms: 120000 } }
   - name: a stream that falls silent
     request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
@@ -122,7 +126,7 @@ describe('a case', () => {
     expect: { status: 200, events: [ping, error], error: upstream_failed }
   - name: an answer that comes in time
     ${REQUEST}
-    upstream: { delay_seconds: 119, json: { type: message } }
+    upstream: { delay_seconds: 599, json: { type: message } }
     expect: { status: 200 }
 `));
 });
