@@ -11,9 +11,9 @@ import { nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
 const CALLERS = 500;
-const TEAM_USD = 700;
-const USER_USD = 40;
-const REQUESTS = 2500;
+const TEAM_USD = 500;
+const USER_USD = 30;
+const REQUESTS = 1800;
 
 /** One user has a fifth of the callers, and more to do than may be spent. */
 const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALLERS / 5 ? 0 : index % 50}@example.com`);
