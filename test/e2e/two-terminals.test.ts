@@ -108,6 +108,23 @@ describe('somebody who copied what a sign-in stored', () => {
     }
   });
 
+  it('does not keep in step with the owner by renewing first and using nothing before the owner renews', async () => {
+    const owned = await signIn(gateways[0]!.url, 'anna');
+    clock.advance(50 * MINUTE);
+    const stolen = (await renewFrom('203.0.113.9', owned.refresh_token)).body;
+    clock.advance(5 * MINUTE);
+    const renewed = await renewFrom('192.0.2.1', owned.refresh_token);
+    assert.equal(renewed.status, 200, 'to the gateway this is the answer that got lost');
+    assert.notEqual(renewed.body.refresh_token, stolen.refresh_token);
+    assert.equal((await useToken(renewed.body.access_token)).status, 200);
+    await seen(renewed.body.access_token);
+    clock.advance(50 * MINUTE);
+    for (const refresh_token of [stolen.refresh_token, owned.refresh_token])
+      for (const status of [503, 401]) assert.equal((await renewFrom('203.0.113.9', refresh_token)).status, status);
+    clock.advance(5 * MINUTE);
+    assert.equal((await renewFrom('192.0.2.1', renewed.body.refresh_token)).status, 200);
+  });
+
   it('gets nothing once the owner has renewed, and the owner notices nothing', async () => {
     const copied = await signIn(gateways[0]!.url, 'cleo');
     clock.advance(HOUR);
@@ -156,6 +173,25 @@ describe('two terminals of one person, at two gateways', () => {
       terminal!.take('later');
       clock.advance(pause_ms);
       await work(terminal!);
+    }
+  });
+
+  it('go on with the first of two answers where the one that got it later is not used', async () => {
+    const keychain = await startTerminals('cleo', ['adopting', 'adopting']);
+    clock.advance(HOUR);
+    const [first, second] = keychain;
+    for (const [terminal, pause_ms] of [
+      [first!, 0],
+      [second!, MINUTE],
+    ] as const) {
+      clock.advance(pause_ms);
+      terminal.take(await ask(terminal.send(clock.now())!));
+    }
+    assert.equal(second!.held.access_token, first!.held.access_token, 'the second adopts what the first has stored');
+    for (let hour = 0; hour < 3; hour++) {
+      for (const terminal of keychain) await work(terminal);
+      await seen(first!.held.access_token);
+      clock.advance(HOUR);
     }
   });
 

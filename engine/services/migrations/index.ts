@@ -14,6 +14,7 @@ import { sessions } from './0011_sessions.ts';
 import { signingKeys } from './0011_signing_keys.ts';
 import { people } from './0012_people.ts';
 import { provider } from './0014_provider.ts';
+import { unseenSuccessors } from './0015_unseen_successors.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -32,4 +33,5 @@ export const migrations: readonly SchemaMigration[] = [
   refusedTokens,
   people,
   provider,
+  unseenSuccessors,
 ];

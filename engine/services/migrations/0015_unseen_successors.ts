@@ -1,0 +1,114 @@
+import type { SchemaMigration } from '../migrate.ts';
+
+const RENEWAL = `
+-- As before, but for tokens without a successor of their own: those that were replaced before anything showed that they had arrived.
+create or replace function begin_renewal(
+  p_hash bytea, p_from text, p_now timestamptz, p_busy_until timestamptz, p_repeated_since timestamptz
+) returns table (outcome text, id text, person jsonb, sealed_grant text, successor text)
+language plpgsql as $$
+declare
+  v_session sessions;
+  v_token refresh_tokens;
+  v_is_previous boolean;
+begin
+  select s.* into v_session from sessions s
+  where s.id = (select t.session_id from refresh_tokens t where t.hash = p_hash) for no key update;
+  if not found then
+    outcome := 'unknown';
+    return next;
+    return;
+  end if;
+  select t.* into v_token from refresh_tokens t where t.hash = p_hash;
+  v_is_previous := v_token.used_at is not null and exists (
+    select from refresh_tokens t where t.hash = v_token.replaced_by and t.used_at is null
+  );
+  if v_session.revoked_at is not null then
+    outcome := 'revoked';
+  elsif v_session.expires_at <= p_now then
+    outcome := 'expired';
+  elsif v_is_previous and v_token.successor is not null and v_token.used_at > p_repeated_since then
+    return query select 'repeated', v_session.id, v_session.person, null::text, v_token.successor;
+    return;
+  elsif v_token.used_at is not null
+    and not (v_is_previous and coalesce(v_session.seen_at < date_trunc('second', v_session.renewed_at), true)) then
+    update sessions s set refused_at = p_now, refused_from = p_from
+    where s.id = v_session.id and s.renewed_from is distinct from p_from;
+    outcome := 'replaced';
+    id := v_session.id;
+    person := v_session.person;
+  elsif v_session.refreshing_until > p_now then
+    outcome := 'busy';
+  else
+    update sessions s set refreshing_until = p_busy_until where s.id = v_session.id;
+    return query select 'ready', v_session.id, v_session.person, v_session.sealed_grant, null::text;
+    return;
+  end if;
+  return next;
+end $$;
+
+-- Replaces the token p_hash by a new one. Where it was replaced before, and nothing shows that this reached its client, what
+-- replaced it is replaced as well: whoever has that, such as a thief who renewed first and then kept quiet, is not on the same
+-- footing as who asks now. Whichever of the two is seen first then rules the other out. Null: the session was ended, or the
+-- token was replaced meanwhile by a renewal that this one had no part in.
+create or replace function finish_renewal(
+  p_session text, p_hash bytea, p_from text, p_person jsonb, p_sealed_grant text, p_new_hash bytea, p_successor text,
+  p_now timestamptz
+) returns text
+language plpgsql as $$
+declare
+  v_principal text;
+  v_token refresh_tokens;
+  v_is_unseen boolean;
+begin
+  perform 1 from principals where id = 'user:' || (p_person ->> 'email') for no key update;
+  -- Before anything is written: an ended session has no say in whose an address is.
+  select coalesce(s.seen_at < date_trunc('second', s.renewed_at), true) into v_is_unseen
+  from sessions s where s.id = p_session and s.revoked_at is null for no key update;
+  if not found then
+    return null;
+  end if;
+  select t.* into v_token from refresh_tokens t where t.session_id = p_session and t.hash = p_hash;
+  if not found or v_token.used_at is not null and not exists (
+    select from refresh_tokens t where t.hash = v_token.replaced_by and t.used_at is null
+  ) then
+    return null;
+  end if;
+  v_principal := note_person(p_person, p_now);
+  if v_principal is null then
+    perform end_session(p_session, 'the e-mail address belongs to another account', 'gateway', 'sign-in', p_now);
+    return null;
+  end if;
+  update sessions
+  set principal_id = v_principal, person = p_person, sealed_grant = p_sealed_grant, checked_at = p_now,
+    refreshing_until = null, renewed_at = p_now, renewed_from = p_from,
+    refused_at = case when refused_from is distinct from p_from then refused_at end,
+    refused_from = nullif(refused_from, p_from)
+  where id = p_session and revoked_at is null;
+  if not found then
+    return null;
+  end if;
+  if v_token.used_at is not null and (not v_is_unseen or v_token.used_at > p_now - interval '30 seconds') then
+    -- Another renewal took over from this one, which was away for too long, and the token is one that gives the same again.
+    update refresh_tokens set used_at = p_now where hash = p_hash;
+    return v_token.successor;
+  end if;
+  if v_token.used_at is not null then
+    update refresh_tokens set replaced_by = p_new_hash, successor = null where replaced_by = v_token.replaced_by;
+    update refresh_tokens set used_at = p_now, replaced_by = p_new_hash where hash = v_token.replaced_by;
+  else
+    -- What is older than the token before the newest one is good for nothing.
+    update refresh_tokens set successor = null where replaced_by = p_hash;
+  end if;
+  update refresh_tokens set used_at = p_now, replaced_by = p_new_hash, successor = p_successor where hash = p_hash;
+  insert into refresh_tokens (hash, session_id, created_at) values (p_new_hash, p_session, p_now);
+  return p_successor;
+end $$;
+`;
+
+/** A replaced refresh token that renews again gets a successor of its own, and the one that nobody was seen to use is replaced. */
+export const unseenSuccessors: SchemaMigration = {
+  name: '0015_unseen_successors',
+  async up(knex) {
+    await knex.raw(RENEWAL);
+  },
+};
