@@ -49,10 +49,34 @@ function secondsUntil(resets_at: number | null, now: number): number {
   return resets_at === null ? 1 : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
-/** What is wrong, and what to do when waiting is no help: the operator's advice, or our own, which goes on after the fact. */
-function sentence(fact: string, advice: string | undefined, own = ''): string {
-  return advice === undefined ? `${fact}${own}.` : `${fact}. ${advice}`;
+/** A time that sentences have room for, at whole minutes; never before the moment itself. */
+function shortTime(milliseconds: number | null): string {
+  const minutes = Math.ceil((milliseconds ?? 0) / 60_000);
+  return `${new Date(minutes * 60_000).toISOString().slice(0, 16)}Z`;
 }
+
+/** What a refusal says, in the order in which it says it. */
+interface Explanation {
+  /** What ran out and when it resets or is worth another try. */
+  readonly fact: string;
+  /** What else to do, where the operator gives no advice. */
+  readonly own?: string;
+  /** The amounts behind the fact. */
+  readonly amounts?: string;
+}
+
+/**
+ * There are clients that show the first 157 characters only, and hide the details: so what ran out, when it resets and what to do come
+ * first.
+ */
+function sentence({ fact, own, amounts }: Explanation, rule: string, advice: string | undefined): string {
+  const help = advice ?? own;
+  const behind = amounts === undefined ? `Spend rule ${rule}.` : `Spend rule ${rule}: ${amounts}.`;
+  return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
+}
+
+/** An operator may write no full stop. */
+const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
 
 function refuseSpending(
   standing: LimitStanding,
@@ -62,7 +86,7 @@ function refuseSpending(
   now: number,
 ): StageError {
   const { scope, key, window, rule, limit, spent, held, in_flight, resets_at } = standing;
-  const { fact, own, needed } = explainSpending(standing, needs);
+  const { needed, ...explanation } = explainSpending(standing, needs);
   const details: ErrorDetails = {
     limit_usd: nanoToUsd(limit),
     spent_usd: nanoToUsd(spent),
@@ -76,7 +100,7 @@ function refuseSpending(
     rule,
     exceeded,
   };
-  return new StageError('spend_limit_exceeded', sentence(fact, advice, own), {
+  return new StageError('spend_limit_exceeded', sentence(explanation, rule, advice), {
     status,
     headers: {
       'retry-after': String(secondsUntil(resets_at, now)),
@@ -87,43 +111,54 @@ function refuseSpending(
   });
 }
 
-/** What ran out and when it resets, what to do about it, and the amount in nano-USD there was no room for. */
-function explainSpending(standing: LimitStanding, { amount_nano_usd: amount, most_nano_usd: most }: Needs) {
-  const { window, rule, limit, spent, held, in_flight } = standing;
-  const resets = `it resets at ${isoTime(standing.resets_at)}`;
-  const soon = `${resets}, but try again as soon as they have finished`;
-  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(standing)} (spend rule ${rule})`;
-  const costs = `which ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
+/** Why there is no room, and the amount in nano-USD there was none for. */
+function explainSpending(
+  standing: LimitStanding,
+  { amount_nano_usd: amount, most_nano_usd: most }: Needs,
+): Explanation & { readonly needed: number } {
+  const { window, limit, spent, held, in_flight } = standing;
+  const resets = `it resets at ${shortTime(standing.resets_at)}`;
+  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(standing)}`;
+  const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
   const others = `${requests(in_flight)} in flight`;
+  const busy = {
+    fact: `${what} has no room while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
+    own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
+  };
   if (limit === 0) {
     return {
-      fact: `${what} allows nothing; ${resets}, which will not change that`,
-      own: ': ask your administrator for a higher limit',
+      fact: `${what} allows nothing; ${resets}`,
+      own: 'Ask your administrator for a higher limit.',
+      amounts: 'no reset changes that',
       needed: amount,
     };
   }
   if (amount > limit) {
     return {
-      fact: `${what} is smaller than what this request needs, ${costs}; ${resets}, which will not change that`,
-      own: ': ask for fewer output tokens, or your administrator for a higher limit',
+      fact: `${what} is smaller than this request; ${resets}`,
+      own: 'Ask for fewer output tokens, or your administrator for a higher limit.',
+      amounts: `${costs}, before and after the reset`,
       needed: amount,
     };
   }
   if (spent + amount > limit) {
     return {
-      fact: `${what} has no room for this request, ${costs}: ${usd(spent)} is spent; ${resets}`,
-      own: ', until then ask your administrator for a higher limit',
+      fact: `${what} has no room for this request; ${resets}`,
+      own: 'Until then ask your administrator for a higher limit.',
+      amounts: `${usd(spent)} is spent, and ${costs}`,
       needed: amount,
     };
   }
   if (spent + held + amount > limit) {
     return {
-      fact: `${what} has no room for this request, ${costs}: ${usd(spent)} is spent and ${usd(held)} is held by ${others}; ${soon}`,
+      ...busy,
+      amounts: `${usd(spent)} is spent, ${usd(held)} is held by ${others}, and ${costs}`,
       needed: amount,
     };
   }
   return {
-    fact: `${what} has no room for all that may become of this request, up to ${usd(most)}: ${usd(spent)} is spent, and ${others} may cost up to ${usd(standing.most)}; ${soon}`,
+    ...busy,
+    amounts: `${usd(spent)} is spent, ${others} may cost up to ${usd(standing.most)}, and this request up to ${usd(most)}`,
     needed: most,
   };
 }
@@ -140,8 +175,7 @@ function refuseRate(
   const needed = unit === 'tokens' ? tokens : 1;
   // Waiting does not help a request that is larger than the whole limit.
   const hopeless = needed > limit;
-  const who = `${describeCounter(standing)} (spend rule ${rule})`;
-  return new StageError('rate_limit_exceeded', explainRate(), {
+  return new StageError('rate_limit_exceeded', sentence(explainRate(), rule, advice), {
     headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
     details: {
       limit,
@@ -159,25 +193,28 @@ function refuseRate(
     },
   });
 
-  function explainRate(): string {
+  function explainRate(): Explanation {
     const at_once = window === 'open';
-    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${who}`;
-    if (limit === 0) return sentence(`${most} allows nothing`, advice, ': ask your administrator for a higher limit');
+    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(standing)}`;
+    if (limit === 0) return { fact: `${most} allows nothing`, own: 'Ask your administrator for a higher limit.' };
     if (at_once) {
       const [are, they] = held === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
-      const fact = `${most} has no room: ${requests(held)} ${are} under way`;
-      return sentence(`${fact}; try again when ${they} finished`, advice);
+      const fact = `${most} is reached; try again when ${they} finished`;
+      return { fact, amounts: `${requests(held)} ${are} under way` };
     }
+    const needs = `this request may need ${describeAmount(needed, unit)}`;
     if (hopeless) {
-      const fact = `${most} is smaller than what this request may need, ${describeAmount(needed, unit)}`;
-      return sentence(
-        fact,
-        advice,
-        ': send less, ask for fewer output tokens, or your administrator for a higher limit',
-      );
+      return {
+        fact: `${most} is smaller than this request`,
+        own: 'Send less, ask for fewer output tokens, or your administrator for a higher limit.',
+        amounts: needs,
+      };
     }
-    const which = unit === 'tokens' ? `, which may need ${describeAmount(needed, unit)}` : '';
-    const fact = `${most} has no room for this request${which}: ${spent} used and ${held} held by requests in flight in this minute`;
-    return sentence(`${fact}; try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`, advice);
+    const wait = `try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`;
+    const counted = `${spent} used and ${held} held by requests in flight in this minute`;
+    return {
+      fact: `${most} has no room for this request; ${wait}`,
+      amounts: unit === 'tokens' ? `${counted}, and ${needs}` : counted,
+    };
   }
 }

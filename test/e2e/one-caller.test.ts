@@ -113,7 +113,7 @@ describe('unfinished bodies of one caller', () => {
       const { status, code, rule, limit, in_flight, window, scope, key, message: text } = errorOf(raw);
       assert.deepEqual([status, code, rule], [429, 'rate_limit_exceeded', 'parallel']);
       assert.deepEqual([limit, in_flight, window, scope, key], [2, 2, 'open', 'user', 'two@example.com']);
-      assert.match(text, /2 requests at once for user two@example.com \(spend rule parallel\)/);
+      assert.match(text, /2 requests at once for user two@example.com is reached.* Spend rule parallel: 2 requests/);
     }
     const { record } = await auditRecord(gateway.database, parseRaw(refused[0]!).headers['x-gateway-request-id']!);
     const { spend_rule, stage } = record as Record<string, unknown>;

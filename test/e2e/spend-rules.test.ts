@@ -43,7 +43,7 @@ async function dollar(gateway: TestGateway, token: string, model = 'coder-1'): P
   if (response.status === 200) return 'spent';
   const { error } = response.json();
   assert.deepEqual([response.status, error.code], [429, 'spend_limit_exceeded'], response.text);
-  assert.ok(error.message.includes(`(spend rule ${error.rule})`), error.message);
+  assert.ok(error.message.includes(`Spend rule ${error.rule}`), error.message);
   return `${error.rule}: ${error.scope} ${error.window} ${error.limit_usd}`;
 }
 

@@ -29,8 +29,9 @@ describe('a refusal for money', () => {
     assert.equal(error.status, 429);
     assert.equal(
       error.message,
-      'The daily limit of 50 USD for user alice@example.com (spend rule defaults.user_daily_usd) has no room for this request, which may cost 0.0105 USD: ' +
-        '49.995 USD is spent; it resets at 2026-03-11T00:00:00.000Z, until then ask your administrator for a higher limit.',
+      'The daily limit of 50 USD for user alice@example.com has no room for this request; it resets at 2026-03-11T00:00Z. ' +
+        'Until then ask your administrator for a higher limit. ' +
+        'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
     );
     assert.deepEqual(error.details, {
       limit_usd: 50,
@@ -61,35 +62,38 @@ describe('a refusal for money', () => {
     const { message: text, details } = await refused([held]);
     assert.match(
       text,
-      /: 10 USD is spent and 40 USD is held by 3 requests in flight; it resets at \S+Z, but try again as soon as they have finished\.$/,
+      / has no room while 3 requests run; it resets at \S+Z\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is held by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
     );
     assert.deepEqual([details.held_usd, details.held_by_requests], [40, 3]);
-    assert.match(await message([{ ...held, in_flight: 1 }]), /held by 1 request in flight/);
+    assert.match(
+      await message([{ ...held, in_flight: 1 }]),
+      /while 1 request runs; .* Try again when it has finished\. .* held by 1 request in flight/,
+    );
   });
 
   it('says when the request alone is larger than the limit', async () => {
     const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
     assert.match(
       await message([team]),
-      /^The monthly limit of 0.001 USD for team search \(spend rule .*\) is smaller than what this request needs, which may cost 0.0105 USD; it resets at \S+Z, which will not change that: ask for fewer output tokens/,
+      /^The monthly limit of 0.001 USD for team search is smaller than this request; it resets at \S+Z\. Ask for fewer output tokens.* this request may cost 0.0105 USD, before and after the reset\.$/,
     );
   });
 
   it('does not send anybody to make a request smaller where nothing is allowed', async () => {
     assert.match(
       await message([{ limit: 0 }]),
-      / allows nothing; it resets at \S+Z, which will not change that: ask your administrator for a higher limit\.$/,
+      / allows nothing; it resets at \S+Z\. Ask your administrator for a higher limit\. Spend rule \S+: no reset changes that\.$/,
     );
   });
 
   it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
     const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
-    assert.match(await message([{}], typical), /which is likely to cost 0.006 USD: 49.995 USD is spent/);
+    assert.match(await message([{}], typical), /49.995 USD is spent, and this request is likely to cost 0.006 USD\.$/);
     const crowded = { spent: 49 * USD, held: USD / 10, in_flight: 4, most: 6 * USD };
     const { message: text, details } = await refused([crowded], typical);
     assert.match(
       text,
-      /has no room for all that may become of this request, up to 0.0105 USD: 49 USD is spent, and 4 requests in flight may cost up to 6 USD; it resets at/,
+      /has no room while 4 requests run; it resets at .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
     );
     assert.equal(details.needed_usd, 0.0105);
   });
@@ -106,7 +110,7 @@ describe('a refusal for money', () => {
       resets_at: null,
     } as const;
     const { message: text, details } = await refused([week, {}, busy]);
-    assert.match(text, /^The weekly limit of 50 USD for team search \(spend rule weekly\)/);
+    assert.match(text, /^The weekly limit of 50 USD for team search has no room .* Spend rule weekly: /);
     assert.deepEqual(details.exceeded, [
       {
         scope: 'team',
@@ -138,7 +142,7 @@ describe('a refusal for money', () => {
 
   it('names every part of a combination', async () => {
     const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'dear' };
-    assert.match(await message([both]), /for user alice@example.com and model coder-1 \(spend rule dear\)/);
+    assert.match(await message([both]), /for user alice@example.com and model coder-1 has .* Spend rule dear: /);
   });
 
   it('has the status the operator chose, and asks for at least a second of patience', async () => {
@@ -155,12 +159,49 @@ describe('a refusal for money', () => {
       ),
     );
     for (const text of texts) {
-      assert.ok(text.endsWith(`. ${advice}`), text);
-      assert.match(text, /resets at 2026-03-11T00:00:00.000Z/);
+      assert.ok(text.includes(`. ${advice} Spend rule `), text);
+      assert.match(text, /resets at 2026-03-11T00:00Z/);
       assert.doesNotMatch(text, /administrator|fewer/);
     }
-    assert.match(texts[1]!, /, but try again as soon as they have finished\. Ask/);
+    assert.match(texts[1]!, / while 2 requests run; it resets at \S+Z\. Ask/);
   });
+});
+
+describe('in the first 157 characters, all that the build CLI shows, every refusal', () => {
+  const advice = 'Ask in the channel ai-platform for more';
+  const who = { key: 'dev@example.com', limit: 20 * USD };
+  const per_minute = { window: 'minute', resets_at: NOON + 22_500, rule: 'tpm' } as const;
+  const cases: Readonly<Record<string, Partial<LimitStanding>>> = {
+    'of what is spent': { ...who, spent: 20 * USD },
+    'of a shared pool': { ...who, scope: 'team', key: 'search', window: 'month', spent: 20 * USD },
+    'that nothing gets through': { ...who, limit: 0 },
+    'of a request larger than the limit': { ...who, limit: USD / 1000 },
+    'of what is held': { ...who, spent: 0, held: 20 * USD, in_flight: 3 },
+    'of what may become of others': { ...who, spent: 0, held: 0, in_flight: 3, most: 20 * USD },
+    'of a minute': { ...who, ...per_minute, unit: 'tokens', limit: 2000, spent: 100, held: 1500, in_flight: 3 },
+    'of a minute, for good': { ...who, ...per_minute, unit: 'tokens', limit: 3 },
+    'of requests at once': {
+      ...who,
+      window: 'open',
+      resets_at: null,
+      unit: 'requests',
+      limit: 2,
+      held: 2,
+      in_flight: 2,
+    },
+  };
+  for (const [name, counter] of Object.entries(cases)) {
+    it(`${name} says what ran out, when it resets and what to do`, async () => {
+      const shown = async (more: Situation) => (await message([counter], more)).slice(0, 157);
+      const [fact, help] = /^(The .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/.exec(await shown({}))!.slice(1);
+      const when =
+        counter.unit === undefined ? /resets at 2026-03-11T00:00Z/ : /finished$|in 23 seconds$|smaller than this/;
+      assert.match(fact!, when);
+      assert.match(help!, /^Spend rule|sk (?:for|your)|Try again when they have finished\./);
+      const text = await shown({ spend_limits: spendLimits({ advice }) });
+      assert.ok(text.startsWith(`${fact}. ${advice}.`), text);
+    });
+  }
 });
 
 describe('the headers of a refusal for money', () => {
@@ -214,7 +255,7 @@ describe('a refusal for too many requests or tokens', () => {
     assert.deepEqual([error.code, error.status], ['rate_limit_exceeded', 429]);
     assert.equal(
       error.message,
-      'The limit of 2 requests at once for user alice@example.com (spend rule parallel) has no room: 2 requests are under way; try again when one of them has finished.',
+      'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are under way.',
     );
     assert.deepEqual(error.headers, { 'retry-after': '1' });
     const { exceeded, ...details } = error.details;
@@ -236,7 +277,7 @@ describe('a refusal for too many requests or tokens', () => {
 
   it('at once counts one request in words that fit', async () => {
     const text = await message([{ ...concurrent, limit: 1, held: 1, in_flight: 1 }]);
-    assert.match(text, / has no room: 1 request is under way; try again when it has finished\.$/);
+    assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is under way\.$/);
   });
 
   it('of which nothing is allowed promises nothing of another try', async () => {
@@ -247,8 +288,8 @@ describe('a refusal for too many requests or tokens', () => {
     ] as const) {
       const { message: text, headers } = await refused([{ ...counter, limit: 0, held: 0, in_flight: 0 }]);
       const who = 'user alice@example.com';
-      const fact = `The limit of ${limit} for ${who} (spend rule ${counter.rule}) allows nothing`;
-      assert.equal(text, `${fact}: ask your administrator for a higher limit.`);
+      const fact = `The limit of ${limit} for ${who} allows nothing`;
+      assert.equal(text, `${fact}. Ask your administrator for a higher limit. Spend rule ${counter.rule}.`);
       assert.equal(headers['x-should-retry'], 'false');
     }
   });
@@ -258,17 +299,17 @@ describe('a refusal for too many requests or tokens', () => {
     assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');
     assert.match(
       text,
-      /^The limit of 60 requests per minute for user \S+ \(spend rule parallel\) has no room for this request: 57 used and 3 held by requests in flight in this minute; try again in 23 seconds\.$/,
+      /^The limit of 60 requests per minute for user \S+ has no room for this request; try again in 23 seconds\. Spend rule parallel: 57 used and 3 held by requests in flight in this minute\.$/,
     );
     assert.deepEqual(headers, { 'retry-after': '23' });
-    assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\.$/);
+    assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\. /);
   });
 
   it('in tokens says how many the request counts as', async () => {
     const { message: text, details } = await refused([tokens]);
     assert.match(
       text,
-      /^The limit of 2000 tokens per minute .* has no room for this request, which may need 1300 tokens: 100 used and 1500 held/,
+      /^The limit of 2000 tokens per minute .* has no room for this request; .*: 100 used and 1500 held .*, and this request may need 1300 tokens\.$/,
     );
     assert.equal(details.needed, 1300);
   });
@@ -277,7 +318,7 @@ describe('a refusal for too many requests or tokens', () => {
     const { message: text, headers } = await refused([{ ...tokens, limit: 1299 }]);
     assert.match(
       text,
-      /^The limit of 1299 tokens per minute .* is smaller than what this request may need, 1300 tokens: send less/,
+      /^The limit of 1299 tokens per minute .* is smaller than this request\. Send less, .*: this request may need 1300 tokens\.$/,
     );
     assert.equal(headers['x-should-retry'], 'false');
   });
@@ -285,10 +326,10 @@ describe('a refusal for too many requests or tokens', () => {
   it('ends with the advice of the operator, and still says when to try again', async () => {
     const limits = { spend_limits: spendLimits({ advice: 'Use the batch queue.' }) };
     const ending = async (counter: Parameters<typeof refused>[0][number]) =>
-      /[^:;]*$/.exec(await message([counter], limits))![0];
-    assert.equal(await ending(concurrent), ' try again when one of them has finished. Use the batch queue.');
+      /[^;]*(?= Spend rule )/.exec(await message([counter], limits))![0];
+    assert.match(await ending(concurrent), /try again when one of them has finished\. Use the batch queue\.$/);
     assert.equal(await ending(minute), ' try again in 23 seconds. Use the batch queue.');
     assert.equal(await ending(tokens), ' try again in 23 seconds. Use the batch queue.');
-    assert.match(await ending({ ...tokens, limit: 1 }), /may need, 1300 tokens\. Use the batch queue\.$/);
+    assert.match(await ending({ ...tokens, limit: 1 }), /than this request\. Use the batch queue\.$/);
   });
 });
