@@ -5,6 +5,12 @@
  */
 const SHORT_WAIT_SECONDS = 60;
 
+/**
+ * How long a caller is told to wait where requests under way must end first, in seconds. There are clients that try again only once or
+ * five times after it, and answers of coding clients take many seconds.
+ */
+export const NEXT_ROOM_SECONDS = 3;
+
 /** Whether a `retry-after` is one to sit out: whole or decimal seconds, and not many. */
 export function isShortWait(retry_after: string): boolean {
   return /^\d+(?:\.\d+)?$/.test(retry_after) && Number(retry_after) <= SHORT_WAIT_SECONDS;

@@ -1,5 +1,6 @@
 import type { Window } from '../config.ts';
 import { type ErrorDetails, StageError } from '../errors.ts';
+import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
 import { describeAmount, describeCounter, windowAdjective } from '../rules/spend-limits.ts';
 import { formatUsd, nanoToUsd } from '../services/money.ts';
 import type { LimitStanding, ReservationRequest } from '../stage-services.ts';
@@ -46,7 +47,7 @@ function list({ scope, key, window, unit, limit, rule, resets_at }: LimitStandin
 }
 
 function secondsUntil(resets_at: number | null, now: number): number {
-  return resets_at === null ? 1 : Math.max(1, Math.ceil((resets_at - now) / 1000));
+  return resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
 /** A time that sentences have room for, at whole minutes; never before the moment itself. */

@@ -1,4 +1,5 @@
 import { StageError } from '../errors.ts';
+import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
 
 const MIB = 1024 * 1024;
 
@@ -50,7 +51,7 @@ export class BodyBudget {
     const limit_bytes = this.share_bytes;
     const message = `Your requests under way hold ${describeBytes(held_bytes)} of the gateway's memory, and those of one caller may hold ${describeBytes(limit_bytes)}; send this one again when some of them are answered.`;
     return new StageError('rate_limit_exceeded', message, {
-      headers: { 'retry-after': '1' },
+      headers: { 'retry-after': String(NEXT_ROOM_SECONDS) },
       details: { limit: limit_bytes, unit: 'bytes', held: held_bytes, needed: needed_bytes },
     });
   }

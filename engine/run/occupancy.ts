@@ -1,4 +1,5 @@
 import { type Clock, StageError } from '../api.ts';
+import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
 
 /** So long a request waits for answers that nobody waits for, before the oldest of them has to give way. */
 const PATIENCE_MS = 1000;
@@ -96,7 +97,7 @@ export class Occupancy {
 export function tooMany(limit: number): StageError {
   const message = `You have ${limit} requests under way at this gateway, the most that one caller may have; send this one again when one of them is answered.`;
   return new StageError('rate_limit_exceeded', message, {
-    headers: { 'retry-after': '1' },
+    headers: { 'retry-after': String(NEXT_ROOM_SECONDS) },
     details: { limit, unit: 'requests', in_flight: limit },
   });
 }

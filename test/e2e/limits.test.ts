@@ -82,7 +82,7 @@ describe('requests at once', () => {
       const { error } = response.json();
       assert.deepEqual([response.status, error.type, error.code], [429, 'rate_limit_error', 'rate_limit_exceeded']);
       assert.deepEqual([error.limit, error.unit, error.window, error.in_flight], [3, 'requests', 'open', 3]);
-      assert.deepEqual([response.headers['retry-after'], response.headers['x-should-retry']], ['1', 'true']);
+      assert.deepEqual([response.headers['retry-after'], response.headers['x-should-retry']], ['3', 'true']);
       assert.match(
         error.message,
         /3 requests at once for user dev@example.com and model coder-1 is reached.*Spend rule parallel: 3 requests/,
@@ -159,7 +159,10 @@ describe('by the minute', () => {
         const { error } = refused![0]!.json();
         const patience = Number(refused![0]!.headers['retry-after']);
         assert.ok(patience >= 1 && patience <= 60, `retry-after is ${patience}`);
-        assert.match(error.message, /^The limit of 5 requests per minute for user .* try again in \d+ seconds?\. Spend rule /);
+        assert.match(
+          error.message,
+          /^The limit of 5 requests per minute for user .* try again in \d+ seconds?\. Spend rule /,
+        );
       };
     });
   });

@@ -81,7 +81,7 @@ describe('unfinished bodies of one caller', () => {
     for (const raw of refused) {
       const { status, type, code, limit, unit, headers } = errorOf(raw);
       assert.deepEqual([status, type, code], [429, 'rate_limit_error', 'rate_limit_exceeded']);
-      assert.deepEqual([limit, unit, headers['retry-after']], [2 * MB, 'bytes', '1']);
+      assert.deepEqual([limit, unit, headers['retry-after']], [2 * MB, 'bytes', '3']);
     }
     const others = await Promise.all([1, 2, 3].map((n) => gateway.newToken({ user: `honest-${n}@example.com` })));
     const served = await Promise.all(others.map((token) => ask(gateway.url, token, { note: 'x'.repeat(1.5 * MB) })));

@@ -60,7 +60,10 @@ for (const [status, expected] of [
         assert.deepEqual([error.status, error.type], [status, 'billing_error']);
         const { error: said } = error.error as { error: { code: string; message: string } };
         assert.equal(said.code, 'spend_limit_exceeded');
-        assert.match(said.message, /^The daily limit of 0 USD for user dev@example\.com .*\. Ask in the channel\. Spend rule /);
+        assert.match(
+          said.message,
+          /^The daily limit of 0 USD for user dev@example\.com .*\. Ask in the channel\. Spend rule /,
+        );
         return true;
       });
     }

@@ -257,7 +257,7 @@ describe('a refusal for too many requests or tokens', () => {
       error.message,
       'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are under way.',
     );
-    assert.deepEqual(error.headers, { 'retry-after': '1' });
+    assert.deepEqual(error.headers, { 'retry-after': '3' });
     const { exceeded, ...details } = error.details;
     assert.deepEqual(details, {
       limit: 2,
