@@ -190,7 +190,7 @@ export interface RequestBody {
    * `['messages', 3, 'content', 0]`, leaving every other byte as it is, and records the rewrite of the top-level key. A path
    * that leads to no element is left out. The body must be JSON. Needs the `rewrite-body` capability.
    */
-  remove(paths: readonly (readonly (string | number)[])[]): void;
+  remove(paths: readonly (readonly (string | number)[])[]): Promise<void>;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
   /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */

@@ -29,19 +29,33 @@ function wantedBy(paths: readonly ElementPath[]): Wanted {
   return root;
 }
 
+/** Bytes that are read without looking after anybody else. */
+const STEP_BYTES = 1024 * 1024;
+
+/** What the steps of one search share: the bytes, and where the next step begins. */
+interface Walk {
+  readonly bytes: Buffer;
+  next_step: number;
+}
+
+type Steps<T> = Generator<undefined, T>;
+
 /**
  * What has to go from the bytes of a JSON text that is without fault, so that these elements of arrays are gone and the rest
- * is JSON still: each element with one of the commas beside it. In order, none within another; a path that leads nowhere is
- * left out. Every byte is read at most once for each step of the longest path.
+ * is JSON still: each element with one of the commas beside it. In order, none within or next to another; a path that leads
+ * nowhere is left out. Every byte is read at most once for each step of the longest path; yields between parts of 1 MiB.
  */
-export function rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): ByteRange[] {
+export function* rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): Steps<ByteRange[]> {
   const ranges: ByteRange[] = [];
-  if (paths.length > 0) collect(bytes, skipSpace(bytes, 0), wantedBy(paths), ranges);
+  const walk = { bytes, next_step: STEP_BYTES };
+  if (paths.length > 0) yield* collect(walk, skipSpace(bytes, 0), wantedBy(paths), ranges);
   return ranges;
 }
 
-function collect(bytes: Buffer, at: number, wanted: Wanted, ranges: ByteRange[]): void {
-  if (bytes[at] === OPEN_BRACKET) collectElements(bytes, at, wanted, ranges);
+function* collect(walk: Walk, at: number, wanted: Wanted, ranges: ByteRange[]): Steps<void> {
+  const { bytes } = walk;
+  walk.next_step = at + STEP_BYTES;
+  if (bytes[at] === OPEN_BRACKET) yield* collectElements(walk, at, wanted, ranges);
   if (bytes[at] !== OPEN_BRACE) return;
   // Of a key that is there twice the last one counts, as for parsers.
   const found = new Map<Wanted, number>();
@@ -50,35 +64,32 @@ function collect(bytes: Buffer, at: number, wanted: Wanted, ranges: ByteRange[])
     const below = wanted.get(keyText(bytes, i + 1, key_end) ?? '');
     const value = skipSpace(bytes, skipSpace(bytes, key_end + 1) + 1);
     if (below instanceof Map) found.set(below, value);
-    i = afterComma(bytes, valueEnd(bytes, value));
+    i = afterComma(bytes, yield* valueEnd(walk, value));
   }
   for (const [below, value] of [...found].sort(([, one], [, other]) => one - other))
-    collect(bytes, value, below, ranges);
+    yield* collect(walk, value, below, ranges);
 }
 
-function collectElements(bytes: Buffer, at: number, wanted: Wanted, ranges: ByteRange[]): void {
+function* collectElements(walk: Walk, at: number, wanted: Wanted, ranges: ByteRange[]): Steps<void> {
+  const { bytes } = walk;
   /** Where the last element ends that stays. */
   let kept: number | undefined;
-  /** Where elements that go begin, as long as none before them stays. */
-  let first: number | undefined;
-  let end = at + 1;
+  /** What goes since, with the comma before it, or behind it where none before it stays. */
+  let gone: ByteRange | undefined;
   let index = 0;
   for (let i = skipSpace(bytes, at + 1); i < bytes.length && bytes[i] !== CLOSE_BRACKET; index++) {
-    end = valueEnd(bytes, i);
+    const end = yield* valueEnd(walk, i);
     const below = wanted.get(index);
-    if (below === true) {
-      if (kept === undefined) first ??= i;
-      else ranges.push({ start: kept, end });
-      if (kept !== undefined) kept = end;
-    } else {
-      if (first !== undefined) ranges.push({ start: first, end: i });
-      first = undefined;
+    if (below === true) gone = { start: gone?.start ?? kept ?? i, end };
+    else {
+      if (gone !== undefined) ranges.push(kept === undefined ? { start: gone.start, end: i } : gone);
+      gone = undefined;
       kept = end;
-      if (below !== undefined) collect(bytes, i, below, ranges);
+      if (below !== undefined) yield* collect(walk, i, below, ranges);
     }
     i = afterComma(bytes, end);
   }
-  if (first !== undefined) ranges.push({ start: first, end });
+  if (gone !== undefined) ranges.push(gone);
 }
 
 function skipSpace(bytes: Buffer, at: number): number {
@@ -93,13 +104,19 @@ function afterComma(bytes: Buffer, at: number): number {
   return bytes[i] === COMMA ? skipSpace(bytes, i + 1) : i;
 }
 
-function valueEnd(bytes: Buffer, at: number): number {
-  if (bytes[at] === QUOTE) return stringEnd(bytes, at) + 1;
+function* valueEnd(walk: Walk, at: number): Steps<number> {
+  const { bytes } = walk;
   let depth = 0;
   for (let i = at; i < bytes.length; i++) {
+    if (i >= walk.next_step) {
+      walk.next_step = i + STEP_BYTES;
+      yield;
+    }
     const byte = bytes[i];
-    if (byte === QUOTE) i = stringEnd(bytes, i);
-    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+    if (byte === QUOTE) {
+      i = stringEnd(bytes, i);
+      if (depth === 0) return i + 1;
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth--;
       if (depth === 0) return i + 1;

@@ -1,3 +1,4 @@
+import { type ByteRange, type ElementPath, rangesOfElements } from './elements.ts';
 import { outline } from './outline.ts';
 import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
@@ -69,6 +70,12 @@ export async function scanAll(scan: JsonScan, owner: string): Promise<void> {
 /** The outline of somebody's text; `undefined` where too much is left of it. */
 export function outlinePolitely(bytes: Buffer, owner: string): Promise<string | undefined> {
   return inTurn(owner, () => inSteps(outline(bytes)));
+}
+
+/** Where elements of somebody's text are, and the commas that go with them: see `rangesOfElements`. */
+export function findElements(bytes: Buffer, paths: readonly ElementPath[], owner: string): Promise<ByteRange[]> {
+  const find = () => inSteps(rangesOfElements(bytes, paths));
+  return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
 }
 
 /** Parses somebody's text that was scanned without a fault, letting others in between. Raises SyntaxError. */

@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer';
 import type { JsonValue, RequestBody } from '../api.ts';
 import { StageError } from '../errors.ts';
-import { type ByteRange, type ElementPath, rangesOfElements } from '../json/elements.ts';
+import type { ByteRange, ElementPath } from '../json/elements.ts';
 import { describeFault, describeSyntaxError } from '../json/faults.ts';
 import { type KeyNames, keyText } from '../json/key-names.ts';
-import { parseScanned, scanAll } from '../json/polite.ts';
+import { findElements, parseScanned, scanAll } from '../json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan } from '../json/scan.ts';
 import type { HeldBytes } from './body-budget.ts';
 import { releaseMemory } from './memory.ts';
@@ -12,10 +12,18 @@ import { releaseMemory } from './memory.ts';
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
-/** Where a top-level key, without its quotes, and its value stand. */
-interface Member extends ByteRange {
-  readonly key_start: number;
-  readonly key_end: number;
+/** The outermost value. */
+interface Outermost {
+  readonly is_object: boolean;
+  /** Four numbers for each member, in order: inside of the key, value; from and up to. */
+  readonly places: readonly number[];
+}
+
+/** What a part of the bytes becomes. */
+interface Splice extends ByteRange {
+  readonly text: string;
+  /** The first of the places that move. */
+  readonly moved: number;
 }
 
 const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
@@ -30,8 +38,8 @@ export class HeldBody implements RequestBody {
   readonly #onRewrite: (key: string) => void;
   readonly #room: HeldBytes | undefined;
   readonly #bounds: JsonBounds;
-  /** The latest, which may be of bytes that were rewritten since. */
-  #scan: JsonScan | undefined;
+  /** Of the bytes as they are: kept up to date through rewrites, as it takes a while to scan them again. */
+  #outermost: Outermost | undefined;
 
   /**
    * @param onRewrite told before a rewrite happens; throws to refuse it
@@ -62,7 +70,7 @@ export class HeldBody implements RequestBody {
       throw new StageError(code, `The request body ${describeFault(scan.fault, bytes, this.#bounds)}.`);
     }
     if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
-    this.#scan = scan;
+    if (!scan.more_members) this.#outermost = { is_object: scan.is_object, places: scan.places };
     try {
       return await parseScanned(scan, owner);
     } catch (error) {
@@ -71,40 +79,41 @@ export class HeldBody implements RequestBody {
   }
 
   value(key: string): unknown {
-    const range = this.#find(key);
-    return range && (JSON.parse(this.bytes.toString('utf8', range.start, range.end)) as unknown);
+    const at = this.#find(key);
+    if (at === undefined) return undefined;
+    const { places } = this.#members();
+    return JSON.parse(this.bytes.toString('utf8', places[at + 2], places[at + 3])) as unknown;
   }
 
   rewrite(key: string, value: JsonValue): void {
-    const range = this.#find(key);
     const text = JSON.stringify(value);
-    if (range === undefined) this.#add(key, text);
+    const at = this.#find(key);
+    if (at === undefined) this.#add(key, text);
     else {
+      const { places } = this.#members();
       this.#onRewrite(key);
-      this.#splice(range.start, range.end, text);
+      this.#splice({ start: places[at + 2]!, end: places[at + 3]!, text, moved: at + 3 });
     }
   }
 
   rename(key: string, name: string): void {
-    const range = this.#find(key);
-    if (range === undefined) return;
+    const at = this.#find(key);
+    if (at === undefined) return;
+    const { places } = this.#members();
     this.#onRewrite(key);
-    this.#splice(range.key_start, range.key_end, JSON.stringify(name).slice(1, -1));
+    const text = JSON.stringify(name).slice(1, -1);
+    this.#splice({ start: places[at]!, end: places[at + 1]!, text, moved: at + 1 });
   }
 
-  remove(paths: readonly ElementPath[]): void {
-    const ranges = rangesOfElements(this.bytes, paths);
+  async remove(paths: readonly ElementPath[]): Promise<void> {
+    const ranges = await findElements(this.bytes, paths, this.#room?.owner ?? '');
     if (ranges.length === 0) return;
     for (const key of new Set(paths.map(([first]) => String(first)))) this.#onRewrite(key);
     const { bytes } = this;
     const gone = ranges.reduce((sum, { start, end }) => sum + end - start, 0);
-    this.#become(bytes.length - gone, () =>
-      Buffer.concat(
-        [...ranges, { start: bytes.length, end: bytes.length }].map(({ start }, index) =>
-          bytes.subarray(index === 0 ? 0 : ranges[index - 1]!.end, start),
-        ),
-      ),
-    );
+    const outermost = this.#outermost;
+    this.#become(bytes.length - gone, () => without(bytes, ranges, gone));
+    this.#outermost = outermost && { ...outermost, places: placesWithout(outermost.places, ranges) };
   }
 
   replace(json: string): void {
@@ -122,43 +131,46 @@ export class HeldBody implements RequestBody {
     if (this.#is_free) releaseMemory(this.bytes);
   }
 
-  /** The outermost object, with the places of its members. */
-  #members(): JsonScan {
-    const { bytes } = this;
-    if (this.#scan?.bytes !== bytes) {
-      this.#scan = new JsonScan(bytes, UNBOUNDED);
-      this.#scan.step(bytes.length);
+  #members(): Outermost {
+    if (this.#outermost === undefined) {
+      const scan = new JsonScan(this.bytes, UNBOUNDED, { places_max: Infinity });
+      scan.step(this.bytes.length);
+      this.#outermost = { is_object: scan.is_object, places: scan.places };
     }
-    if (!this.#scan.more_members) return this.#scan;
-    const whole = new JsonScan(bytes, UNBOUNDED, { places_max: Infinity });
-    whole.step(bytes.length);
-    return whole;
+    return this.#outermost;
   }
 
-  /** The value of a top-level key, the last where there are several. */
-  #find(key: string): Member | undefined {
+  /** Where the places of a top-level key begin, of the last where there are several. */
+  #find(key: string): number | undefined {
     const { places } = this.#members();
     for (let i = places.length - (places.length % 4) - 4; i >= 0; i -= 4) {
-      if (keyText(this.bytes, places[i]!, places[i + 1]!) === key)
-        return { key_start: places[i]!, key_end: places[i + 1]!, start: places[i + 2]!, end: places[i + 3]! };
+      if (keyText(this.bytes, places[i]!, places[i + 1]!) === key) return i;
     }
     return undefined;
   }
 
   /** Puts a key in front of the others. */
-  #add(key: string, text: string): void {
+  #add(key: string, value: string): void {
     const { is_object, places } = this.#members();
     if (!is_object) throw new Error(`the body is no JSON object that could have a key "${key}"`);
     this.#onRewrite(key);
     const inside = this.bytes.indexOf(OPEN_BRACE) + 1;
-    this.#splice(inside, inside, `${JSON.stringify(key)}:${text}${places.length === 0 ? '' : ','}`);
+    const name = JSON.stringify(key);
+    this.#splice({ start: inside, end: inside, text: `${name}:${value}${places.length === 0 ? '' : ','}`, moved: 0 });
+    const key_end = inside + Buffer.byteLength(name) - 1;
+    const start = key_end + 2;
+    const put = [inside + 1, key_end, start, start + Buffer.byteLength(value)];
+    this.#outermost = { is_object, places: [...put, ...this.#members().places] };
   }
 
-  #splice(start: number, end: number, text: string): void {
+  #splice({ start, end, text, moved }: Splice): void {
+    const { is_object, places } = this.#members();
     const put = Buffer.from(text);
-    this.#become(this.bytes.length - (end - start) + put.length, () =>
+    const more = put.length - (end - start);
+    this.#become(this.bytes.length + more, () =>
       Buffer.concat([this.bytes.subarray(0, start), put, this.bytes.subarray(end)]),
     );
+    this.#outermost = { is_object, places: places.map((place, index) => (index < moved ? place : place + more)) };
   }
 
   /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
@@ -166,8 +178,32 @@ export class HeldBody implements RequestBody {
     const more = size - this.bytes.length;
     if (more > 0) this.#room?.take(more);
     this.bytes = make();
+    this.#outermost = undefined;
     if (more < 0) this.#room?.give(-more);
   }
+}
+
+function without(bytes: Buffer, ranges: readonly ByteRange[], gone: number): Buffer {
+  const left = Buffer.allocUnsafe(bytes.length - gone);
+  let from = 0;
+  let to = 0;
+  for (const { start, end } of ranges) {
+    to += bytes.copy(left, to, from, start);
+    from = end;
+  }
+  bytes.copy(left, to, from);
+  return left;
+}
+
+/** Nothing of what goes has a place: it is inside of values. */
+function placesWithout(places: readonly number[], ranges: readonly ByteRange[]): number[] {
+  let next = 0;
+  let gone = 0;
+  return places.map((place) => {
+    for (let range = ranges[next]; range !== undefined && range.end <= place; range = ranges[++next])
+      gone += range.end - range.start;
+    return place - gone;
+  });
 }
 
 function ambiguous({ name, spelling }: AmbiguousKey): StageError {

@@ -255,9 +255,9 @@ class LeasedBody implements RequestBody {
     this.#held().rename(key, name);
   }
 
-  remove(paths: readonly (readonly (string | number)[])[]): void {
+  async remove(paths: readonly (readonly (string | number)[])[]): Promise<void> {
     this.#check('rewrite-body', 'rewriting the body');
-    this.#held().remove(paths);
+    await this.#held().remove(paths);
   }
 
   replace(json: string): void {

@@ -33,10 +33,10 @@ export async function removeMadeReasoning(body: RequestBody, protocol: Protocol)
   const parsed = find && (await body.json());
   if (!isObject(parsed)) return;
   const { paths, thinking_off } = find!(parsed);
-  if (paths.length > 0) body.remove(paths);
+  if (paths.length > 0) await body.remove(paths);
   if (thinking_off !== true) return;
   body.rewrite('thinking', { type: 'disabled' });
-  body.remove(clearings(parsed));
+  await body.remove(clearings(parsed));
 }
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);

@@ -72,3 +72,50 @@ describe('a replaced body', () => {
     assert.deepEqual(rewrites, ['*']);
   });
 });
+
+describe('elements that are taken out', () => {
+  it('leave time for others, however large the body is', async () => {
+    const numbers = `${'1'.repeat(60_000)},`.repeat(150);
+    const { body } = held(`{"model":"m","list":[0,[${numbers}1],2]}`);
+    let turns = 0;
+    let is_done = false;
+    const count = (): void => {
+      if (is_done) return;
+      turns++;
+      setImmediate(count);
+    };
+    setImmediate(count);
+    await body.remove([['list', 0]]);
+    is_done = true;
+    assert.equal(String(body.bytes), `{"model":"m","list":[[${numbers}1],2]}`);
+    assert.ok(turns > 15, `${turns} turns for others while ${body.bytes.length} bytes were read`);
+  });
+
+  it('and other rewrites follow each other in any order', async () => {
+    const key = fc.constantFrom('a', 'é', '"', 'z', '');
+    const change = fc.oneof(
+      fc.record({ kind: fc.constant('rewrite' as const), key, value: fc.jsonValue({ maxDepth: 2 }) }),
+      fc.record({ kind: fc.constant('rename' as const), key, value: fc.string() }),
+      fc.record({ kind: fc.constant('remove' as const), key, value: fc.nat({ max: 3 }) }),
+    );
+    const list = fc.array(fc.oneof(fc.string(), fc.constant([1])), { maxLength: 4 });
+    const texts = fc.tuple(fc.dictionary(key, list), fc.constantFrom(undefined, 1), fc.boolean());
+    await fc.assert(
+      fc.asyncProperty(texts, fc.array(change, { maxLength: 6 }), async ([object, space, is_parsed], changes) => {
+        const { body } = held(JSON.stringify(object, null, space));
+        if (is_parsed) await body.json();
+        for (const { kind, key, value } of changes) {
+          // What it does to a body that nothing was done to yet.
+          const fresh = held(String(body.bytes)).body;
+          for (const one of [body, fresh]) {
+            if (kind === 'rewrite') one.rewrite(key, value as JsonValue);
+            else if (kind === 'rename') one.rename(key, value);
+            else await one.remove([[key, value]]);
+          }
+          assert.equal(String(body.bytes), String(fresh.bytes));
+          JSON.parse(String(body.bytes));
+        }
+      }),
+    );
+  });
+});
