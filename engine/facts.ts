@@ -48,9 +48,9 @@ export const FACTS = {
   'request.choices': { kind: 'number', meaning: 'How many answers to the same prompt the client asked for' },
   'request.image_count': { kind: 'number', meaning: 'Number of images in the conversation' },
   'request.unproven_reasoning': {
-    kind: 'boolean',
+    kind: 'string',
     meaning:
-      'True where the conversation has reasoning that a translation made, or whose signature is empty; absent elsewhere',
+      '`made` where the conversation has reasoning that a translation made, `unsigned` where only the signature of some is empty; absent elsewhere',
   },
   'request.max_tokens': { kind: 'number', meaning: 'Output bound the client asked for, in tokens' },
   'request.stream': { kind: 'boolean', meaning: 'Whether the client asked for a stream' },

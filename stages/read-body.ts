@@ -151,7 +151,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         ctx.set('request.compacts', facts.compacts);
         ctx.set('request.message_count', facts.message_count);
         ctx.set('request.image_count', facts.image_count);
-        if (facts.unproven_reasoning) ctx.set('request.unproven_reasoning', true);
+        if (facts.unproven_reasoning !== undefined) ctx.set('request.unproven_reasoning', facts.unproven_reasoning);
         ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
         ctx.set('request.input_tokens_max', facts.input_tokens_max);
         const context_window = windowAsked(ctx.headers);

@@ -7,10 +7,7 @@ import {
   StageError,
   type Translation,
   translateRequest,
-  type UpstreamConfig,
 } from '../engine/api.ts';
-
-const believes = ({ supports }: UpstreamConfig): boolean => supports.unproven_reasoning;
 
 export default defineStage({
   name: 'translate',
@@ -25,16 +22,17 @@ export default defineStage({
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
-  create(_options, { config, models, clock }) {
-    const believing = new Set(config.upstreams.filter(believes).map(({ name }) => name));
+  create(_options, { models, clock }) {
     return {
       async request(ctx): Promise<undefined> {
         const surface = ctx.get('request.surface');
         const from = protocolOf(surface);
         const to = ctx.get('route.protocol') as Protocol;
         if (from === to) {
-          if (ctx.get('request.unproven_reasoning') === true && !believing.has(ctx.get('route.upstream')))
-            await removeMadeReasoning(ctx.body!, to);
+          const found = ctx.get('request.unproven_reasoning');
+          const { supports } = models.upstream(ctx.get('route.upstream'));
+          const is_taken = found === 'unsigned' ? supports.unsigned_reasoning : supports.unproven_reasoning;
+          if (found !== undefined && !is_taken) await removeMadeReasoning(ctx.body!, to, supports.unsigned_reasoning);
           return;
         }
         // Where tokens cannot be counted is for the stages below to say.

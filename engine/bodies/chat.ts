@@ -48,7 +48,7 @@ export function readChatBody(body: Fields): BodyReading {
     image_count: attached.images,
     server_tool_uses: NO_USES,
     // The API knows no proofs.
-    unproven_reasoning: false,
+    unproven_reasoning: undefined,
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };

@@ -1,3 +1,4 @@
+import type { Unproven } from '../translation/proof.ts';
 import { countAt, invalid, listAt, optional } from '../translation/read-json.ts';
 
 /** What a provider adds to a request with tools, in tokens; it is not in the body. */
@@ -38,8 +39,8 @@ export interface BodyReading {
   readonly image_count: number;
   /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
   readonly server_tool_uses: Readonly<Record<string, number>>;
-  /** Whether there is reasoning that a translation has made, or that proves nothing. */
-  readonly unproven_reasoning: boolean;
+  /** Whether there is reasoning that a translation has made, or else such that proves nothing. */
+  readonly unproven_reasoning: Unproven | undefined;
   /** Tokens that the body only refers to, and those that the provider adds. */
   readonly unseen_tokens: number;
   /** Prompt cache lifetime asked for by other means than `cache_control`. */
@@ -50,7 +51,7 @@ export interface BodyReading {
 export interface Attached {
   tokens: number;
   images: number;
-  unproven_reasoning?: boolean;
+  unproven_reasoning?: Unproven;
 }
 
 /** The fields of an object; none for anything else. */

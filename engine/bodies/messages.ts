@@ -1,4 +1,4 @@
-import { isMadeBlock } from '../translation/proof.ts';
+import { type Unproven, unprovenBlock } from '../translation/proof.ts';
 import {
   type Attached,
   addImage,
@@ -52,7 +52,7 @@ export function readMessagesBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: serverToolUses(of_provider),
-    unproven_reasoning: attached.unproven_reasoning === true,
+    unproven_reasoning: attached.unproven_reasoning,
     unseen_tokens:
       attached.tokens +
       named * NAMED_TOOL_TOKENS +
@@ -89,6 +89,10 @@ function summarizes({ compaction, context_management }: Fields): boolean {
   return !Array.isArray(edits) || edits.some((edit) => !ONLY_CLEARS.test(String(fieldsOf(edit).type)));
 }
 
+function noteUnproven(attached: Attached, unproven: Unproven | undefined): void {
+  if (unproven !== undefined && attached.unproven_reasoning !== 'made') attached.unproven_reasoning = unproven;
+}
+
 /** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
 function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
   const changes: unknown[] = [];
@@ -109,7 +113,7 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
           break;
         case 'thinking':
         case 'redacted_thinking':
-          if (isMadeBlock(block)) attached.unproven_reasoning = true;
+          noteUnproven(attached, unprovenBlock(block));
           break;
         case 'tool_addition':
         case 'compaction':

@@ -90,7 +90,7 @@ export function readResponsesBody(body: Fields): BodyReading {
     message_count: items.length,
     image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, most_calls),
-    unproven_reasoning: attached.unproven_reasoning === true,
+    unproven_reasoning: attached.unproven_reasoning,
     unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
@@ -144,7 +144,7 @@ function attachItem(item: Fields, attached: Attached): void {
       break;
     case 'reasoning':
       // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
-      if (isMadeItem(item)) attached.unproven_reasoning = true;
+      if (isMadeItem(item)) attached.unproven_reasoning = 'made';
       else if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
       break;
     case 'function_call_output':

@@ -30,6 +30,8 @@ export interface UpstreamConfig {
     readonly max_tokens_0: boolean;
     /** Whether it takes reasoning without a proof of its own. */
     readonly unproven_reasoning: boolean;
+    /** Whether it takes thinking blocks with an empty signature, as servers do that sign nothing. */
+    readonly unsigned_reasoning: boolean;
   };
   /** Field of chat completions that alone it takes for a bound of the output; absent: it is not known to know one only. */
   readonly max_tokens_field?: ChatBound;

@@ -10,7 +10,7 @@ import type {
 import type { Protocol } from '../translation/protocol.ts';
 import { deepFreeze } from './freeze.ts';
 import { isWritten, type MapNode } from './node.ts';
-import type { LoadedProfiles } from './profile.ts';
+import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
 /** What clients assume of a model whose window is not stated. */
 const DEFAULT_CONTEXT_WINDOW = 200_000;
@@ -36,7 +36,12 @@ type Shaped = 'context_window' | 'max_output_tokens' | 'default_output_tokens' |
 
 type RawModel = Omit<ModelConfig, Shaped> & Partial<Pick<ModelConfig, 'context_window' | 'max_output_tokens'>>;
 
-type RawUpstream = Omit<UpstreamConfig, 'protocols' | 'profile'> & Partial<Pick<UpstreamConfig, 'protocols'>>;
+interface RawUpstream extends Omit<UpstreamConfig, 'protocols' | 'profile' | 'supports'> {
+  readonly protocols?: UpstreamConfig['protocols'];
+  readonly supports: Omit<UpstreamConfig['supports'], 'unproven_reasoning' | 'unsigned_reasoning'> & {
+    readonly unproven_reasoning?: boolean;
+  };
+}
 
 interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
   readonly name?: string;
@@ -57,7 +62,15 @@ interface RawConfig extends Omit<GatewayConfig, 'database' | 'upstreams' | 'mode
 function shapeUpstream(upstream: RawUpstream, profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
-  return { ...upstream, profile, protocols, honours: honouredBy(upstream), supports: { ...supports, count_tokens } };
+  const { unproven_reasoning = false } = supports;
+  const unsigned_reasoning = supports.unproven_reasoning ?? !checksSignatures(upstream.base_url);
+  return {
+    ...upstream,
+    profile,
+    protocols,
+    honours: honouredBy(upstream),
+    supports: { ...supports, count_tokens, unproven_reasoning, unsigned_reasoning },
+  };
 }
 
 /** A field that is said to be the only bound it takes is one that it keeps to. */

@@ -69,6 +69,14 @@ export function profileOfAddress(base_url: string | undefined): Profile | undefi
   return is_known ? BUILT_IN.anthropic : undefined;
 }
 
+/** Hosts of providers that sign thoughts: the vendor of the Messages API, and the clouds that have its models. */
+const SIGNING_HOSTS = /(?:^|\.)(?:anthropic\.com|amazonaws\.com|googleapis\.com|azure\.com)$|^aws-external-anthropic\./;
+
+/** Whether a provider that checks the signatures of thoughts is known to answer at an address. */
+export function checksSignatures(base_url: string): boolean {
+  return URL.canParse(base_url) && SIGNING_HOSTS.test(new URL(base_url).hostname.replace(/\.$/, ''));
+}
+
 function profileNamed(
   node: Node | undefined,
   gateway_file: string,

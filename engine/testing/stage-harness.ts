@@ -50,6 +50,7 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
     stream_usage: true,
     max_tokens_0: false,
     unproven_reasoning: false,
+    unsigned_reasoning: false,
   };
   return {
     server: {

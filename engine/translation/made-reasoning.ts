@@ -5,7 +5,7 @@
  */
 import type { RequestBody } from '../api.ts';
 import type { Json } from './adapter.ts';
-import { isMadeBlock, isMadeItem } from './proof.ts';
+import { isMadeItem, unprovenBlock } from './proof.ts';
 import type { Protocol } from './protocol.ts';
 import { isObject } from './read-json.ts';
 
@@ -18,21 +18,25 @@ interface Found {
 }
 
 /** What finds it in a body of one API; chat completions knows no proofs. */
-const FINDERS: Readonly<Partial<Record<Protocol, (body: Json) => Found>>> = {
+const FINDERS: Readonly<Partial<Record<Protocol, (body: Json, keeps_unsigned: boolean) => Found>>> = {
   messages: findBlocks,
   responses: findItems,
 };
 
 /**
  * Takes reasoning out of a body that stays as it is otherwise: what a translation has marked as its own, and in the Messages
- * API what has an empty signature. The rewrite is recorded. Where the model was to go on thinking after a call before which
+ * API what has an empty signature, unless `keeps_unsigned` says that the upstream signs nothing. The rewrite is recorded. Where the model was to go on thinking after a call before which
  * nothing it proved is left, it is told not to, as the API refuses that.
  */
-export async function removeMadeReasoning(body: RequestBody, protocol: Protocol): Promise<void> {
+export async function removeMadeReasoning(
+  body: RequestBody,
+  protocol: Protocol,
+  keeps_unsigned = false,
+): Promise<void> {
   const find = FINDERS[protocol];
   const parsed = find && (await body.json());
   if (!isObject(parsed)) return;
-  const { paths, thinking_off } = find!(parsed);
+  const { paths, thinking_off } = find!(parsed, keeps_unsigned);
   if (paths.length > 0) await body.remove(paths);
   if (thinking_off !== true) return;
   body.rewrite('thinking', { type: 'disabled' });
@@ -42,9 +46,9 @@ export async function removeMadeReasoning(body: RequestBody, protocol: Protocol)
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 /** Blocks, and messages that are nothing else, as the API takes no empty ones. */
-function findBlocks({ messages, thinking }: Json): Found {
+function findBlocks({ messages, thinking }: Json, keeps_unsigned: boolean): Found {
   const all = listOf(messages);
-  const made = all.map(madeBlocks);
+  const made = all.map((message) => madeBlocks(message, keeps_unsigned));
   const paths = made.flatMap((blocks, at): Path[] => {
     if (blocks.length === 0) return [];
     if (blocks.length === contentOf(all[at]).length) return [['messages', at]];
@@ -56,9 +60,12 @@ function findBlocks({ messages, thinking }: Json): Found {
 
 const contentOf = (message: unknown): readonly unknown[] => (isObject(message) ? listOf(message.content) : []);
 
-function madeBlocks(message: unknown): readonly number[] {
+function madeBlocks(message: unknown, keeps_unsigned: boolean): readonly number[] {
   if (!isObject(message) || message.role !== 'assistant') return [];
-  return contentOf(message).flatMap((block, index) => (isObject(block) && isMadeBlock(block) ? [index] : []));
+  return contentOf(message).flatMap((block, index) => {
+    const unproven = isObject(block) ? unprovenBlock(block) : undefined;
+    return unproven === 'made' || (unproven === 'unsigned' && !keeps_unsigned) ? [index] : [];
+  });
 }
 
 function hasResults(message: unknown): boolean {

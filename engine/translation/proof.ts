@@ -29,10 +29,15 @@ export function isMade(proof: unknown): boolean {
   return typeof proof === 'string' && proof.startsWith(MARK);
 }
 
-/** Whether a block of the Messages API is a thought that a translation has made, or whose signature is empty. */
-export function isMadeBlock({ type, signature, data }: Json): boolean {
-  if (type === 'redacted_thinking') return isMade(data);
-  return type === 'thinking' && (signature === '' || isMade(signature));
+/** Reasoning that its upstream has not proven: `made` by a translation, or `unsigned`, with an empty signature. */
+export type Unproven = 'made' | 'unsigned';
+
+/** Whether and how a block of the Messages API is a thought that nobody has proven. */
+export function unprovenBlock({ type, signature, data }: Json): Unproven | undefined {
+  if (type === 'redacted_thinking') return isMade(data) ? 'made' : undefined;
+  if (type !== 'thinking') return undefined;
+  if (signature === '') return 'unsigned';
+  return isMade(signature) ? 'made' : undefined;
 }
 
 /** Whether an item of the Responses API is reasoning that a translation has made. */

@@ -44,6 +44,7 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
           stream_usage: true,
           max_tokens_0: false,
           unproven_reasoning: false,
+          unsigned_reasoning: true,
         },
         honours: ['max_tokens', 'max_output_tokens'],
         on_client_abort: 'drain',

@@ -40,6 +40,10 @@ describe('a request body reaches the upstream byte for byte', () => {
     'with white space everywhere': ' \r\n\t{ "model" :\t"coder-1" ,\n\n"max_tokens":8 , "messages" : [ ] }\r\n \n',
     'with an escaped model key': '{"mod\\u0065l":"coder-1","max_tokens":8,"messages":[]}',
     'with an escaped model value': '{"model":"\\u0063oder-1","max_tokens":8,"messages":[]}',
+    'with thoughts of a server that signs none':
+      '{"model":"coder-1","max_tokens":8,"thinking":{"type":"enabled","budget_tokens":2000},"messages":[{"role":"user",' +
+      '"content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"b","signature":""},{"type":"tool_use",' +
+      '"id":"c","name":"d","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c"}]}]}',
     'with unknown, nested and treacherous fields':
       '{"safeguards":{"level":[null,true]},"tags":["a"],"context_management":{"edits":[{"type":"x_2099"}]},' +
       '"model":"coder-1","max_tokens":8,"__proto__":{"polluted":true},"constructor":1,"toString":null}',

@@ -85,7 +85,7 @@ describe('gateway.yaml', () => {
     const [upstream] = config.upstreams;
     assert.deepEqual(upstream?.protocols, ['messages']);
     const defaults = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };
-    const supports = { ...defaults, max_tokens_0: false, unproven_reasoning: false };
+    const supports = { ...defaults, max_tokens_0: false, unproven_reasoning: false, unsigned_reasoning: true };
     assert.deepEqual(upstream?.supports, supports);
     const [model] = config.models;
     assert.deepEqual(model?.aliases, []);
@@ -144,7 +144,24 @@ describe('gateway.yaml', () => {
       stream_usage: false,
       max_tokens_0: false,
       unproven_reasoning: false,
+      unsigned_reasoning: true,
     });
+  });
+
+  test('knows by the address, unless it is told, whether an upstream refuses thoughts that nobody signed', async () => {
+    const takesUnsigned = async (base_url: string, supports = '{}') => {
+      const one = `{ name: other, type: vendor, base_url: "${base_url}", supports: ${supports} }`;
+      const { config } = await configOf({
+        'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${one}\n`),
+      });
+      return config.upstreams[0]!.supports.unsigned_reasoning;
+    };
+    for (const url of ['https://api.anthropic.com', 'https://eu.services.ai.azure.com/anthropic'])
+      assert.equal(await takesUnsigned(url), false, url);
+    for (const url of ['http://gpu:8080', 'https://compatible.example/anthropic', 'https://anthropic.com.example'])
+      assert.equal(await takesUnsigned(url), true, url);
+    assert.equal(await takesUnsigned('https://api.anthropic.com', '{ unproven_reasoning: true }'), true);
+    assert.equal(await takesUnsigned('http://relay:8080', '{ unproven_reasoning: false }'), false);
   });
 
   test('fills up the spend limits only when the section is there', async () => {

@@ -98,8 +98,8 @@ describe('read-body', () => {
   it('tells reasoning that a translation made, or that nothing proves, from what a provider has proven', async () => {
     const thought = (block: object) => ({ model: 'm', messages: [{ role: 'assistant', content: [block] }] });
     const found = async (body: object) => (await factsOf(body))['request.unproven_reasoning'];
-    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'gw:chat@spare:none::' })), true);
-    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: '' })), true);
+    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'gw:chat@spare:none::' })), 'made');
+    assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: '' })), 'unsigned');
     assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'EqQB' })), undefined);
     assert.equal(await found(thought({ type: 'redacted_thinking', data: 'EmwK' })), undefined);
   });

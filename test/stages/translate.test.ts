@@ -79,7 +79,7 @@ describe('a conversation that was led with a model at another upstream before', 
     `{"model":"coder-1", "messages":[{"role":"assistant","content":[${block}{"type":"text","text":"a"}]}]}`;
   const facts = {
     'request.surface': 'messages',
-    'request.unproven_reasoning': true,
+    'request.unproven_reasoning': 'made',
     'route.protocol': 'messages',
     'route.upstream': 'main',
   };
@@ -93,13 +93,29 @@ describe('a conversation that was led with a model at another upstream before', 
     });
   }
 
-  it('reaches an upstream that takes reasoning without its own proof as it is', async () => {
+  async function sentTo(supported: object, facts: object, text: string): Promise<string> {
     const { upstreams, ...config } = stageConfig();
-    const believing = upstreams.map((one) => ({ ...one, supports: { ...one.supports, unproven_reasoning: true } }));
+    const believing = upstreams.map((one) => ({ ...one, supports: { ...one.supports, ...supported } }));
     const stage = openStage(translate, { config: { ...config, upstreams: believing } });
-    const ctx = stage.request({ facts: { ...FACTS, ...facts }, body: body(made) });
+    const ctx = stage.request({ facts: { ...FACTS, ...facts }, body: text });
     await stage.hooks.request!(ctx);
-    assert.equal(ctx.body!.bytes.toString(), body(made));
-    assert.deepEqual(ctx.rewrites, []);
+    const sent = ctx.body!.bytes.toString();
+    assert.deepEqual(ctx.rewrites, sent === text ? [] : ['messages']);
+    return sent;
+  }
+
+  it('reaches an upstream that takes reasoning without its own proof as it is', async () => {
+    const supported = { unproven_reasoning: true, unsigned_reasoning: true };
+    assert.equal(await sentTo(supported, facts, body(made)), body(made));
+  });
+
+  it('keeps what is unsigned where the upstream may have thought it, and not where it would be refused', async () => {
+    const unsigned = '{"type":"thinking","thinking":"Hm.","signature":""},';
+    const only_unsigned = { ...facts, 'request.unproven_reasoning': 'unsigned' };
+    const signs_nothing = { unsigned_reasoning: true };
+    assert.equal(await sentTo(signs_nothing, only_unsigned, body(unsigned)), body(unsigned));
+    assert.equal(await sentTo(signs_nothing, facts, body(made + unsigned)), body(unsigned));
+    assert.equal(await sentTo({}, only_unsigned, body(unsigned)), body(''));
+    assert.equal(await sentTo({}, facts, body(made + unsigned)), body(''));
   });
 });
