@@ -203,7 +203,8 @@ async function refreshBadly(): Promise<void> {
   await without('refresh_tokens', () => refresh('a refresh without its table', anna.refresh_token));
   const renewed = await tokensOf(await askForToken(refreshWith(anna.refresh_token)));
   const newest = await tokensOf(await askForToken(refreshWith(renewed.refresh_token)));
-  await refresh('a refresh token whose successor was used', anna.refresh_token, 401);
+  await refresh('a refresh token whose successor was used', anna.refresh_token, 503);
+  await refresh('that refresh token once more', anna.refresh_token, 401);
   await hear('the end of a session', '/oauth/revoke', form({ token: newest.refresh_token }), 200);
   await refresh('a refresh of an ended session', newest.refresh_token, 401);
   await hearEnd('a token of an ended session', newest.access_token);
