@@ -81,7 +81,7 @@ function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Gene
 /** Longest time to an answer and between two events of a stream. */
 const THINKING_MS = 1500;
 const TALKING_MS = 40;
-/** Longest that somebody who was refused for lack of money waits before asking again. */
+/** Longest that somebody who was refused waits before asking again. */
 const REFLECTING_MS = 500;
 
 const pause = (most_ms: number) => new Promise((resolve) => setTimeout(resolve, Math.random() * most_ms));
@@ -166,7 +166,7 @@ export class Crowd {
         const outcome = await this.ask(caller, this.#urls[turn % this.#urls.length]!);
         // Some go on asking, so that there is always somebody there when a gateway or the database goes or comes.
         if (FAILED.has(outcome) && index % 25 !== 0) await this.repaired;
-        if (outcome === 'refused') await pause(REFLECTING_MS);
+        if (outcome === 'refused' || outcome === 'too many') await pause(REFLECTING_MS);
       }
     };
     await Promise.all([over, ...callers.map(persist)]);

@@ -87,41 +87,6 @@ async function stop(demo: RunningCommand): Promise<void> {
   assert.ok(performance.now() - began < 5000, `stopping took ${performance.now() - began} ms`);
 }
 
-test('the demo starts, its commands work when pasted, Ctrl-C ends it within 5 s, and the data is there the next time', async () => {
-  const first = await startDemo();
-  const [plain, streamed, chat, usage] = commandsIn(first.stdout()) as [string, string, string, string, string];
-  const token = /gw_\w+/.exec(first.stdout())![0];
-
-  const message = JSON.parse(await paste(plain));
-  assert.match(message.content[0].text, /Hello, gateway!/);
-  const events = await paste(streamed);
-  assert.match(events, /^event: message_start\n/);
-  assert.match(events, /event: message_stop\n/);
-  const completion = JSON.parse(await paste(chat));
-  assert.equal(completion.object, 'chat.completion');
-  assert.match(completion.choices[0].message.content, /Hello, gateway!/);
-  const table = await until('all three requests are in the ledger', async () => {
-    const printed = await paste(usage);
-    return / 2 [\s\S]*chat: demo-large.* 1 /.test(printed) && printed;
-  });
-  assert.match(table, /you@example\.com/);
-  assert.match(table, /demo-large/);
-  const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
-  const wide = as_shipped.split('\n').filter((line) => line.length > 80);
-  assert.deepEqual(wide, [], 'everything printed fits 80 columns');
-
-  for (const name of ['demo-token', 'demo-signing-key']) {
-    const kept = await stat(join(directory, 'state', name));
-    assert.equal(kept.mode & 0o777, 0o600);
-  }
-  await stop(first);
-
-  const second = await startDemo();
-  assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
-  assert.match(await paste(usage), / 2 [\s\S]*chat: demo-large.* 1 /);
-  await stop(second);
-});
-
 /** What a person does in the browser: confirms the code and says who they are. Returns the page at the end. */
 async function signInAt(url: string, person: string): Promise<{ status: number; text: string }> {
   const browser = createBrowser();
@@ -165,37 +130,78 @@ async function appscli(...args: string[]): Promise<string> {
   return stdout;
 }
 
-test('people of the demo sign in by the last command, each to what their groups allow, and stay so after a restart', async () => {
-  const demo = await startDemo();
+/** Pastes the commands that the demo has printed. */
+async function tryCommands(demo: RunningCommand): Promise<void> {
+  const [plain, streamed, chat, usage] = commandsIn(demo.stdout()) as [string, string, string, string, string];
+  const message = JSON.parse(await paste(plain));
+  assert.match(message.content[0].text, /Hello, gateway!/);
+  const events = await paste(streamed);
+  assert.match(events, /^event: message_start\n/);
+  assert.match(events, /event: message_stop\n/);
+  const completion = JSON.parse(await paste(chat));
+  assert.equal(completion.object, 'chat.completion');
+  assert.match(completion.choices[0].message.content, /Hello, gateway!/);
+  const table = await until('all three requests are in the ledger', async () => {
+    const printed = await paste(usage);
+    return / 2 [\s\S]*chat: demo-large.* 1 /.test(printed) && printed;
+  });
+  assert.match(table, /you@example\.com/);
+  assert.match(table, /demo-large/);
+}
+
+/** The models of whoever is signed in. */
+async function models(demo: RunningCommand): Promise<string[]> {
   const gateway = /Gateway {4}(\S+)/.exec(demo.stdout())![1]!;
-  const models = async () => {
-    const headers = { authorization: `Bearer ${(await appscli('token')).trim()}` };
-    const { data } = (await (await fetch(`${gateway}/v1/models`, { headers })).json()) as { data: { id: string }[] };
-    return data.map(({ id }) => id);
-  };
-  const [carol, bob] = await Promise.all([signIn(demo, 'carol'), signIn(demo, 'bob')]);
-  assert.equal(carol.page.status, 403);
-  assert.notEqual(carol.exit_code, 0);
-  assert.equal(bob.exit_code, 0, bob.stderr);
-  assert.match(bob.stdout + bob.stderr, /bob@example\.com/);
-  assert.deepEqual(await models(), ['demo-small']);
-  await stop(demo);
+  const headers = { authorization: `Bearer ${(await appscli('token')).trim()}` };
+  const { data } = (await (await fetch(`${gateway}/v1/models`, { headers })).json()) as { data: { id: string }[] };
+  return data.map(({ id }) => id);
+}
 
-  const again = await startDemo();
-  assert.deepEqual(await models(), ['demo-small']);
-  assert.match(await appscli('whoami'), /bob@example\.com/);
-  await stop(again);
+test('the demo, started twice', async (t) => {
+  const first = await startDemo();
+  const token = /gw_\w+/.exec(first.stdout())![0];
+  await t.test('prints commands that work when pasted, and fit 80 columns', async () => {
+    await tryCommands(first);
+    const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
+    const wide = as_shipped.split('\n').filter((line) => line.length > 80);
+    assert.deepEqual(wide, []);
+  });
+  await t.test('keeps what is secret where only its owner can read it', async () => {
+    for (const name of ['demo-token', 'demo-signing-key']) {
+      const kept = await stat(join(directory, 'state', name));
+      assert.equal(kept.mode & 0o777, 0o600);
+    }
+  });
+  await t.test('signs people in by its last command, each to what their groups allow', async () => {
+    const [carol, bob] = await Promise.all([signIn(first, 'carol'), signIn(first, 'bob')]);
+    assert.equal(carol.page.status, 403);
+    assert.notEqual(carol.exit_code, 0);
+    assert.equal(bob.exit_code, 0, bob.stderr);
+    assert.match(bob.stdout + bob.stderr, /bob@example\.com/);
+    assert.deepEqual(await models(first), ['demo-small']);
+  });
+  await t.test('says of a port in use in one line what to do', async () => {
+    const again = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env })
+      .ended;
+    assert.equal(again.exit_code, 69);
+    assert.match(
+      again.stderr,
+      /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/,
+    );
+  });
+  await t.test('ends within 5 s of Ctrl-C', () => stop(first));
+
+  const second = await startDemo();
+  await t.test('has its data the next time, and people stay signed in', async () => {
+    assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
+    assert.match(await paste(commandsIn(second.stdout())[3]!), / 2 [\s\S]*chat: demo-large.* 1 /);
+    assert.deepEqual(await models(second), ['demo-small']);
+    assert.match(await appscli('whoami'), /bob@example\.com/);
+    await stop(second);
+  });
 });
 
-test('a port in use is one line with the remedy', async () => {
-  const demo = await startDemo();
-  const again = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env }).ended;
-  assert.equal(again.exit_code, 69);
-  assert.match(again.stderr, /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
-  await stop(demo);
-});
-
-test('so is a port in use where the identity provider would listen', async () => {
+test('a port in use where the identity provider would listen is one line with the remedy, too', async () => {
   const [, port] = /issuer_url: http:\/\/127\.0\.0\.1:(\d+)/.exec(await readFile(config_file, 'utf8'))!;
   const other = createServer().listen(Number(port), '127.0.0.1');
   await once(other, 'listening');

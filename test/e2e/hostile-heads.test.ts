@@ -187,6 +187,6 @@ test('whatever head an upstream sends, a request that left has an answer or a cu
       await assertFinished(raw);
       assert.equal((await ledgerRows(gateway.database)).length, before + 1);
     }),
-    { numRuns: 60 },
+    { numRuns: 25 },
   );
 });

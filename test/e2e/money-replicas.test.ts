@@ -21,7 +21,7 @@ const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALL
 let upstream: ScriptedUpstream;
 
 /** Fewer than there are callers. */
-const AT_ONCE = 300;
+const AT_ONCE = 200;
 let under_way = 0;
 let most_at_once = 0;
 

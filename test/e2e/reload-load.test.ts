@@ -15,13 +15,13 @@ import { until } from '../support/until.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { ledgerRows, nothingHeld } from './state.ts';
 
-const RELOADS = 100;
+const RELOADS = 50;
 /** Reloads after which everything that is made only once has been made. */
-const WARM_UP = 20;
+const WARM_UP = 10;
 const CLIENTS = 12;
-/** So many that a replaced configuration would show in the heap: those after the warm-up alone hold 20 MB. */
+/** So many that a replaced configuration would show in the heap: those after the warm-up alone hold 10 MB. */
 const MODELS = 300;
-const HEAP_GROWTH_MAX_BYTES = 8_000_000;
+const HEAP_GROWTH_MAX_BYTES = 4_000_000;
 
 const EVENTS = messageEvents(Array.from({ length: 20 }, (_, i) => `word ${i} `));
 
@@ -88,7 +88,7 @@ async function heapBytes(): Promise<number> {
   return process.memoryUsage().heapUsed;
 }
 
-test('100 reloads under continuous streams lose no request and leave nothing behind', async () => {
+test('50 reloads under continuous streams lose no request and leave nothing behind', async () => {
   let streaming = true;
   let complete = 0;
   const wrong: string[] = [];

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { Protocol } from '../../engine/translation/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/translation/protocol.ts';
 import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../support/gateway.ts';
 import { eventsOf } from '../support/model-provider.ts';
 import { answerBytes, answerChunks, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
@@ -12,6 +12,8 @@ import { askBody, COMBINATIONS, modelVia, nineConfig, post } from './nine.ts';
 import { auditRows, ledgerRows, nothingHeld } from './state.ts';
 
 const PROMPT = 'The-merger closes on friday';
+/** `APPSCLI_TEST_SECRETS=all` tries every form in every place on every combination. */
+const ALL = process.env.APPSCLI_TEST_SECRETS === 'all';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -140,11 +142,15 @@ async function assertUnsaid(): Promise<void> {
 
 test('what a request says is nowhere but in the request, whatever is wrong with it', { timeout: 110_000 }, async () => {
   const statuses = new Map<number, number>();
+  const others = [PROMPT, [PROMPT], { [PROMPT]: PROMPT, type: PROMPT }];
   for (const [surface, protocol] of COMBINATIONS) {
     upstream.script = answerChunks(eventsOf(protocol, { said: [{ kind: 'text', text: 'Fine.' }] }));
-    const others = [PROMPT, [PROMPT], { [PROMPT]: PROMPT, type: PROMPT }];
+    // Every form is in every place once, at the upstreams in turn.
+    const turn = PROTOCOLS.indexOf(protocol);
     const bodies = others
-      .flatMap((other) => [...variants(BODIES[surface], other)])
+      .flatMap((other, form) =>
+        [...variants(BODIES[surface], other)].filter((_, place) => ALL || (form + place) % PROTOCOLS.length === turn),
+      )
       .filter((body) => typeof body === 'object');
     for (let at = 0; at < bodies.length; at += 16) {
       const asked = bodies.slice(at, at + 16).map(async (body) => {

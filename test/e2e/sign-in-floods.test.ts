@@ -6,7 +6,7 @@ import { startIdentityProvider, type TestIdentityProvider } from '../support/ide
 import { bootSignIn, confirmInBrowser, pollWith, refreshWith, type TokenAnswer } from '../support/sign-in.ts';
 
 const REFUSALS = 40;
-const FLOOD = 400;
+const FLOOD = 140;
 
 let provider: TestIdentityProvider;
 let gateway: TestGateway;
@@ -17,7 +17,7 @@ before(async () => {
   provider = await startIdentityProvider();
   gateway = await bootSignIn({
     provider,
-    auth: { limits: { device_authorizations: 5, code_submissions: 5, refused_credentials: REFUSALS, requests: 300 } },
+    auth: { limits: { device_authorizations: 5, code_submissions: 5, refused_credentials: REFUSALS, requests: 100 } },
     server: { trusted_proxies: ['127.0.0.1'] },
   });
   const { database } = gateway;
@@ -131,7 +131,7 @@ describe('a flood from one address', () => {
     const { user_code } = begun.body as unknown as { user_code: string };
     const headers = { 'x-forwarded-for': '192.0.2.33' };
     const statuses = new Set<number>();
-    for (let n = 0; n < 310; n++) {
+    for (let n = 0; n < 110; n++) {
       const answer = await fetch(`${gateway.url}/device?user_code=${user_code}`, { headers });
       statuses.add(answer.status);
       await answer.text();
@@ -160,8 +160,8 @@ describe('people at the address of a flood', () => {
     const address = '192.0.2.41';
     const begun = await post('/oauth/device_authorization', {}, address);
     const { device_code } = begun.body as unknown as { device_code: string };
-    const { answers } = await flood(() => post('/oauth/token', pollWith(device_code), address), 100);
-    assert.ok(answers.filter(({ body }) => body.error === 'slow_down').length >= 95);
+    const { answers } = await flood(() => post('/oauth/token', pollWith(device_code), address), 60);
+    assert.ok(answers.filter(({ body }) => body.error === 'slow_down').length >= 55);
     assert.ok(asked.length <= REFUSALS + 5, `${asked.length} statements`);
     const other = await post('/oauth/device_authorization', {}, address);
     const form = pollWith((other.body as unknown as { device_code: string }).device_code);

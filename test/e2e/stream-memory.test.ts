@@ -14,7 +14,7 @@ import { collect, connect } from './client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from './nine.ts';
 import { nothingHeld } from './state.ts';
 
-const BODY_BYTES = 8_000_000;
+const BODY_BYTES = 4_000_000;
 const STREAMS = 3;
 
 setFlagsFromString('--expose-gc');

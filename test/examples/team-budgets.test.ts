@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type RunningGateway, startGateway } from '../../engine/cli/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
-import { cli, collectingLog, LAUNCHER, start } from '../cli/support.ts';
+import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
@@ -52,10 +52,15 @@ after(async () => {
   if (directory !== undefined) await rm(directory, { recursive: true, force: true });
 });
 
-/** Pastes a line into a shell that stands in the example. */
+/** Runs a line as a shell that stands in the example would. */
 async function paste(line: string) {
-  const command = line.replaceAll('npx appscli', `'${process.execPath}' '${LAUNCHER}'`);
-  const ended = await start('sh', ['-c', command], { cwd: directory, env }).ended;
+  const words = line
+    .replace(/ +#.*$/, '')
+    .match(/"[^"]*"|\S+/g)!
+    .map((word) => word.replaceAll('"', ''));
+  assert.deepEqual(words.splice(0, 2), ['npx', 'appscli']);
+  assert.doesNotMatch(words.join(''), /[$`'\\|&;<>*?]/, 'what only a shell understands');
+  const ended = await cli(words, { cwd: directory, env });
   for (const told of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(told.length <= 80, told);
   return ended;
 }
