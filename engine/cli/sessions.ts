@@ -3,6 +3,7 @@ import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { systemClock } from '../services/clock.ts';
 import { cutOff, endSession } from '../services/cut-off.ts';
 import { createSessions, type SessionSummary } from '../services/identity/sessions.ts';
+import { serviceTokensOf } from '../services/service-tokens.ts';
 import { StartError } from '../services/start-error.ts';
 import { counted } from './amounts.ts';
 import { type Answered, openAtGateway, textOf, timeOf } from './at-gateway.ts';
@@ -21,6 +22,8 @@ const BECAUSE = 'ended at the command line';
 interface Ended {
   readonly sessions: number;
   readonly tokens: number;
+  /** Those that go on, of a person who lost everything else. */
+  readonly service_tokens?: readonly { readonly id: string; readonly name: string }[];
 }
 
 /** `appscli sessions list`: who is signed in, from where and until when. */
@@ -70,7 +73,10 @@ export async function end(
       : await endAtGateway(context, given.baseUrl, id, user, given.withTokens === true, fetch);
   if (given.json) terminal.data(`${jsonText(ended)}\n`);
   else if (id !== undefined) terminal.words(`Ended the session ${id}.\n`);
-  else terminal.words(`Ended of ${user}: ${counted(ended.sessions, 'session')}${tokensOf(ended, given)}.\n`);
+  else {
+    const lost = `Ended of ${user}: ${counted(ended.sessions, 'session')}${tokensOf(ended, given)}.`;
+    terminal.words(printableLines([lost, ...describeGoingOn(ended)]));
+  }
   return EXIT_OK;
 }
 
@@ -89,7 +95,7 @@ function endInDatabase(
     }
     const tokens = with_tokens ? 'all' : 'none';
     const { known, ...ended } = await cutOff(by, { user: user!, actor: by.actor, because: BECAUSE, tokens });
-    if (known) return ended;
+    if (known) return with_tokens ? { ...ended, service_tokens: await serviceTokensOf(by, user!) } : ended;
     throw nothingToEnd(`${user} has never signed in here, nor had an access token; check the address`);
   });
 }
@@ -111,7 +117,10 @@ async function endAtGateway(
   if (with_tokens || (Array.isArray(me.roles) && me.roles.includes('admin'))) {
     const path = `/admin/api/people/${encodeURIComponent(user!)}/cut-off`;
     const ended = await gateway.ask('POST', path, { tokens: with_tokens ? 'all' : 'none', because: BECAUSE });
-    return { sessions: Number(ended.sessions), tokens: Number(ended.tokens) };
+    const lost = { sessions: Number(ended.sessions), tokens: Number(ended.tokens) };
+    if (!with_tokens) return lost;
+    const kept: readonly Answered[] = Array.isArray(ended.service_tokens) ? ended.service_tokens : [];
+    return { ...lost, service_tokens: kept.map(({ id, name }) => ({ id: textOf(id), name: textOf(name) })) };
   }
   const own = (await gateway.all(PATH, 'sessions', { user })).map((session) => ({
     id: textOf(session.id),
@@ -129,6 +138,16 @@ function nothingToEnd(message: string): StartError {
 
 function tokensOf({ tokens }: Ended, { withTokens }: { readonly withTokens?: true }): string {
   return withTokens ? ` and ${counted(tokens, 'access token')}` : '';
+}
+
+/** What whoever ended all that somebody had may take for ended as well. */
+function describeGoingOn({ service_tokens = [] }: Ended): string[] {
+  if (service_tokens.length === 0) return [];
+  return [
+    'Still in force are service tokens that they answer for, and may know:',
+    ...service_tokens.map(({ id, name }) => `  ${id}  ${name}`),
+    '"appscli service-tokens rotate ID" takes one over, "appscli service-tokens revoke ID" ends it.',
+  ];
 }
 
 /** A session as the admin API tells it. */

@@ -1,16 +1,10 @@
-import type { Clock, Log } from '../api.ts';
+import type { Log } from '../api.ts';
 import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
 import { SERVICE_SCOPES, type ServiceScope } from './service-scopes.ts';
-import {
-  generateServiceToken,
-  generateServiceTokenId,
-  hashToken,
-  isWellFormedServiceToken,
-  shownPart,
-} from './token-format.ts';
+import { generateServiceToken, generateServiceTokenId, hashToken, shownPart } from './token-format.ts';
 import { TokenError } from './tokens.ts';
 
 /** A service token as administrators see it. */
@@ -47,9 +41,11 @@ const UNOWNED_DAYS = 7;
 const MAX_NAME = 80;
 const MAX_IN_FORCE = 200;
 
-const COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
+/** What `ServiceToken` is read from, and where. */
+export const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
   t.revoked_at, t.replaced_by, t.unowned_since`;
-const FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
+/** Goes with `SERVICE_TOKEN_COLUMNS`. */
+export const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
 
 /** The state of a service token at a moment, in milliseconds since the epoch. */
 export function showServiceToken(token: ServiceToken, now: number): ShownServiceToken {
@@ -113,7 +109,7 @@ export async function createServiceToken(
 
 /** All service tokens, the newest last; one where its id is given. Raises store_unavailable. */
 export function listServiceTokens(database: Pick<Database, 'query'>, id?: string): Promise<ServiceToken[]> {
-  const text = `select ${COLUMNS} from ${FROM} where ($1::text is null or t.id = $1) order by t.created_at, t.id`;
+  const text = `select ${SERVICE_TOKEN_COLUMNS} from ${SERVICE_TOKENS_FROM} where ($1::text is null or t.id = $1) order by t.created_at, t.id`;
   return database.query<ServiceToken>('service_token_list', text, [id ?? null]);
 }
 
@@ -182,43 +178,18 @@ export async function rotateServiceToken(
   return { token: made.token, id: made.id };
 }
 
-/**
- * The service token behind a credential; its use is written down. Raises credential_invalid, credential_expired,
- * credential_revoked, store_unavailable.
- */
-export async function verifyServiceToken(
-  { database, clock }: Pick<Changing, 'database'> & { readonly clock: Pick<Clock, 'now'> },
-  text: string,
-): Promise<ServiceToken> {
-  if (!isWellFormedServiceToken(text)) {
-    throw new StageError('credential_invalid', 'The service token is malformed. Copy it again as a whole.');
-  }
+/** Service tokens in force that somebody answers for. Raises store_unavailable. */
+export async function serviceTokensOf(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  user: string,
+): Promise<Pick<ServiceToken, 'id' | 'name'>[]> {
   const now = clock.now();
-  const [token] = await database.query<ServiceToken>(
-    'service_token_lookup',
-    `with used as (
-       update service_tokens set last_used_at = $2 where hash = decode($1, 'base64')
-         and (last_used_at is null or last_used_at < $2::timestamptz - interval '1 minute')
-     )
-     select ${COLUMNS} from ${FROM} where t.hash = decode($1, 'base64')`,
-    [hashToken(text), new Date(now)],
-  );
-  if (token === undefined) throw new StageError('credential_invalid', 'This gateway does not know the service token.');
-  const { name, id, owner } = token;
-  const called = `The service token "${name}" (${id})`;
-  switch (showServiceToken(token, now).state) {
-    case 'revoked':
-      throw new StageError('credential_revoked', `${called} was revoked on ${token.revoked_at?.toISOString()}.`);
-    case 'expired':
-      throw new StageError('credential_expired', `${called} expired on ${token.expires_at.toISOString()}.`);
-    case 'resting':
-      throw new StageError(
-        'credential_revoked',
-        `${called} rests: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,
-      );
-    default:
-      return token;
-  }
+  const all = await listServiceTokens(database);
+  return all
+    .filter(({ owner }) => owner === user.toLowerCase())
+    .map((token) => showServiceToken(token, now))
+    .filter(({ state }) => state !== 'revoked' && state !== 'expired' && state !== 'resting')
+    .map(({ id, name }) => ({ id, name }));
 }
 
 /** Notes which service tokens have no owner any more who administers the gateway, and which have one again. */

@@ -65,7 +65,7 @@ describe('on the database', () => {
     const first = await bench.succeed('sessions', 'end', '--user', 'Bob@Example.com');
     assert.equal(first.stderr, 'Ended of Bob@Example.com: 2 sessions.\n');
     const second = await bench.succeed('sessions', 'end', '--user', 'bob@example.com', '--with-tokens', '--json');
-    assert.deepEqual(JSON.parse(second.stdout), { sessions: 0, tokens: 1 });
+    assert.deepEqual(JSON.parse(second.stdout), { sessions: 0, tokens: 1, service_tokens: [] });
     const unknown = await bench.run('sessions', 'end', '--user', 'nobody@example.com');
     assert.equal(unknown.exit_code, 1);
     assert.match(unknown.stderr, /nobody@example\.com has never signed in here/);

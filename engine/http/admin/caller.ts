@@ -1,13 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BearerTokens, Clock, Principal } from '../../api.ts';
+import type { BearerTokens, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { listed } from '../../diagnostics/suggest.ts';
 import { ERRORS, StageError } from '../../errors.ts';
 import type { Actor, Changing } from '../../services/admin-changes.ts';
 import { rolesOf } from '../../services/identity/standing.ts';
 import type { ServiceScope } from '../../services/service-scopes.ts';
-import { type ServiceToken, verifyServiceToken } from '../../services/service-tokens.ts';
+import type { ServiceToken } from '../../services/service-tokens.ts';
 import { isServiceToken } from '../../services/token-format.ts';
+import type { VerifyServiceToken } from '../../services/verify-service-token.ts';
 
 /** Role of those who administer the gateway. */
 const ADMIN = 'admin';
@@ -24,9 +25,9 @@ export interface Caller {
   readonly scopes?: readonly ServiceScope[];
 }
 
-interface Identifying extends Pick<Changing, 'database'> {
+interface Identifying {
   readonly verify: BearerTokens['verify'];
-  readonly clock: Pick<Clock, 'now'>;
+  readonly verifyService: VerifyServiceToken;
 }
 
 /**
@@ -35,12 +36,11 @@ interface Identifying extends Pick<Changing, 'database'> {
  */
 export async function identifyCaller(
   headers: IncomingHttpHeaders,
-  { verify, database, clock }: Identifying,
+  { verify, verifyService }: Identifying,
 ): Promise<Caller> {
   const found = await verified(
     headers,
-    async (text): Promise<Principal | ServiceToken> =>
-      isServiceToken(text) ? verifyServiceToken({ database, clock }, text) : verify(text),
+    async (text): Promise<Principal | ServiceToken> => (isServiceToken(text) ? verifyService(text) : verify(text)),
   );
   if ('scopes' in found) return serviceCaller(found);
   const principal = found;

@@ -8,6 +8,7 @@ import { PACKAGE_ROOT, programVersion } from '../../package-root.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { LimitError } from '../../services/limit-names.ts';
 import { TokenError } from '../../services/tokens.ts';
+import { createServiceTokenVerifier } from '../../services/verify-service-token.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
@@ -49,6 +50,7 @@ export function adminOperations(options: AdminOptions): AdminDoor[] {
 export function adminDoors(options: AdminOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
   const callOf = createCalls(options);
+  const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };
   const methods = new Map<string, string[]>();
   const note = (path: string, method: string) => methods.set(path, [...(methods.get(path) ?? []), method]);
 
@@ -60,7 +62,7 @@ export function adminDoors(options: AdminOptions): Router {
     note(pattern, method);
     const verb = method.toLowerCase() as 'get' | 'post' | 'put' | 'delete';
     router[verb](pattern, async (req, res) => {
-      const caller = await identifyCaller(req.headers, options);
+      const caller = await identifyCaller(req.headers, verifying);
       demandScope(caller, scope);
       const call = callOf(req, method === 'GET' ? caller : await withoutLostGroups(caller, options));
       if (method !== 'GET' && told_in !== 'query') call.query();

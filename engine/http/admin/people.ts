@@ -1,5 +1,6 @@
 import { cutOff } from '../../services/cut-off.ts';
 import { listPeople, rebindAs } from '../../services/identity/bindings.ts';
+import { serviceTokensOf } from '../../services/service-tokens.ts';
 import { demandAdmin } from './caller.ts';
 import { type AdminDoor, type AdminOptions, nothingThere } from './door.ts';
 import { emailInPath, invalid } from './fields.ts';
@@ -48,7 +49,10 @@ export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoo
         const user = emailInPath(param('email'));
         if (user !== undefined) {
           const { known, ...ended } = await cutOff(by, { user, actor: by.actor, because, tokens });
-          if (known) return { body: { user, sessions: ended.sessions, tokens: ended.tokens } };
+          if (known) {
+            const service_tokens = await serviceTokensOf(at, user);
+            return { body: { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens } };
+          }
         }
         throw nothingThere(UNKNOWN);
       },

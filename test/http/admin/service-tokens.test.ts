@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { create, list, revoke, rotate } from '../../../engine/cli/service-tokens.ts';
+import { end } from '../../../engine/cli/sessions.ts';
 import { list as listTokens } from '../../../engine/cli/tokens.ts';
 import { createBearerTokens } from '../../../engine/services/bearer-tokens.ts';
 import { noteOwners } from '../../../engine/services/service-tokens.ts';
+import { generateServiceToken } from '../../../engine/services/token-format.ts';
 import { createToken } from '../../../engine/services/tokens.ts';
 import { deskOf } from '../../cli/desk-at-gateway.ts';
 import { createDesk } from '../../client/scripted-gateway.ts';
@@ -106,6 +108,42 @@ describe('a service token', () => {
     const short = await make(['tokens:read'], { expires_in_seconds: 60 });
     bench.clock.advance(60_000);
     assert.deepEqual((await refusal(short.token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_expired']);
+  });
+
+  test('that is made up costs its sender time, and the database no more than two statements at once', async (t) => {
+    const { token } = await make(['tokens:read']);
+    const { query } = bench.database;
+    let [running, most, lookups] = [0, 0, 0];
+    t.mock.method(bench.database, 'query', async (name: string, ...rest: [string, readonly unknown[]]) => {
+      if (name !== 'service_token_lookup') return query(name, ...rest);
+      lookups++;
+      most = Math.max(most, ++running);
+      return query(name, ...rest).finally(() => running--);
+    });
+    const asked = [token, ...Array.from({ length: 150 }, generateServiceToken), token];
+    const statuses = await Promise.all(
+      asked.map(async (text) => (await bench.ask(text, 'GET', '/admin/api/tokens')).status),
+    );
+    assert.deepEqual([statuses[0], statuses.at(-1), new Set(statuses).size], [200, 200, 2]);
+    assert.ok(most <= 2 && lookups < 100, `${lookups} statements, ${most} at once`);
+  });
+
+  test('goes on, and is named, when its owner is cut off', async () => {
+    const { id, token } = await make(['tokens:read'], { name: 'who else knows' }, 'chief');
+    const ended = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/cut-off', {});
+    assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);
+    assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
+    await bench.addSession('chief@example.com', 'ses_chief_again');
+    const desk = deskOf('root', bench.url);
+    await end(desk.context, undefined, { config: '', baseUrl: bench.url, user: 'chief@example.com', withTokens: true });
+    assert.match(
+      desk.words(),
+      /1 session and 0 access tokens\.\nStill in force are service tokens .*\n {2}svc_\w+ {2}who else/,
+    );
+    assert.match(desk.words(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
+    await bench.ask('root', 'DELETE', `${PATH}/${id}`);
+    const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/cut-off', {});
+    assert.deepEqual(after.body.service_tokens, []);
   });
 
   test('outlives its owner by a week, told in the list and the log, and goes on when another administrator takes it over', async () => {

@@ -39,6 +39,7 @@ const PEOPLE: Readonly<Record<string, Person>> = {
   zoe: { groups: ['newcomers'], token_group: 'visitors' },
   lone: { groups: ['lodgers', 'guests'] },
   root: { groups: ['operators'], roles: ['admin'], token_group: 'visitors' },
+  chief: { groups: ['operators'], roles: ['admin'] },
 };
 
 /** An answer of the admin API. */
