@@ -59,10 +59,12 @@ declare
   v_principal text;
   v_token refresh_tokens;
   v_is_unseen boolean;
+  v_issued_at timestamptz;
 begin
   perform 1 from principals where id = 'user:' || (p_person ->> 'email') for no key update;
   -- Before anything is written: an ended session has no say in whose an address is.
-  select coalesce(s.seen_at < date_trunc('second', s.renewed_at), true) into v_is_unseen
+  select coalesce(s.seen_at < date_trunc('second', s.renewed_at), true), date_trunc('second', coalesce(s.renewed_at, s.created_at))
+  into v_is_unseen, v_issued_at
   from sessions s where s.id = p_session and s.revoked_at is null for no key update;
   if not found then
     return null;
@@ -80,7 +82,9 @@ begin
   end if;
   update sessions
   set principal_id = v_principal, person = p_person, sealed_grant = p_sealed_grant, checked_at = p_now,
-    refreshing_until = null, renewed_at = p_now, renewed_from = p_from,
+    refreshing_until = null, renewed_from = p_from,
+    -- Session tokens tell seconds: of two in one second the first must not count as a sign of the second.
+    renewed_at = case when v_issued_at < date_trunc('second', p_now) then p_now else date_trunc('second', p_now) + interval '1 second' end,
     refused_at = case when refused_from is distinct from p_from then refused_at end,
     refused_from = nullif(refused_from, p_from)
   where id = p_session and revoked_at is null;

@@ -37,7 +37,7 @@ async function renewed(gateway: Pick<ReturnType<typeof open>, 'sessions'>, refre
 }
 
 /** Uses the session token that a renewal of this moment gave. */
-async function useToken(session_id: string, clock: FrozenClock) {
+async function useToken(session_id: string, clock: Pick<FrozenClock, 'now'>) {
   const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
   sightings.note(session_id, Math.floor(clock.now() / 1000) * 1000);
   await sightings.flush();
@@ -211,6 +211,7 @@ describe('a refresh token that was replaced', () => {
   it('gives the same successor again for half a minute, to as many as come, without asking anybody', async () => {
     const gateway = open();
     const { refresh_token } = await signIn(gateway.grants, somebody());
+    gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token);
     await useToken(first.id, gateway.clock);
     gateway.clock.advance(29_000);
@@ -222,6 +223,7 @@ describe('a refresh token that was replaced', () => {
   it('is refused after that, and nothing ends: the successor goes on', async () => {
     const gateway = open();
     const { refresh_token, person } = await signIn(gateway.grants, somebody());
+    gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token);
     await useToken(first.id, gateway.clock);
     gateway.clock.advance(MINUTE);
@@ -251,6 +253,24 @@ describe('a refresh token that was replaced', () => {
     for (const other of [refresh_token, ...lost])
       assert.equal(await refresh(gateway, other), 'replaced', 'the one that replaced it was seen');
     await renewed(gateway, newest);
+  });
+
+  it('goes on to be good when the session token of before was used in the second of a renewal that got lost', async () => {
+    const gateway = open();
+    const { refresh_token, id } = await signIn(gateway.grants, somebody());
+    const issued_at = gateway.clock.now();
+    gateway.clock.advance(100);
+    const first = await renewed(gateway, refresh_token);
+    await useToken(id, { now: () => issued_at });
+    for (const pause_ms of [300, 200]) {
+      gateway.clock.advance(MINUTE);
+      await renewed(gateway, refresh_token);
+      gateway.clock.advance(pause_ms);
+    }
+    assert.notEqual(first.refresh_token, (await renewed(gateway, refresh_token)).refresh_token);
+    await useToken(id, gateway.clock);
+    gateway.clock.advance(2 * MINUTE);
+    assert.equal(await refresh(gateway, refresh_token), 'replaced');
   });
 
   it('may be one that nothing showed to have arrived: it goes on until the one that replaced it is seen', async () => {
@@ -298,6 +318,7 @@ describe('a refresh token that was replaced', () => {
     const gateway = open();
     const person = somebody();
     const { refresh_token, id } = await signIn(gateway.grants, person);
+    gateway.clock.advance(MINUTE);
     await renewed(gateway, refresh_token, '203.0.113.9');
     await useToken(id, gateway.clock);
     gateway.clock.advance(MINUTE);
@@ -312,6 +333,7 @@ describe('a refresh token that was replaced', () => {
     const gateway = open();
     const person = somebody();
     const { refresh_token, id } = await signIn(gateway.grants, person);
+    gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token, '203.0.113.9');
     await useToken(id, gateway.clock);
     gateway.clock.advance(MINUTE);
@@ -329,6 +351,7 @@ describe('a refresh token that was replaced', () => {
     const person = somebody();
     const { refresh_token, id } = await signIn(gateway.grants, person);
     await store.database.query('test_client', "update sessions set client = 'other/1.0' where id = $1", [id]);
+    gateway.clock.advance(MINUTE);
     await renewed(gateway, refresh_token, '203.0.113.9');
     await useToken(id, gateway.clock);
     gateway.clock.advance(MINUTE);
@@ -405,6 +428,7 @@ describe('the record of changes', () => {
     await gateway.sessions.end(left.id, 'signed out', 'person');
     await gateway.sessions.end(refused.id, 'the identity provider refused');
     await gateway.sessions.end(refused.id, 'again');
+    clock.advance(60_000);
     await renewed(gateway, stolen.refresh_token, '203.0.113.9');
     await useToken(stolen.id, clock);
     clock.advance(60_000);
