@@ -72,17 +72,26 @@ export interface MessagesHeaders {
 
 /**
  * What the headers of the Messages API are called at an upstream with this profile. Where it is not known whose names it
- * takes, it is sent the neutral ones and those in use.
+ * takes, it is sent the neutral ones and those in use; where only the gateway's own names are known, these and those in use.
  * @param server the profile of the gateway, whose names clients may have used.
  */
 export function messagesHeaders(profile: Profile | undefined, server: Profile): MessagesHeaders {
-  const read = profile === undefined ? [NEUTRAL_PREFIX, PREFIX_IN_USE] : [profile.header_prefix];
+  const read = prefixesRead(profile, server);
   const sent = [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])];
   const named = (part: string): HeaderNames => ({
     read: read.map((prefix) => `${prefix}-${part}`),
     sent: sent.map((prefix) => `${prefix}-${part}`),
   });
   return { version: named('version'), beta: named('beta') };
+}
+
+/** A gateway whose own names are another vendor's tells by that only what its clients read, as a rule. */
+function prefixesRead(profile: Profile | undefined, server: Profile): readonly string[] {
+  if (profile === undefined) return [NEUTRAL_PREFIX, PREFIX_IN_USE];
+  const { header_prefix } = profile;
+  return profile === server && header_prefix !== NEUTRAL_PREFIX
+    ? [...new Set([header_prefix, PREFIX_IN_USE])]
+    : [header_prefix];
 }
 
 /** Puts what a translated request says of itself in the place of what its client said. */

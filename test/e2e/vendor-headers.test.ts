@@ -1,9 +1,12 @@
 /** Clients of other APIs at a provider that refuses what the vendor of the Messages API refuses, however its address is written down. */
 import assert from 'node:assert/strict';
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import { bootGateway, gatewayConfig, type TestGateway } from '../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../support/model-provider.ts';
 import type { Response } from './client.ts';
 import { PRICING, post } from './nine.ts';
@@ -121,6 +124,26 @@ for (const [name, { takes }] of Object.entries(UPSTREAMS)) {
     });
   });
 }
+
+test('a provider behind a gateway whose own names are others is told in the names in use as well', async () => {
+  const names = join(await mkdtemp(join(tmpdir(), 'names-')), 'names.yaml');
+  await writeFile(names, 'header_prefix: acme\n');
+  const { server } = gatewayConfig(provider.url) as { server: object };
+  const other = await bootGateway({
+    upstream_url: provider.url,
+    config: { server: { ...server, profile: names }, models: [{ id: 'known', pricing: PRICING }] },
+  });
+  const client = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: other.token, maxRetries: 0 });
+  const ask = { model: 'known', messages: [{ role: 'user' as const, content: 'Hi' }] };
+  try {
+    await client.chat.completions.create(ask, { headers: { 'acme-beta': 'skills-2025-10-02' } });
+    assert.deepEqual(provider.refused, []);
+    assert.equal(provider.upstream.requests.at(-1)!.headers['acme-version'], '2023-06-01');
+    assert.deepEqual(told(), { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'skills-2025-10-02' });
+  } finally {
+    await other.close();
+  }
+});
 
 test('a version that the provider does not have is its own to refuse', async () => {
   const headers = { 'anthropic-version': '2024-10-22' };
