@@ -27,8 +27,8 @@ const SHARED_RULES = {
   ),
   too_many_stops: anywhere(
     'refused',
-    'more than 64 stop sequences that the upstream cannot be told',
-    'the upstream does not take so many stop sequences, and the gateway looks for 64 itself at most. Send fewer.',
+    'more than 64 stop sequences, or 16,384 characters of them, that the upstream cannot be told',
+    'the upstream does not take these stop sequences, and the gateway looks for 64 itself at most, of 16,384 characters together. Send fewer.',
   ),
   provider_tool: anywhere(
     'dropped',

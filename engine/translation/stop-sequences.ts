@@ -5,7 +5,15 @@ import type { Protocol } from './protocol.ts';
 export const CHAT_STOPS_MAX = 4;
 
 /** The most that the gateway looks for itself: every character of an answer is compared with each. */
-export const CUT_STOPS_MAX = 64;
+const CUT_STOPS_MAX = 64;
+
+/** And their characters: as many of an answer may have to wait. */
+const CUT_CHARS_MAX = 16_384;
+
+/** Whether these are more, or longer, than the gateway looks for itself. */
+export function tooManyToCut(stops: readonly string[]): boolean {
+  return stops.length > CUT_STOPS_MAX || stops.reduce((sum, text) => sum + text.length, 0) > CUT_CHARS_MAX;
+}
 
 /** The stop sequences that an upstream of this API does not take, at which the gateway cuts its answer. */
 export function stopsToCut(to: Protocol, stop: readonly string[] = []): readonly string[] {
@@ -14,28 +22,39 @@ export function stopsToCut(to: Protocol, stop: readonly string[] = []): readonly
   return to === 'responses' || said.length > CHAT_STOPS_MAX ? said : [];
 }
 
-/** Finds one text in another that comes in pieces: how much of it stands at the end of what has come. */
-class Search {
+/** A text that is looked for. */
+class Pattern {
   readonly text: string;
   /** For each length: how much of the text also begins what ends there. */
-  readonly #again: Uint32Array;
-  #found = 0;
+  readonly again: Uint32Array;
 
   constructor(text: string) {
     this.text = text;
-    this.#again = new Uint32Array(text.length + 1);
+    this.again = new Uint32Array(text.length + 1);
     for (let length = 2, again = 0; length <= text.length; length++) {
-      while (again > 0 && text[again] !== text[length - 1]) again = this.#again[again]!;
+      while (again > 0 && text[again] !== text[length - 1]) again = this.again[again]!;
       if (text[again] === text[length - 1]) again++;
-      this.#again[length] = again;
+      this.again[length] = again;
     }
+  }
+}
+
+/** Finds one text in another that comes in pieces. */
+class Search {
+  readonly pattern: Pattern;
+  /** How much of the text stands at the end of what has come. */
+  found = 0;
+
+  constructor(pattern: Pattern) {
+    this.pattern = pattern;
   }
 
   /** Takes the next character, and returns how much of the text has been found. */
-  step(character: string): number {
-    while (this.#found > 0 && this.text[this.#found] !== character) this.#found = this.#again[this.#found]!;
-    if (this.text[this.#found] === character) this.#found++;
-    return this.#found;
+  step(code: number): number {
+    const { text, again } = this.pattern;
+    while (this.found > 0 && text.charCodeAt(this.found) !== code) this.found = again[this.found]!;
+    if (text.charCodeAt(this.found) === code) this.found++;
+    return this.found;
   }
 }
 
@@ -52,13 +71,16 @@ interface OpenText {
  * sequence waits, and nothing else does. Each text is looked through by itself, in time linear in its length.
  */
 export class StopCutter {
-  readonly #stops: readonly string[];
+  readonly #patterns: readonly Pattern[];
+  /** The characters with which they begin. */
+  readonly #first: ReadonlySet<number>;
   readonly #texts = new Map<number, OpenText>();
   readonly #left_out = new Set<number>();
   #cut: string | undefined;
 
   constructor(stops: readonly string[]) {
-    this.#stops = stops;
+    this.#patterns = [...new Set(stops)].map((text) => new Pattern(text));
+    this.#first = new Set(stops.map((text) => text.charCodeAt(0)));
   }
 
   take(event: ModelEvent, emit: (event: ModelEvent) => void): void {
@@ -66,7 +88,7 @@ export class StopCutter {
       case 'part_start':
         if (this.#cut !== undefined) this.#left_out.add(event.index);
         else if (event.part.kind === 'text')
-          this.#texts.set(event.index, { searches: this.#stops.map((text) => new Search(text)), held: '' });
+          this.#texts.set(event.index, { searches: this.#patterns.map((one) => new Search(one)), held: '' });
         break;
       case 'part_delta': {
         const open = this.#texts.get(event.index);
@@ -88,20 +110,24 @@ export class StopCutter {
   }
 
   #read(index: number, open: OpenText, piece: string, emit: (event: ModelEvent) => void): void {
-    const text = open.held + piece;
-    let held = 0;
-    for (let at = open.held.length; at < text.length; at++) {
+    let held = open.held.length;
+    for (let at = 0; at < piece.length; at++) {
+      const code = piece.charCodeAt(at);
+      if (held === 0 && !this.#first.has(code)) continue;
       held = 0;
       let found: string | undefined;
       for (const search of open.searches) {
-        const length = search.step(text[at]!);
-        held = Math.max(held, length);
-        if (length === search.text.length && length > (found?.length ?? 0)) found = search.text;
+        const length = search.step(code);
+        const { text } = search.pattern;
+        if (length > held) held = length;
+        if (length === text.length && length > (found?.length ?? 0)) found = text;
       }
       if (found === undefined) continue;
-      this.#end(index, text.slice(0, at + 1 - found.length), found, emit);
+      const text = open.held + piece.slice(0, at + 1);
+      this.#end(index, text.slice(0, text.length - found.length), found, emit);
       return;
     }
+    const text = open.held + piece;
     open.held = text.slice(text.length - held);
     say(index, text.slice(0, text.length - held), emit);
   }

@@ -13,7 +13,7 @@ import { Notes } from './notes.ts';
 import type { Protocol } from './protocol.ts';
 import { isObject } from './read-json.ts';
 import { refuseTooMany } from './size.ts';
-import { CUT_STOPS_MAX, stopsToCut } from './stop-sequences.ts';
+import { stopsToCut, tooManyToCut } from './stop-sequences.ts';
 import { convertDocument, convertProblem, convertStream } from './stream.ts';
 import { renameTools } from './tool-names.ts';
 
@@ -109,7 +109,7 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
       echo: from === 'responses' ? echoOf(body) : {},
     };
     const stops = stopsToCut(to, read.stop);
-    if (stops.length > CUT_STOPS_MAX) notes.refuse('too_many_stops', from === 'messages' ? 'stop_sequences' : 'stop');
+    if (tooManyToCut(stops)) notes.refuse('too_many_stops', from === 'messages' ? 'stop_sequences' : 'stop');
     const { input_tokens_estimate } = request;
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
   } catch (error) {

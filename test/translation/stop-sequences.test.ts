@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { ModelEvent } from '../../engine/translation/events.ts';
-import { StopCutter, stopsToCut } from '../../engine/translation/stop-sequences.ts';
+import { StopCutter, stopsToCut, tooManyToCut } from '../../engine/translation/stop-sequences.ts';
 
 function cut(stops: readonly string[], events: readonly ModelEvent[]): ModelEvent[] {
   const cutter = new StopCutter(stops);
@@ -50,6 +50,26 @@ describe('a text', () => {
       }),
       { numRuns: 300 },
     );
+  });
+
+  it('is looked through in time linear in its length, in whatever pieces it comes', () => {
+    const sequence = `${'a'.repeat(100_000)}b`;
+    const cutter = new StopCutter([sequence]);
+    const left: ModelEvent[] = [];
+    const take = (event: ModelEvent) => cutter.take(event, (one) => left.push(one));
+    const started = performance.now();
+    take(start(0));
+    for (let i = 0; i < 100_000; i++) take(delta('a'));
+    take(stop());
+    const took = performance.now() - started;
+    assert.equal(said(left).length, 100_000);
+    assert.ok(took < 500, `${took} ms`);
+  });
+
+  it('is not looked through for more than a bounded number of characters', () => {
+    assert.equal(tooManyToCut(Array(64).fill('x'.repeat(256))), false);
+    assert.equal(tooManyToCut(Array(65).fill('x')), true);
+    assert.equal(tooManyToCut(['x'.repeat(16_385)]), true);
   });
 
   it('comes at once as far as it cannot be the beginning of a sequence', () => {
