@@ -37,6 +37,7 @@ function open(
     clock?: FrozenClock;
     revocations?: Revocations;
     mayStay?: (person: object) => boolean;
+    groupsOf?: () => Promise<string[]>;
   } = {},
 ) {
   const { config = configWith(auth), clock = frozenClock(START), revocations = revocationsOf(), ...rest } = more;
@@ -95,6 +96,16 @@ describe('issuing a session token', () => {
       team: 'search',
       project: 'apollo',
     });
+  });
+
+  it('leaves the name out where it would make the token too long, and groups before that', async () => {
+    const long = { ...person, name: '名'.repeat(200), email: `${'a'.repeat(64)}@${'b'.repeat(180)}.example.com` };
+    for (const team of ['search', '搜'.repeat(200)]) {
+      const { access_token } = await open().issue({ id: 'ses_1', person: { ...long, team, project: team } });
+      assert.ok(access_token.length <= 3072, `${access_token.length} characters`);
+      const { email, name } = await open({ groupsOf: async () => ['staff'] }).verify(access_token);
+      assert.deepEqual([email, name], [long.email, team === 'search' ? long.name : undefined]);
+    }
   });
 
   it('gives two tokens of one second two ids', async () => {
