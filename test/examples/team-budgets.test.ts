@@ -138,5 +138,5 @@ test('a contractor has the smaller month, and is refused with what to do when it
   assert.equal(refused.status, 429);
   const { code, limit_usd, window, message } = refused.error;
   assert.deepEqual({ code, limit_usd, window }, { code: 'spend_limit_exceeded', limit_usd: 0.005, window: 'month' });
-  assert.match(String(message), /Ask in the channel ai-platform for a grant\.$/);
+  assert.match(String(message), /Ask in the channel ai-platform for a grant\./);
 });
