@@ -11,6 +11,7 @@ import {
   messageEvents,
   type ScriptedUpstream,
 } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response } from './client.ts';
 import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from './state.ts';
@@ -200,7 +201,7 @@ describe('a stream that breaks off', () => {
         const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(rest) ?? [];
         assert.equal(JSON.parse(data).error.code, 'upstream_failed', rest);
       }),
-      { numRuns: 40 },
+      { numRuns: times(20) },
     );
     await nothingHeld(gateway.database);
   });

@@ -9,6 +9,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, type Response, send } from './client.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
@@ -268,6 +269,6 @@ test('whatever is asked at once, spending never exceeds the limit and the counte
       );
       assert.ok(spent <= 10 * USD, `${spent / USD} USD were spent`);
     }),
-    { numRuns: 15 },
+    { numRuns: times(8) },
   );
 });

@@ -82,7 +82,7 @@ function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Gene
 const THINKING_MS = 1500;
 const TALKING_MS = 40;
 /** Longest that somebody who was refused waits before asking again. */
-const REFLECTING_MS = 500;
+const REFLECTING_MS = 1000;
 
 const pause = (most_ms: number) => new Promise((resolve) => setTimeout(resolve, Math.random() * most_ms));
 

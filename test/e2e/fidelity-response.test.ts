@@ -13,6 +13,7 @@ import {
   type ScriptedUpstream,
   sse,
 } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { ask, bearer, messagesBody, open, type Response } from './client.ts';
 import { ledgerRow } from './state.ts';
 import { useGateway } from './use-gateway.ts';
@@ -294,6 +295,6 @@ test('a stream passes byte for byte and is metered exactly, however it is cut an
       assert.deepEqual(response.body, bytes);
       await assertMetered(response);
     }),
-    { numRuns: 50 },
+    { numRuns: times(25) },
   );
 });

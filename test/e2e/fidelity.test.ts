@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../support/gateway.ts';
 import type { ScriptedUpstream } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { auditRecord, ledgerRow } from './state.ts';
 import { useGateway } from './use-gateway.ts';
@@ -90,7 +91,7 @@ describe('a request body reaches the upstream byte for byte', () => {
         assert.equal(response.status, 200, response.text);
         assert.equal(upstream.only().sha256, sha256(body));
       }),
-      { numRuns: 60 },
+      { numRuns: times(30) },
     );
   });
 });

@@ -18,6 +18,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, open, readAll } from './client.ts';
 import { held, ledgerRows } from './state.ts';
@@ -202,7 +203,7 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
       if (upstream.requests.length > 0 && answer !== 'reset')
         await until('the row is there', async () => (await ledgerRows(gateway.database)).length === before + 1);
     }),
-    { numRuns: 80 },
+    { numRuns: times(30) },
   );
   const stray = gateway.logs.filter((line) => /unexpected|uncaught/i.test(line));
   assert.deepEqual(stray, []);

@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { serverSection, type TestGateway } from '../support/gateway.ts';
 import { answerRaw, message, type Script, type ScriptedUpstream } from '../support/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, parseRaw, sendRaw } from './client.ts';
 import { auditRecord, held, ledgerRow, ledgerRows } from './state.ts';
@@ -187,6 +188,6 @@ test('whatever head an upstream sends, a request that left has an answer or a cu
       await assertFinished(raw);
       assert.equal((await ledgerRows(gateway.database)).length, before + 1);
     }),
-    { numRuns: 25 },
+    { numRuns: times(25) },
   );
 });

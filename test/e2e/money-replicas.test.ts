@@ -11,8 +11,8 @@ import { nothingHeld } from './state.ts';
 
 const USD = 1_000_000_000;
 const CALLERS = 500;
-const TEAM_USD = 500;
-const USER_USD = 30;
+const TEAM_USD = 600;
+const USER_USD = 36;
 const REQUESTS = 1800;
 
 /** One user has a fifth of the callers, and more to do than may be spent. */
@@ -21,7 +21,7 @@ const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALL
 let upstream: ScriptedUpstream;
 
 /** Fewer than there are callers. */
-const AT_ONCE = 200;
+const AT_ONCE = 280;
 let under_way = 0;
 let most_at_once = 0;
 

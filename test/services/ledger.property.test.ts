@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import type { Database } from '../../engine/services/database.ts';
 import { DEAREST, LedgerScene, type SceneStep } from '../support/ledger-scene.ts';
 import { openTestStore, type TestStore } from '../support/store.ts';
+import { times } from '../support/times.ts';
 
 let store: TestStore;
 let databases: [Database, Database];
@@ -54,7 +55,7 @@ const burstsOf = (step: fc.Arbitrary<SceneStep>) =>
   fc.array(fc.array(step, { minLength: 1, maxLength: 16 }), { minLength: 1, maxLength: 6 });
 
 /** What fails is made smaller for a while, not until the test is cut off. */
-const RUNS = { numRuns: 25, interruptAfterTimeLimit: 60_000 };
+const RUNS = { numRuns: times(10), interruptAfterTimeLimit: 60_000 };
 
 async function play(bursts: readonly (readonly SceneStep[])[], mode: LedgerScene['mode']): Promise<void> {
   const scene = new LedgerScene(databases, mode);

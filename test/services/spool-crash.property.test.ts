@@ -14,6 +14,7 @@ import { verifyLedger } from '../../engine/services/verify-ledger.ts';
 import { CrashingDisk } from '../support/crashing-disk.ts';
 import { away, deadProcess } from '../support/spool.ts';
 import { ledgerRowsOf, quietLog, reservation, settlement, useTestStore } from '../support/store.ts';
+import { times } from '../support/times.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'appscli-crash-'));
 after(() => rmSync(root, { recursive: true }));
@@ -165,7 +166,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
       }
       assert.deepEqual(readdirSync(directory), []);
     }),
-    { numRuns: 150 },
+    { numRuns: times(60) },
   );
   const { differences, repeated, uncounted } = await verifyLedger({ database, clock });
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });

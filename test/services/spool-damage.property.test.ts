@@ -4,6 +4,7 @@ import { it } from 'node:test';
 import fc from 'fast-check';
 import { Scene } from '../support/spool-scene.ts';
 import { reservation, settlement } from '../support/store.ts';
+import { times } from '../support/times.ts';
 
 const damage = fc.oneof(
   fc.record({ how: fc.constant('overwrite' as const), at: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) }),
@@ -52,6 +53,6 @@ it('however a file is damaged, what is whole in it is written as it was, and not
       assert.equal(next.due, 0);
       await Promise.all([doomed.close(), next.close()]);
     }),
-    { numRuns: 200 },
+    { numRuns: times(80) },
   );
 });

@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { createToken, listTokens } from '../../../engine/services/tokens.ts';
+import { times } from '../../support/times.ts';
 import { type AdminBench, type Answer, useAdminApi } from './support.ts';
 
 let bench: AdminBench;
@@ -168,7 +169,7 @@ describe('trouble', () => {
         const { status } = await bench.ask(as_admin ? 'root' : 'fay', 'POST', TOKENS, body);
         assert.ok([201, 400, 403, 409].includes(status), `${status}: ${JSON.stringify(body)}`);
       }),
-      { numRuns: 150 },
+      { numRuns: times(60) },
     );
   });
 });

@@ -8,6 +8,7 @@ import { createSessions, type Sessions } from '../../../engine/services/identity
 import { openSightings } from '../../../engine/services/identity/sightings.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/terminals.ts';
+import { times } from '../../support/times.ts';
 import { DEVICE, START, sent, signIn, somebody } from './people.ts';
 
 const SECOND = 1000;
@@ -130,7 +131,7 @@ describe('terminals that share a sign-in', () => {
           }
         },
       ),
-      { numRuns: 60 },
+      { numRuns: times(25) },
     );
   });
 
@@ -183,7 +184,7 @@ describe('whoever copied what a sign-in left on a disk', () => {
         const answer = await renew(gateways[1]!, clock, still.refresh_token!, thief_address);
         assert.equal(answer === 'invalid_grant', is_over);
       }),
-      { numRuns: 40 },
+      { numRuns: times(20) },
     );
   });
 
