@@ -3,7 +3,7 @@ import { dirname, join, relative, resolve, sep } from 'node:path';
 import { printableLines } from '../diagnostics/printable.ts';
 import { PACKAGE_ROOT } from '../package-root.ts';
 import { EXIT_OK } from './exit-codes.ts';
-import { enterDirectory, isTaken, ownName, writeNewFiles } from './new-files.ts';
+import { enterDirectory, isFoundByNpx, isTaken, ownName, shellWord, writeNewFiles } from './new-files.ts';
 import type { CommandContext } from './program.ts';
 
 const TEMPLATES = join(PACKAGE_ROOT, 'engine', 'cli', 'init');
@@ -23,6 +23,9 @@ function fill(directory: string, name: string): string {
 
 function nextSteps(directory: string, appscli: string): string {
   const enter = enterDirectory(directory);
+  const away = appscli.startsWith('npx') && !isFoundByNpx(resolve(directory));
+  // On a line of its own, as nobody knows how long it is.
+  const install = away ? `  npm install --loglevel=error \\\n    ${shellWord(PACKAGE_ROOT)}\n` : '';
   const commands = [
     [`${appscli} check`, 'is everything right?'],
     [`${appscli} test`, 'does the rule do what it says?'],
@@ -33,7 +36,7 @@ function nextSteps(directory: string, appscli: string): string {
 A gateway with one rule of its own: Messages clients get no answers above 8000
 tokens. Next:
 
-${enter}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
+${enter}${install}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
 In another terminal, ask for more than the rule allows:
 
 ${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --name me)

@@ -22,7 +22,7 @@ export interface ClientCheck {
 }
 
 /** What became of a code that can't be good. */
-type Redeemed = 'client accepted' | 'client refused' | 'secret refused' | { readonly unclear: string };
+type Redeemed = 'client accepted' | 'client refused' | { readonly unclear: string };
 
 /** What became of a browser that may not sign anybody in. */
 type Sent =
@@ -69,8 +69,7 @@ export async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
       help: `set auth.oidc.token_endpoint_auth_method to ${other}`,
     };
   }
-  const sent = redeemed === 'secret refused' ? 'sent back' : await send(check);
-  return judgeRefusal(check, sent, proof);
+  return judgeRefusal(check, await send(check), proof);
 }
 
 function judgeRefusal({ oidc, redirect_uri }: ClientCheck, sent: Sent, proof: string): LiveOutcome {
@@ -83,7 +82,11 @@ function judgeRefusal({ oidc, redirect_uri }: ClientCheck, sent: Sent, proof: st
     const help = `register ${redirect_uri} there, then copy ${proof.replace(/ in .*/, '')} again`;
     return { ok: false, what: `it knows the client ${client_id}, but neither ${proof} nor the redirect URI`, help };
   }
-  if (sent === 'refused' || sent === 'refused the client') {
+  if (sent === 'refused') {
+    const help = `copy auth.oidc.client_id from the provider, to the letter, and register ${redirect_uri} there`;
+    return { ok: false, what: `it refuses the client id ${client_id} or the redirect URI`, help };
+  }
+  if (sent === 'refused the client') {
     return {
       ok: false,
       what: `it does not know the client ${client_id}`,
@@ -138,11 +141,14 @@ async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
     if (!(error instanceof ProviderError)) throw error;
     switch (error.error) {
       case 'invalid_grant':
+      // Of providers that have words of their own, such as Glewlwyd.
+      case 'invalid_code':
         return 'client accepted';
       case 'invalid_client':
         return 'client refused';
+      // Keycloak says it of a wrong secret, others of all three: only the browser tells.
       case 'unauthorized_client':
-        return 'secret refused';
+        return 'client refused';
       default:
         return /does not accept the client/.test(error.message) ? 'client refused' : { unclear: error.message };
     }

@@ -1,6 +1,7 @@
 import { lstatSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { PACKAGE_ROOT } from '../package-root.ts';
 import { StartError } from '../services/start-error.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
 
@@ -75,8 +76,18 @@ export function ownName(env: NodeJS.ProcessEnv): string {
   return env.npm_command === 'exec' ? 'npx appscli' : 'appscli';
 }
 
+/** Whether `npx appscli` in a directory runs this program: npx looks there and in those above, and else in the registry. */
+export function isFoundByNpx(directory: string): boolean {
+  if (directory === PACKAGE_ROOT || isTaken(join(directory, 'node_modules', '.bin', 'appscli'))) return true;
+  return dirname(directory) !== directory && isFoundByNpx(dirname(directory));
+}
+
 /** The line that takes a shell to a directory, ready to paste; nothing for the current one. */
 export function enterDirectory(directory: string): string {
-  if (directory === '.') return '';
-  return `  cd ${/^[\w./-]+$/.test(directory) ? directory : `'${directory.replaceAll("'", "'\\''")}'`}\n`;
+  return directory === '.' ? '' : `  cd ${shellWord(directory)}\n`;
+}
+
+/** A path as a shell takes it for one word. */
+export function shellWord(path: string): string {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -16,6 +16,7 @@ import { addLogin } from './commands/login.ts';
 import { addLogout } from './commands/logout.ts';
 import { examples } from './commands/options.ts';
 import { addPeople } from './commands/people.ts';
+import { offerGateway } from './commands/place.ts';
 import { addPolicy } from './commands/policy.ts';
 import { addPrices } from './commands/prices.ts';
 import { addServiceTokens } from './commands/service-tokens.ts';
@@ -75,10 +76,6 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
   program.exitOverride().configureOutput({
     writeOut: (text) => terminal.data(text),
     writeErr: (text) => terminal.words(text),
-    outputError: (text, write) =>
-      write(
-        `appscli: ${printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim()} (appscli --help shows how)\n`,
-      ),
   });
   program
     .description(
@@ -99,5 +96,18 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
     );
 
   for (const add of COMMANDS) add(program, context, finish);
+  nameHelp(program, 'appscli');
+  program.hook('preAction', (_program, command) => offerGateway(command));
   return program;
+}
+
+/** Lets a wrong command line end with the help of the command that it is about. */
+function nameHelp(command: Command, name: string): void {
+  command.configureOutput({
+    outputError: (text, write) => {
+      const said = printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim();
+      write(`appscli: ${said} (${name} --help shows how)\n`);
+    },
+  });
+  for (const each of command.commands) nameHelp(each, `${name} ${each.name()}`);
 }

@@ -29,6 +29,9 @@ export interface Reloader {
   close(): Promise<void>;
 }
 
+const MISSING_VARIABLE = 'C4011';
+const RESTART = 'set it where the gateway is started, and restart it: a program that runs sees no new variables';
+
 /** Logs a finding of the loader with its place. */
 export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
   log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
@@ -115,7 +118,8 @@ export function createReloader<P extends Plan>(options: {
       return;
     }
     const errors = error.findings.diagnostics.filter(({ severity }) => severity === 'error');
-    for (const finding of errors) logFinding(log, finding);
+    for (const finding of errors)
+      logFinding(log, finding.code === MISSING_VARIABLE ? { ...finding, help: RESTART } : finding);
     log.error({ config_file, errors: errors.length }, kept);
   }
 

@@ -143,6 +143,22 @@ test('what a provider does not tell is said to be unknown, not wrong', async (t)
   assert.match((odd.notes ?? []).join('\n'), /can't be told: token endpoint: invalid_request/);
 });
 
+test('a provider with one word for every mistake is not taken to know the client, unless it sends browsers back', async (t) => {
+  const { issuer, scripted } = await provider(t, { page: () => [403, ''] });
+  scripted.token = (req, res, form) => {
+    const basic = Buffer.from((req.headers.authorization ?? '').slice('Basic '.length), 'base64').toString();
+    const right = basic === `gateway:${SECRET}` && form.get('redirect_uri') === REDIRECT_URI;
+    answerJson(res, 403, { error: right ? 'invalid_code' : 'unauthorized_client' });
+  };
+  const good = await check(issuer);
+  assert.match(good.what, /takes the client id, its secret or key, and the redirect URI$/);
+  const secret = await check(issuer, {}, 'not-the-secret');
+  assert.match(secret.what, /^it knows the client gateway and refuses the secret in OIDC_CLIENT_SECRET$/);
+  const unknown = await check(issuer, { client_id: 'gatewya' });
+  assert.match(unknown.what, /^it refuses the client id gatewya or the redirect URI$/);
+  assert.match(unknown.help ?? '', /auth\.oidc\.client_id.*register http:\/\/127\.0\.0\.1\/oauth\/callback/);
+});
+
 test('a browser that is sent back with a complaint about the request is a failure', async (t) => {
   const { issuer, scripted } = await provider(t);
   scripted.authorize = (_req, res) => {

@@ -1,7 +1,9 @@
 /** What happens before any command runs: words, exit codes, which stream. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { cli, LAUNCHER, start } from './support.ts';
 
@@ -89,6 +91,7 @@ test('a wrong command line is one line with what was probably meant, and exit co
     [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
     [['audit', 'tail', '-n', 'many'], /Write a number/],
     [['tokens', 'create', 'extra'], /./],
+    [['people', 'list', '--base-url', 'https://gateway.example.com'], /\(appscli people list --help shows how\)/],
   ];
   const refused = wrong.map(async ([arguments_, expected]) => {
     const { exit_code, stdout, stderr } = await cli(arguments_);
@@ -98,4 +101,20 @@ test('a wrong command line is one line with what was probably meant, and exit co
     assert.match(stderr, /^appscli: [^\n]+\n$/);
   });
   await Promise.all(refused);
+});
+
+test('a command that works at a running gateway as well says so where there is no configuration', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'appscli-nowhere-'));
+  try {
+    for (const command of ['tokens list', 'sessions list', 'service-tokens list']) {
+      const { exit_code, stderr } = await cli(command.split(' '), { cwd: directory });
+      assert.equal(exit_code, 78, command);
+      const remedy = 'name the configuration to use with --config, or the gateway you signed in at with --base-url';
+      assert.equal(stderr, `appscli: gateway.yaml does not exist; ${remedy}\n`);
+    }
+    const { stderr } = await cli(['usage'], { cwd: directory });
+    assert.equal(stderr, 'appscli: gateway.yaml does not exist; name the configuration to use with --config\n');
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 });

@@ -74,10 +74,24 @@ test('what to do next is words, fits into 80 columns and starts in the directory
   for (const more of [{}, { npm_command: 'exec' }]) {
     const name = `it's new ${Object.keys(more).length}`;
     const { stderr } = await cli(['init', name], { cwd: directory, env: { ...env, ...more } });
-    for (const line of stderr.split('\n')) assert.ok(line.length <= 80, line);
+    const breakable = stderr.split('\n').filter((line) => !line.startsWith('    /'));
+    for (const line of breakable) assert.ok(line.length <= 80, line);
     assert.ok(stderr.includes(`\n  cd 'it'\\''s new ${Object.keys(more).length}'\n`));
     assert.equal(stderr.includes('npx appscli check'), 'npm_command' in more);
   }
+});
+
+test('away from where npx finds the program, the first step is to install it there', async () => {
+  const npx = { ...env, npm_command: 'exec' };
+  const install = /\n {2}cd new\n {2}npm install --loglevel=error \\\n {4}(\S+)\n {2}npx appscli check/;
+  const away = await cli(['init', 'new'], { cwd: directory, env: npx });
+  const installed = install.exec(away.stderr)?.[1];
+  assert.ok(installed !== undefined && existsSync(join(installed, 'engine/bin/appscli.js')), away.stderr);
+  assert.doesNotMatch((await run('init', 'without-npx')).stderr, /npm install/);
+  await mkdir(join(directory, 'node_modules/.bin'), { recursive: true });
+  await writeFile(join(directory, 'node_modules/.bin/appscli'), '');
+  const found = await cli(['init', 'below'], { cwd: directory, env: npx });
+  assert.match(found.stderr, /\n {2}cd below\n {2}npx appscli check/);
 });
 
 test('a file that exists stays as it is, is named, and nothing else is written', async () => {

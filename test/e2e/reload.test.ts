@@ -113,6 +113,14 @@ test('a stream that began before a reload ends on the configuration it began wit
   assert.equal((await ledgerRow(gateway.database, request_id)).cost_nano_usd, STREAM_COST);
 });
 
+test('a variable that came after the start is told to need a restart, as exporting it helps nobody', async () => {
+  const config = JSON.stringify(gatewayConfig(main.url), null, 2);
+  await reloadText(config.replace(/"api_key_env": "[^"]+"/, '"api_key_env": "LATER_KEY"'));
+  const [finding] = logged('error');
+  assert.equal(finding.code, 'C4011');
+  assert.match(finding.help, /where the gateway is started, and restart it/);
+});
+
 test('a bad file changes nothing, says what is wrong and where, and a good one ends the trouble', async () => {
   const config = JSON.stringify(gatewayConfig(main.url), null, 2);
   await reloadText(config.replace('"default_upstream": "main"', '"default_upstream": "mian"'));
