@@ -37,6 +37,7 @@ export {
 } from './forwarding/upstream-client.ts';
 export {
   describeTranslated,
+  dropDigests,
   forwardedHeaders,
   type MessagesHeaders,
   messagesHeaders,
@@ -195,6 +196,8 @@ export interface RequestBody {
   replace(json: string): void;
   /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
   free(): void;
+  /** Whether the bytes are no longer those that were received. */
+  readonly rewritten: boolean;
   /** Whether `replace` was called: the body is no longer what its surface's protocol says. */
   readonly replaced: boolean;
 }

@@ -6,6 +6,7 @@ import {
   type DrainLimits,
   defineStage,
   describeTranslated,
+  dropDigests,
   forwardedHeaders,
   isEventStream,
   type MessagesHeaders,
@@ -141,6 +142,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
       if (!body.replaced && protocol === 'chat' && target.max_tokens_field !== undefined)
         spellBound(body, target.max_tokens_field);
       const headers = forwardHeaders(ctx, target);
+      if (body.rewritten) dropDigests(headers);
       if (ctx.converts_response) headers['accept-encoding'] = 'identity';
       if (foreign) {
         const stream = ctx.get('request.stream') ?? false;

@@ -94,13 +94,17 @@ function prefixesRead(profile: Profile | undefined, server: Profile): readonly s
     : [header_prefix];
 }
 
+/** Takes out what a client vouched for its bytes with, where they were rewritten. */
+export function dropDigests(headers: IncomingHttpHeaders): void {
+  for (const name of DIGESTS) delete headers[name];
+}
+
 /** Puts what a translated request says of itself in the place of what its client said. */
 export function describeTranslated(
   headers: IncomingHttpHeaders,
   how: { readonly protocol: Protocol; readonly stream: boolean; readonly messages: MessagesHeaders },
 ): void {
   const { protocol, stream, messages } = how;
-  for (const name of DIGESTS) delete headers[name];
   headers['content-type'] = 'application/json';
   headers.accept = stream ? 'text/event-stream' : 'application/json';
   if (protocol !== 'messages') return;

@@ -34,6 +34,7 @@ const SHOWN_CHARS_MAX = 60;
 export class HeldBody implements RequestBody {
   bytes: Buffer;
   replaced = false;
+  rewritten = false;
   #is_free = false;
   readonly #onRewrite: (key: string) => void;
   readonly #room: HeldBytes | undefined;
@@ -178,6 +179,7 @@ export class HeldBody implements RequestBody {
     const more = size - this.bytes.length;
     if (more > 0) this.#room?.take(more);
     this.bytes = make();
+    this.rewritten = true;
     this.#outermost = undefined;
     if (more < 0) this.#room?.give(-more);
   }

@@ -270,6 +270,10 @@ class LeasedBody implements RequestBody {
   /** The copy it was given may be read for as long as somebody likes. */
   free(): void {}
 
+  get rewritten(): boolean {
+    return this.#held().rewritten;
+  }
+
   get replaced(): boolean {
     return this.#held().replaced;
   }

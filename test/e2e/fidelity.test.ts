@@ -258,6 +258,18 @@ describe('a model that the upstream calls by another name', () => {
     });
   }
 
+  test('takes a digest of the received bytes with it, which stays with bytes that stay', async () => {
+    const digest = ['content-digest', 'sha-256=:AAAA:', 'digest', 'sha-256=AAAA'];
+    const headersFor = async (model: string) => {
+      upstream.requests.length = 0;
+      await send(gateway.url, { headers: bearer(gateway.token, digest), body: messagesBody({ model }) });
+      const { headers } = upstream.only();
+      return [headers['content-digest'], headers.digest];
+    };
+    assert.deepEqual(await headersFor('mapped-1'), [undefined, undefined]);
+    assert.deepEqual(await headersFor('coder-1'), ['sha-256=:AAAA:', 'sha-256=AAAA']);
+  });
+
   test('while an unmapped one is not rewritten, and the audit record says nothing of a rewrite', async () => {
     const response = await send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
     const record = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));

@@ -106,7 +106,7 @@ describe('forwarded headers', () => {
     messagesHeaders(header_prefix === undefined ? undefined : { header_prefix }, server);
 
   test('of a translated request say what it is in its new API', () => {
-    const headers = { accept: '*/*', 'content-type': 'text/plain', digest: 'sha-256=x', 'content-md5': 'x' };
+    const headers = { accept: '*/*', 'content-type': 'text/plain' };
     describeTranslated(headers, { protocol: 'messages', stream: true, messages: of('acme') });
     assert.deepEqual(headers, {
       accept: 'text/event-stream',
