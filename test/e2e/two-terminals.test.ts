@@ -100,7 +100,8 @@ describe('somebody who copied what a sign-in stored', () => {
     clock.advance(MINUTE);
     for (const status of [503, 401]) assert.equal((await renewFrom('192.0.2.1', copied.refresh_token)).status, status);
     const anew = await signIn(gateways[0]!.url, 'ben');
-    await until('the thief is refused', async () => (await useToken(stolen.access_token)).status === 401, 2000);
+    const isRefused = async () => (await useToken(stolen.access_token)).status === 401;
+    await until('the thief is refused by both', async () => (await isRefused()) && (await isRefused()), 2000);
     for (const _ of gateways) {
       assert.equal((await useToken(stolen.access_token)).status, 401);
       assert.equal((await renewFrom('203.0.113.9', stolen.refresh_token)).status, 401);
@@ -218,6 +219,21 @@ describe('two terminals of one person, at two gateways', () => {
     assert.deepEqual([status, body.error], [401, 'invalid_grant']);
     assert.match(body.error_description!, /replaced by one that is in use.*stored credentials.*sign in again/);
     for (const _ of gateways) assert.equal((await useToken(second.access_token)).status, 200);
+    assert.equal((await askForToken(next().url, refreshWith(second.refresh_token))).status, 200);
+  });
+
+  it('may read again what is stored when that has expired overnight, also after a refusal in the evening', async () => {
+    const first = await signIn(gateways[0]!.url, 'cleo');
+    clock.advance(56 * MINUTE);
+    const second = (await askForToken(next().url, refreshWith(first.refresh_token))).body;
+    assert.equal((await useToken(second.access_token)).status, 200);
+    await seen(second.access_token);
+    clock.advance(MINUTE);
+    for (const answer of ['later', 'invalid_grant']) assert.equal(await ask(first.refresh_token), answer);
+    for (const answer of ['later', 'invalid_grant', 'invalid_grant']) {
+      clock.advance(3 * HOUR);
+      assert.equal(await ask(first.refresh_token), answer);
+    }
     assert.equal((await askForToken(next().url, refreshWith(second.refresh_token))).status, 200);
   });
 });

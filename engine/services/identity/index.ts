@@ -68,6 +68,7 @@ export function createIdentity(
   if (auth?.oidc === undefined) return undefined;
   const sign_in: SignInConfig = { ...auth, oidc: auth.oidc };
   const { refresh_days } = auth.session;
+  const token_seconds = auth.session.ttl_minutes * 60;
   const refresh_seconds = REFRESH_REQUESTS * sign_in.oidc.timeout_seconds + REFRESH_REST_SECONDS;
   const redirect_uri = redirectUriOf(config);
   const tokens = createSessionTokens({
@@ -97,7 +98,7 @@ export function createIdentity(
   return {
     provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens,
-    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, marks }),
+    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
     device_grants: createDeviceGrants({ database, clock, refresh_days, marks }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),

@@ -43,7 +43,10 @@ export type RefreshBegun =
   | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
   | {
       readonly outcome: 'replaced';
-      /** Whether this very token was not refused before. */
+      /**
+       * Whether this very token was not refused before, or not since the newest session token has expired: who adopts what others
+       * stored then has to renew that.
+       */
       readonly is_first: boolean;
       readonly session: { readonly id: string; readonly person: Person };
     }
@@ -92,6 +95,7 @@ export interface Sessions {
 }
 
 const REFRESH_SECONDS = 60;
+const TOKEN_SECONDS = 3600;
 /** For so long a refresh token that was replaced gives its successor again, as to a second process that had read it before. */
 const REPEATED_SECONDS = 30;
 /** Clients wait ten seconds for an answer, and some take a 503 for the end of what they were about to do. */
@@ -116,13 +120,15 @@ export function createSessions(options: {
   readonly onEnded?: () => Promise<void>;
   /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
   readonly refresh_seconds?: number;
+  /** How long a session token lives. Absent: 3600. */
+  readonly token_seconds?: number;
   /** How long a refresh waits for another one of its session. Absent: 6000. */
   readonly busy_patience_ms?: number;
   /** Absent: refresh tokens have no mark. */
   readonly marks?: Marks;
 }): Sessions {
   const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
-  const { busy_patience_ms = BUSY_PATIENCE_MS } = options;
+  const { busy_patience_ms = BUSY_PATIENCE_MS, token_seconds = TOKEN_SECONDS } = options;
   const now = () => new Date(clock.now());
 
   const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
@@ -138,8 +144,10 @@ export function createSessions(options: {
     if (outcome === 'replaced') {
       const first = await database.query(
         'refresh_refused',
-        'update refresh_tokens set refused_at = $2 where hash = $1 and refused_at is null returning session_id',
-        [hashSecret(refresh_token), now()],
+        `update refresh_tokens t set refused_at = $2 from sessions s
+         where t.hash = $1 and s.id = t.session_id and (t.refused_at is null or t.refused_at < s.renewed_at + $3 * interval '1 second'
+           and s.renewed_at + $3 * interval '1 second' <= $2) returning t.session_id`,
+        [hashSecret(refresh_token), now(), token_seconds],
       );
       return { outcome, is_first: first.length > 0, session: { id, person } };
     }
