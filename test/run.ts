@@ -20,8 +20,8 @@ const template = await createTemplate(server.url);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
 const temporary = join(server.directory, 'tmp');
 mkdirSync(temporary);
-// Tests wait more than they compute, so two cores are worth two files besides the pure ones; node would run one.
-const files_at_once = Math.max(2, availableParallelism() - 1);
+// Tests wait as long as they compute, so two cores are worth three files; node would run one.
+const files_at_once = Math.max(3, availableParallelism() - 1);
 // Every file is a process that compiles much of the same code.
 const compile_cache = join(temporary, 'compiled');
 const environment = {
