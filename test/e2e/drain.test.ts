@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { cli } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
@@ -15,7 +16,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from './client.ts';
-import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
 const DRAIN_SECONDS = 2;
 
@@ -51,8 +52,8 @@ beforeEach(async () => {
   gateway = await startGatewayProcess(config.config_file, env, port);
   if (token === undefined) {
     const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'drain'];
-    const created = await runCli(['tokens', 'create', ...args], env);
-    assert.equal(created.code, 0, created.stderr);
+    const created = await cli(['tokens', 'create', ...args], { env });
+    assert.equal(created.exit_code, 0, created.stderr);
     token = created.stdout.trim();
     assert.match(token, /^gw_\S+$/, 'the token alone is on standard output');
   }

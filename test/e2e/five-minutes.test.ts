@@ -4,12 +4,13 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { cli } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { bearer, messagesBody, send } from './client.ts';
-import { runCli, startGatewayProcess } from './gateway-process.ts';
+import { startGatewayProcess } from './gateway-process.ts';
 
 test('a rule of a configuration that init began changes the next request once the file is saved', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-five-minutes-'));
@@ -20,8 +21,8 @@ test('a rule of a configuration that init began changes the next request once th
   t.after(() => upstream.close());
   const env = { ...process.env, UPSTREAM_KEY: 'key', TEST_DATABASE_URL };
   const appscli = async (...args: string[]) => {
-    const { code, stdout, stderr } = await runCli(args, env);
-    assert.equal(code, 0, `${args.join(' ')}\n${stdout}${stderr}`);
+    const { exit_code, stdout, stderr } = await cli(args, { env });
+    assert.equal(exit_code, 0, `${args.join(' ')}\n${stdout}${stderr}`);
     return stdout.trim();
   };
   const change = async (name: string, edit: (text: string) => string) => {

@@ -19,23 +19,6 @@ export interface GatewayProcess {
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
-/** Runs `appscli` with arguments to its end. */
-export async function runCli(
-  args: readonly string[],
-  env: NodeJS.ProcessEnv,
-): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [LAUNCHER, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  const written = { stdout: '', stderr: '' };
-  child.stdout.on('data', (bytes) => {
-    written.stdout += bytes;
-  });
-  child.stderr.on('data', (bytes) => {
-    written.stderr += bytes;
-  });
-  const [code] = await once(child, 'close');
-  return { code, ...written };
-}
-
 /** Starts the gateway and waits until it is ready to serve; `port` must be the one in its configuration. */
 export async function startGatewayProcess(
   config_file: string,

@@ -7,6 +7,7 @@ import { rm } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
+import { cli } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
@@ -19,7 +20,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, type Response, send } from './client.ts';
-import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import { HOSTILE } from './hostile-json.ts';
 
 const SIZE = 31 * 1024 * 1024;
@@ -47,7 +48,7 @@ before(async () => {
   );
   gateway = await startGatewayProcess(config.config_file, { ...env, NODE_OPTIONS: HEAP }, port);
   const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'hostile'];
-  const created = await runCli(['tokens', 'create', ...args], env);
+  const created = await cli(['tokens', 'create', ...args], { env });
   token = created.stdout.trim();
   for (let i = 0; i < 20; i++) assert.equal((await ask(gateway.url, token)).status, 200);
 });

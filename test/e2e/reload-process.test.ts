@@ -4,12 +4,13 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { cli } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
 import { send } from './client.ts';
-import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
 const pipeline = (message: string) => `pipeline: teapot
 version: 1
@@ -131,7 +132,7 @@ test('a stage module that leaves a failure behind when it is imported does not e
 
 test('a bad file at the start is refused, also when the gateway would watch it', async () => {
   writeFileSync(teapot, 'pipeline: teapot\n');
-  const { code, stderr } = await runCli(['gateway', '--watch', '--config', config.config_file], env);
-  assert.equal(code, 78);
+  const { exit_code, stderr } = await cli(['gateway', '--watch', '--config', config.config_file], { env });
+  assert.equal(exit_code, 78);
   assert.match(stderr, /C3002/);
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { type Database, openDatabase } from '../../engine/services/database.ts';
+import { cli } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../support/gateway.ts';
@@ -18,7 +19,7 @@ import {
 } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from './client.ts';
-import { type GatewayProcess, runCli, startGatewayProcess } from './gateway-process.ts';
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import { auditRows, ledgerRows } from './state.ts';
 import { startRelay, type TcpRelay } from './tcp-relay.ts';
 
@@ -144,7 +145,7 @@ test('no secret and no prompt text is in any output, error, audit record or ledg
     ['audit', 'tail'],
     ['tokens', 'create', '--user', 'x@example.com', '--group', 'no-such-group', '--name', 'n'],
   ];
-  const outputs = await Promise.all(commands.map((command) => runCli([...command, ...with_config], env)));
+  const outputs = await Promise.all(commands.map((command) => cli([...command, ...with_config], { env })));
   for (const [index, { stdout, stderr }] of outputs.entries()) {
     assert.ok(stdout + stderr !== '', `${commands[index]!.join(' ')} says something`);
     places[`the output of ${commands[index]!.join(' ')}`] = stdout + stderr;
