@@ -55,7 +55,7 @@ test('the official client reads every answer: the same texts, thoughts and calls
       const { usage } = endOf(events)!;
       assert.equal(message.usage.input_tokens, usage?.input);
       assert.equal(message.usage.output_tokens, usage?.output);
-      const unknown = usage?.cache_read === undefined && usage?.cache_write === undefined ? null : 0;
+      const unknown = usage?.cache_read === undefined && usage?.cache_write === undefined ? undefined : 0;
       assert.equal(message.usage.cache_read_input_tokens, usage?.cache_read ?? unknown);
       assert.equal(message.usage.cache_creation_input_tokens, usage?.cache_write ?? unknown);
     }),

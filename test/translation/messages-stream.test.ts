@@ -199,8 +199,6 @@ describe('writing a stream', () => {
     ]);
     const usage = {
       input_tokens: 0,
-      cache_creation_input_tokens: null,
-      cache_read_input_tokens: null,
       output_tokens: 0,
     };
     const message = {

@@ -19,7 +19,10 @@ export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
   return { ...before, ...Object.fromEntries(Object.entries(told).filter(([, number]) => number !== undefined)) };
 }
 
-/** A usage object; cached tokens that nobody told are null, and other counts 0, as the API has no null for these. */
+/**
+ * A usage object. Cached tokens that nobody told are left out: the API knows null for them, but one client takes a null for
+ * unreadable. Other counts are 0, as every answer has them.
+ */
 export function writeUsage(usage: ModelUsage): Record<string, unknown> {
   const { cache_write_5m, cache_write_1h, reasoning } = usage;
   const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
@@ -27,8 +30,10 @@ export function writeUsage(usage: ModelUsage): Record<string, unknown> {
   const has_cache = split || usage.cache_read !== undefined || usage.cache_write !== undefined;
   return {
     input_tokens: usage.input ?? 0,
-    cache_creation_input_tokens: has_cache ? cacheWritten(usage) : null,
-    cache_read_input_tokens: has_cache ? (usage.cache_read ?? 0) : null,
+    ...(has_cache && {
+      cache_creation_input_tokens: cacheWritten(usage),
+      cache_read_input_tokens: usage.cache_read ?? 0,
+    }),
     ...(split && {
       cache_creation: {
         ephemeral_5m_input_tokens: cache_write_5m ?? 0,
