@@ -226,7 +226,7 @@ describe('cutting somebody off', () => {
       /all, self_service or none/,
     );
     const ended = await bench.ask('root', 'POST', path, { tokens: 'self_service', because: 'left the company' });
-    assert.deepEqual(ended.body, { user: 'carol@example.com', sessions: 1, tokens: 1 });
+    assert.deepEqual(ended.body, { user: 'carol@example.com', sessions: 1, tokens: 1, service_tokens: [] });
     assert.deepEqual((await bench.ask('root', 'POST', path)).body, {
       user: 'carol@example.com',
       sessions: 0,
@@ -297,10 +297,10 @@ describe('whose an address is', () => {
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
     says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
     const open = await bench.ask('root', 'POST', path);
-    assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0 });
+    assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0, service_tokens: [] });
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: true }]);
     const revoked = await bench.ask('root', 'POST', path, { tokens: 'revoke' });
-    assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1 });
+    assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1, service_tokens: [] });
     says(await bench.ask('root', 'POST', path, { subject: 'd-7' }), 400, 'invalid_request', /auth\.oidc names none/);
   });
 });
