@@ -1,7 +1,10 @@
 /** Longest a test waits for something before it fails, in milliseconds. */
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 30_000;
 
-/** Looks every few milliseconds, and more rarely the longer it takes, until `look` gives a value that is neither `undefined` nor `false`; fails after 15 s. */
+/**
+ * Looks every few milliseconds, and more rarely the longer it takes, until `look` gives a value that is neither `undefined`
+ * nor `false`; fails after half a minute, which only a busy machine needs.
+ */
 export async function until<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,
