@@ -231,6 +231,7 @@ describe('cutting somebody off', () => {
       user: 'carol@example.com',
       sessions: 0,
       tokens: 1,
+      service_tokens: [],
     });
     for (const email of ['nobody', '%00@x', "'@x", 'a%20b@x']) {
       assert.equal((await bench.ask('root', 'POST', `/admin/api/people/${email}/cut-off`)).status, 404, email);
@@ -297,10 +298,10 @@ describe('whose an address is', () => {
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
     says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
     const open = await bench.ask('root', 'POST', path);
-    assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0, service_tokens: [] });
+    assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0 });
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: true }]);
     const revoked = await bench.ask('root', 'POST', path, { tokens: 'revoke' });
-    assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1, service_tokens: [] });
+    assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1 });
     says(await bench.ask('root', 'POST', path, { subject: 'd-7' }), 400, 'invalid_request', /auth\.oidc names none/);
   });
 });
