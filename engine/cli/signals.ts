@@ -64,7 +64,10 @@ export async function runUntilSignal(
     else if (running === undefined) reload_wanted = true;
     else void running.reload?.();
   };
+  let is_stopped = false;
   const onSignal = (signal: NodeJS.Signals) => {
+    // Without a listener, one that comes again after all is closed would kill the process, which is about to end well.
+    if (is_stopped) return;
     if (first_at !== undefined && performance.now() - first_at > SAME_SIGNAL_MS) {
       process.exit(128 + constants.signals[signal]);
     }
@@ -92,12 +95,13 @@ export async function runUntilSignal(
     if (reload_wanted) onHangup('SIGHUP');
     const exit_code = await stop.promise;
     await running.close(asked_by);
+    is_stopped = true;
     log.info({}, 'stopped');
     // Should anything be left that keeps the process alive, it ends all the same.
     setTimeout(() => process.exit(exit_code), LEFTOVER_MS).unref();
     return exit_code;
   } finally {
-    for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
+    if (!is_stopped) for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
     process.off('SIGHUP', onHangup);
     process.off('uncaughtException', onCrash);
     process.off('unhandledRejection', onCrash);

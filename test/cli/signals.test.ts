@@ -84,6 +84,14 @@ test('the same signal from terminal, npm and launcher counts once', async () => 
   assert.equal((await running.ended).exit_code, 0);
 });
 
+test('the same signal once more, when all is closed already, changes nothing', async () => {
+  const running = await runUntilSignal('late', `say('begun'); setInterval(() => {}, 1000); return closable;`);
+  running.process.kill('SIGINT');
+  await until('it has stopped', () => running.stdout().includes('stopped'));
+  running.process.kill('SIGINT');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
 test('a signal during the start takes effect when the start is over', async () => {
   const running = await runUntilSignal(
     'early',
