@@ -113,10 +113,9 @@ describe('a service token', () => {
   test('that is made up costs its sender time, and the database no more than two statements at once', async (t) => {
     const { token } = await make(['tokens:read']);
     const { query } = bench.database;
-    let [running, most, lookups] = [0, 0, 0];
+    let [running, most] = [0, 0];
     t.mock.method(bench.database, 'query', async (name: string, ...rest: [string, readonly unknown[]]) => {
       if (name !== 'service_token_lookup') return query(name, ...rest);
-      lookups++;
       most = Math.max(most, ++running);
       return query(name, ...rest).finally(() => running--);
     });
@@ -125,7 +124,7 @@ describe('a service token', () => {
       asked.map(async (text) => (await bench.ask(text, 'GET', '/admin/api/tokens')).status),
     );
     assert.deepEqual([statuses[0], statuses.at(-1), new Set(statuses).size], [200, 200, 2]);
-    assert.ok(most <= 2 && lookups < 100, `${lookups} statements, ${most} at once`);
+    assert.ok(most <= 2, `${most} statements at once`);
   });
 
   test('goes on, and is named, when its owner is cut off', async () => {
