@@ -84,8 +84,8 @@ function fail(res: ServerResponse, error: unknown): void {
   res.end(`the script of the test failed: ${error}`);
 }
 
-/** Starts an upstream on a free port of the loopback address. */
-export async function openUpstream(script: Script): Promise<ScriptedUpstream> {
+/** Starts an upstream on the loopback address; on a free port unless told. */
+export async function openUpstream(script: Script, wanted_port = 0): Promise<ScriptedUpstream> {
   const requests: Received[] = [];
   const waiting: { readonly count: number; resolve(received: Received): void }[] = [];
   const announce = () => {
@@ -123,7 +123,7 @@ export async function openUpstream(script: Script): Promise<ScriptedUpstream> {
     server.closeAllConnections();
     await closed;
   };
-  const port = await listen(0);
+  const port = await listen(wanted_port);
   const upstream: ScriptedUpstream = {
     url: `http://127.0.0.1:${port}`,
     requests,

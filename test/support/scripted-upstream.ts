@@ -2,7 +2,9 @@
  * A Messages upstream for tests, on the engine's scripted one: what it answers, down to raw bytes and cut connections.
  * @module
  */
+
 import { EVENT_STREAM, openUpstream, type Script, type ScriptedUpstream, sse } from '../../engine/testing/upstream.ts';
+import { freePort } from './free-port.ts';
 import { until } from './until.ts';
 
 export {
@@ -16,7 +18,7 @@ export {
 
 /** Starts an upstream on a free port of the loopback address. */
 export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
-  const upstream = await openUpstream(script);
+  const upstream = await openUpstream(script, await freePort());
   return Object.assign(upstream, {
     // A request that never comes fails the test instead of hanging it.
     arrived: async (count: number) => {

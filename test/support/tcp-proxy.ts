@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { freePort } from './free-port.ts';
 
 /** A connection to a server that a test can cut or stuff up. */
 export interface TcpProxy {
@@ -20,7 +21,7 @@ export interface TcpProxy {
 export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let server: Server;
-  let port = 0;
+  const port = await freePort();
   let frozen = false;
   let pieces_until_cut = Number.POSITIVE_INFINITY;
   let connections = 0;
@@ -55,13 +56,10 @@ export async function startTcpProxy(target_port: number): Promise<TcpProxy> {
       upstream.on('data', countPiece);
     }).listen(port, '127.0.0.1');
     await once(server, 'listening');
-    port = (server.address() as AddressInfo).port;
   };
   await start();
   return {
-    get port() {
-      return port;
-    },
+    port,
     start,
     async stop() {
       const closed = once(server, 'close');
