@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import type { GatewayConfig } from '../config.ts';
 import { findServer } from '../services/database-server.ts';
+import { listForeignSpools } from '../services/foreign-spools.ts';
 import { migrationState, NEWER_SCHEMA_REMEDY } from '../services/migrate.ts';
 import { migrations } from '../services/migrations/index.ts';
 import { describeTrouble } from '../services/postgres-client.ts';
@@ -20,7 +21,8 @@ export async function checkDatabase(
   timeout_seconds: number,
 ): Promise<LiveOutcome> {
   const { postgres, embedded } = config.database;
-  if (postgres === undefined) return checkEmbedded(embedded?.data_dir ?? '', timeout_seconds);
+  const spool_dir = config.spend_limits?.spool_dir;
+  if (postgres === undefined) return checkEmbedded(embedded?.data_dir ?? '', timeout_seconds, spool_dir);
   let settings: pg.ClientConfig;
   try {
     settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
@@ -28,10 +30,14 @@ export async function checkDatabase(
     const what = error instanceof StartError ? error.message : 'its URL cannot be used';
     return { ok: false, what, help: `correct the URL in ${postgres.url_env}` };
   }
-  return examine(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`);
+  return examine(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`, spool_dir);
 }
 
-async function checkEmbedded(data_dir: string, timeout_seconds: number): Promise<LiveOutcome> {
+async function checkEmbedded(
+  data_dir: string,
+  timeout_seconds: number,
+  spool_dir: string | undefined,
+): Promise<LiveOutcome> {
   const home = findExistingHome(data_dir);
   const state = home === undefined ? undefined : readServerState(home.cluster);
   if (home === undefined || state === undefined) {
@@ -47,10 +53,15 @@ async function checkEmbedded(data_dir: string, timeout_seconds: number): Promise
     return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
   }
   const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
-  return examine(settings, timeout_seconds, `see ${home.log_file}`);
+  return examine(settings, timeout_seconds, `see ${home.log_file}`, spool_dir);
 }
 
-async function examine(settings: pg.ClientConfig, timeout_seconds: number, remedy: string): Promise<LiveOutcome> {
+async function examine(
+  settings: pg.ClientConfig,
+  timeout_seconds: number,
+  remedy: string,
+  spool_dir: string | undefined,
+): Promise<LiveOutcome> {
   const limit_ms = timeout_seconds * 1000;
   const client = new pg.Client({
     application_name: 'appscli check',
@@ -69,12 +80,29 @@ async function examine(settings: pg.ClientConfig, timeout_seconds: number, remed
     const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
     const { host, port, database } = client;
     const place = `${host}:${port}/${database}`;
-    return judge(`PostgreSQL ${version.split(' ')[0]}`, place, applied, unknown, may_create);
+    const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, place, applied, unknown, may_create);
+    if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
+    return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
   } catch (error) {
     return { ok: false, what: describeTrouble(error), help: remedy };
   } finally {
     // A server that does not answer would not answer this either.
     void client.end().catch(() => {});
+  }
+}
+
+/** What is told of files that no gateway of this database writes to it. */
+async function foreignSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
+  const { rows } = await client.query<{ id: string }>('select id from database_identity');
+  const { id = '' } = rows[0] ?? {};
+  try {
+    return (await listForeignSpools(spool_dir, id)).map(({ name, database_id, rename_to }) =>
+      database_id === undefined
+        ? `the spool file ${name} in ${spool_dir} was left by an earlier version and names no database, so it stays there; if it belongs to this one, rename it to ${rename_to}`
+        : `the spool file ${name} in ${spool_dir} belongs to another database, so it stays there until a gateway of that one takes it; this one is ${id}`,
+    );
+  } catch (error) {
+    return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];
   }
 }
 

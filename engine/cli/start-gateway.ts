@@ -27,6 +27,7 @@ import { createLimitsInForce } from '../services/limits-in-force.ts';
 import { vouchedDays } from '../services/resting.ts';
 import { startRetention } from '../services/retention.ts';
 import { createSecrets } from '../services/secrets.ts';
+import type { WriteRecords } from '../services/spooled-records.ts';
 import { openSpoolingLedger } from '../services/spooling-ledger.ts';
 import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
@@ -220,7 +221,7 @@ async function openServices(
   });
   opened('ledger', ledger);
   const spool_dir = () => limitsNow()?.spool_dir;
-  const writeRecords = (texts: readonly string[]) => audit.writeAgain(texts);
+  const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
   const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
   opened('spool', spooling);
   const audit = opened('audit log', openAuditLog({ database, clock, log, spool: spooling }));

@@ -10,8 +10,11 @@ import { waitAtMost } from './wait-at-most.ts';
 export interface OpenAuditLog extends AuditLog {
   /** Writes what is queued, as far as possible now. A timer calls it; so may a test. Never rejects. */
   flush(): Promise<void>;
-  /** Writes records that were kept elsewhere; one that is there already changes nothing. Raises store_unavailable. */
-  writeAgain(texts: readonly string[]): Promise<void>;
+  /**
+   * Writes records that were kept elsewhere; one that is there already changes nothing. Raises store_unavailable, and the
+   * database's error when it is another one than they belong to.
+   */
+  writeAgain(texts: readonly string[], database_id: string): Promise<void>;
   /** Writes what is queued, for at most 1.5 seconds; keeps the rest in the spool, where there is one. */
   close(): Promise<void>;
 }
@@ -61,19 +64,23 @@ export function openAuditLog(options: {
   const insert = async (batch: readonly Queued[], again: boolean) => {
     await database.query('audit_append', 'select audit_append($1, $2)', [`[${batch.join(',')}]`, again]);
   };
-  const insertOneByOne = async (batch: readonly Queued[]) => {
-    for (const text of batch) {
-      await insert([text], true).catch((error) => {
-        if (!isPermanent(error)) throw error;
-        log.error({ err: error, request_id: JSON.parse(text).request_id }, 'an audit record cannot be stored');
-      });
+  const insertIn = (database_id: string) => async (batch: readonly Queued[]) => {
+    const text = 'select audit_append($1, true) where is_database($2)';
+    await database.query('audit_append_again', text, [`[${batch.join(',')}]`, database_id]);
+  };
+  const insertAll = async (batch: readonly Queued[], insertSome: (some: readonly Queued[]) => Promise<void>) => {
+    try {
+      await insertSome(batch);
+    } catch (error) {
+      if (!isPermanent(error)) throw error;
+      for (const text of batch) {
+        await insertSome([text]).catch((error) => {
+          if (!isPermanent(error)) throw error;
+          log.error({ err: error, request_id: JSON.parse(text).request_id }, 'an audit record cannot be stored');
+        });
+      }
     }
   };
-  const insertAll = (batch: readonly Queued[], again: boolean) =>
-    insert(batch, again).catch((error) => {
-      if (!isPermanent(error)) throw error;
-      return insertOneByOne(batch);
-    });
   /** Whether the spool took what is queued. */
   const spill = async (): Promise<boolean> => {
     if (spool === undefined || spilling) return false;
@@ -97,7 +104,7 @@ export function openAuditLog(options: {
       const batch = queue.splice(0, MAX_BATCH);
       try {
         in_flight = batch;
-        await insertAll(batch, last_failed);
+        await insertAll(batch, (some) => insert(some, last_failed || some !== batch));
         in_flight = [];
       } catch (error) {
         queue.unshift(...in_flight);
@@ -154,7 +161,7 @@ export function openAuditLog(options: {
       else fileAt(path).append(line);
     },
     flush,
-    writeAgain: (texts) => insertAll(texts, true),
+    writeAgain: (texts, database_id) => insertAll(texts, insertIn(database_id)),
     async close() {
       stopFlushing();
       await waitAtMost(

@@ -40,6 +40,8 @@ export interface LateSettlement {
   readonly counters: readonly CounterName[];
   /** Milliseconds since the epoch. */
   readonly at_ms: number;
+  /** The database it belongs to; nothing is written in any other. */
+  readonly database_id: string;
 }
 
 /** What a reservation shall hold from now on. */
@@ -59,6 +61,8 @@ export interface LedgerStatements {
     requests: readonly ReservationRequest[],
     valid_until?: Date,
   ): Promise<Exchanged>;
+  /** Which database this is; see the migration 0016. */
+  databaseId(): Promise<string>;
   /** Whether each settlement was written; false for one that was written before. */
   settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
   release(request_ids: readonly string[]): Promise<void>;
@@ -67,7 +71,7 @@ export interface LedgerStatements {
 }
 
 const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
-const EXCHANGE_LATE = 'call exchange_late($1, $2, $3, $4, $5, $6, $7, $8, $9, null)';
+const EXCHANGE_LATE = 'call exchange_late(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, null)';
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
 
@@ -107,6 +111,7 @@ export function createLedgerStatements(options: {
       time_zone(),
       ...counters.columns,
       storableJson(rows),
+      late[0]!.database_id,
     ]);
     return parseAnswer(row).repeated;
   };
@@ -124,8 +129,15 @@ export function createLedgerStatements(options: {
         reservations: answer.late === true ? undefined : judge(holds, answer),
       };
     },
+    async databaseId() {
+      const [row] = await database.query<{ id: string }>('database_identity', 'select id from database_identity', []);
+      return row!.id;
+    },
     async settleLate(late) {
-      const together = Map.groupBy(late, ({ at_ms }) => Math.floor(at_ms / SAME_WINDOWS_MS));
+      const together = Map.groupBy(
+        late,
+        ({ at_ms, database_id }) => `${database_id} ${Math.floor(at_ms / SAME_WINDOWS_MS)}`,
+      );
       const repeated = new Set<string>();
       for (const some of together.values()) for (const id of await settleTogether(some)) repeated.add(id);
       return late.map(({ settlement }) => !repeated.has(settlement.request_id));

@@ -38,9 +38,17 @@ export interface OpenLedger extends Ledger {
   /**
    * Writes the ledger row of a request that went out without a hold, as of `at_ms` (since the epoch): its money counts on
    * these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
-   * settled instead. @returns false when the row was there already. Raises store_unavailable.
+   * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
+   * database than the one it belongs to.
    */
-  settleAt(settlement: Settlement, counters: readonly CounterName[], at_ms: number): Promise<boolean>;
+  settleAt(
+    settlement: Settlement,
+    counters: readonly CounterName[],
+    at_ms: number,
+    database_id: string,
+  ): Promise<boolean>;
+  /** Which database it is in. Raises store_unavailable. */
+  databaseId(): Promise<string>;
   /**
    * Says that a request goes out although its reservation failed: if that turns out to have been placed, it is not given
    * back. To be called in the same turn in which `reserve` failed.
@@ -268,9 +276,10 @@ export function openLedger(options: {
       }
     },
     release,
-    async settleAt(settlement, counters, at_ms) {
+    databaseId: statements.databaseId,
+    async settleAt(settlement, counters, at_ms, database_id) {
       try {
-        const written = await settlingLate.run({ settlement, counters, at_ms });
+        const written = await settlingLate.run({ settlement, counters, at_ms, database_id });
         if (written) learn(settlement);
         return written;
       } catch (error) {

@@ -11,11 +11,10 @@ import {
   type SpoolFile,
   type SpoolRecord,
 } from './spool-file.ts';
-import { createSpoolNames, ownerlessName } from './spool-names.ts';
+import { createSpoolNames, ownerlessName, type SpoolFileId } from './spool-names.ts';
 
 /** A file of this process. */
-export interface OwnedFile {
-  readonly id: string;
+export interface OwnedFile extends SpoolFileId {
   readonly path: string;
   readonly file: SpoolFile;
   /** Of its requests those that are not done. */
@@ -36,7 +35,7 @@ export interface SpoolFiles {
   setAside(owned: OwnedFile, text: string, why: object): Promise<void>;
   /** Shows others that this process is alive. Never rejects. */
   touch(): Promise<void>;
-  /** Takes over the files of processes that are gone; `adopt` gets their lines and says how many requests count. Never rejects. */
+  /** Takes over the files of processes that are gone, as far as they are of this database; `adopt` gets their lines and says how many requests count. Never rejects. */
   takeOver(adopt: (owned: OwnedFile, lines: readonly Found[]) => number): Promise<void>;
   /** Leaves the files to whoever comes next. Never rejects. */
   close(): Promise<void>;
@@ -54,10 +53,15 @@ export class SpoolError extends Error {
   override name = 'SpoolError';
 }
 
+/** Whose rows would be in a file is only known by the database. */
+const NEVER_REACHED = 'the database was not reached since the start';
+
 /** What the files of a spool depend on. */
 export interface SpoolFilesOptions {
   /** Absolute; asked each time, because a reload can change it. `undefined`: nothing can be spooled. */
   readonly spool_dir: () => string | undefined;
+  /** The database that new files are for; `undefined` before it was reached: nothing can be spooled, nor taken over. */
+  readonly database_id: () => string | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly process?: GatewayProcess;
@@ -66,7 +70,7 @@ export interface SpoolFilesOptions {
 
 /** Prepares the files of a process; touches no disk before it is used. */
 export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
-  const { spool_dir, clock, log, process = ownProcess(), disk = file_system } = options;
+  const { spool_dir, database_id, clock, log, process = ownProcess(), disk = file_system } = options;
   const names = createSpoolNames(process, clock);
   const files = new Map<string, OwnedFile>();
   const appending = new Set<Promise<Place>>();
@@ -74,6 +78,8 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
   let opening: Promise<void> | undefined;
   let in_trouble = false;
   let touched_ms = 0;
+  /** Files of other databases that the log has named. */
+  const told = new Set<string>();
 
   const noteTrouble = (error: unknown): unknown => {
     if (!in_trouble) log.error({ spool_dir: spool_dir(), err: error }, 'the spool cannot be written to');
@@ -87,12 +93,14 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
 
   const open = async () => {
     const directory = spool_dir();
+    const database = database_id();
     if (directory === undefined) throw new SpoolError('no directory is configured for it');
+    if (database === undefined) throw new SpoolError(NEVER_REACHED);
     await disk.mkdir(directory, { recursive: true, mode: 0o700 });
-    const id = crypto.randomUUID();
-    const path = join(directory, names.own(id));
-    current = { id, path, file: await createSpoolFile(disk, path), requests: 0 };
-    files.set(id, current);
+    const named = { id: crypto.randomUUID(), database_id: database };
+    const path = join(directory, names.own(named));
+    current = { ...named, path, file: await createSpoolFile(disk, path), requests: 0 };
+    files.set(named.id, current);
   };
   const vacate = async (owned: OwnedFile): Promise<void> => {
     if (--owned.requests > 0) return;
@@ -112,21 +120,25 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
     await disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
   };
 
-  const read = async (id: string, path: string, adopt: Parameters<SpoolFiles['takeOver']>[0]): Promise<void> => {
+  const read = async (
+    named: SpoolFileId,
+    path: string,
+    adopt: Parameters<SpoolFiles['takeOver']>[0],
+  ): Promise<void> => {
     const found: Found[] = [];
     const broken: Buffer[] = [];
     const file = await readSpoolFile(disk, path, ({ place, line, record }) => {
       if (record === undefined) broken.push(line);
       else found.push({ what: record.what, request_id: requestOf(record), place });
     });
-    const owned: OwnedFile = { id, path, file, requests: 1 };
+    const owned: OwnedFile = { ...named, path, file, requests: 1 };
     try {
       if (broken.length > 0) await setAside(owned, broken.join('\n'), { lines: broken.length });
     } catch (error) {
       await file.close();
       throw error;
     }
-    files.set(id, owned);
+    files.set(owned.id, owned);
     const requests = adopt(owned, found);
     owned.requests += requests;
     log.warn({ requests }, 'took over the spool of a gateway that ended');
@@ -134,14 +146,31 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
   };
   const takeOne = async (directory: string, name: string, adopt: Parameters<typeof read>[2]): Promise<void> => {
     const path = join(directory, name);
-    const id = await names.abandoned(disk, name, path);
-    if (id === undefined || files.has(id)) return;
-    const own = join(directory, names.own(id));
+    const left = await names.abandoned(disk, name, path);
+    if (left === undefined || files.has(left.id)) return;
+    const database = database_id();
+    if (database === undefined) return;
+    const { id } = left;
+    if (left.database_id !== database)
+      return tellOnce(name, left.database_id, ownerlessName({ id, database_id: database }));
+    const named = { id, database_id: database };
+    const own = join(directory, names.own(named));
     await disk.rename(path, own);
-    await read(id, own, adopt).catch(async (error) => {
-      await disk.rename(own, join(directory, ownerlessName(id)));
+    await read(named, own, adopt).catch(async (error) => {
+      await disk.rename(own, join(directory, ownerlessName(named)));
       throw error;
     });
+  };
+  const tellOnce = (name: string, of: string | undefined, rename_to: string) => {
+    if (told.has(name)) return;
+    told.add(name);
+    const fields = { spool_dir: spool_dir(), name, database_id: database_id() };
+    if (of === undefined) {
+      log.warn(
+        { ...fields, rename_to },
+        'a spool file of an earlier version names no database and is left alone; rename it if it belongs to this one',
+      );
+    } else log.warn({ ...fields, of_database_id: of }, 'a spool file of another database is left alone');
   };
 
   return {
@@ -151,8 +180,10 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
       return bytes;
     },
     async occupy() {
+      // Nothing is wrong with the disk.
+      if (database_id() === undefined) throw new SpoolError(NEVER_REACHED);
       try {
-        while (current === undefined) {
+        while (current === undefined || current.database_id !== database_id()) {
           opening ??= open().finally(() => {
             opening = undefined;
           });
@@ -193,9 +224,10 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
     async takeOver(adopt) {
       const directory = spool_dir();
       try {
-        if (directory === undefined) return;
+        if (directory === undefined || database_id() === undefined) return;
         const found = await disk.readdir(directory);
         names.keepOnly(found);
+        for (const name of told) if (!found.includes(name)) told.delete(name);
         for (const name of found) {
           await takeOne(directory, name, adopt).catch((error) => {
             if (!isMissing(error)) log.warn({ spool_dir: directory, name, err: error }, 'a spool cannot be taken over');
@@ -208,9 +240,10 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
     async close() {
       await Promise.allSettled(appending);
       current = undefined;
-      for (const { id, path, file } of files.values()) {
+      for (const owned of files.values()) {
+        const { path, file } = owned;
         await file.close().catch(() => {});
-        await disk.rename(path, join(path, '..', ownerlessName(id))).catch(() => {});
+        await disk.rename(path, join(path, '..', ownerlessName(owned))).catch(() => {});
       }
     },
   };

@@ -10,22 +10,43 @@ import type { Disk } from './spool-file.ts';
  */
 export interface SpoolNames {
   /** Name of a file of this process. */
-  own(id: string): string;
-  /** Id of a file that nobody minds any more; `undefined` for any other. Raises what `stat` raises. */
-  abandoned(disk: Disk, name: string, path: string): Promise<string | undefined>;
+  own(file: SpoolFileId): string;
+  /** A file that nobody minds any more; `undefined` for any other. Raises what `stat` raises. */
+  abandoned(disk: Disk, name: string, path: string): Promise<ParsedName | undefined>;
   /** Forgets what was noticed about files that are not there any more. */
   keepOnly(names: readonly string[]): void;
+}
+
+/** Which file, and which database its rows and records belong to: nothing of it is ever written to another. */
+export interface SpoolFileId {
+  readonly id: string;
+  readonly database_id: string;
 }
 
 /** How long the file of a process on another machine must not change until it counts as dead; see `TOUCH_MS`. */
 const FOREIGN_PATIENCE_MS = 60_000;
 
-/** `id.spool`, or with a living or dead owner `machine.process.id.spool`. */
-const NAME = /^(?:([0-9a-f]{16})\.([0-9a-z-]+)\.)?([0-9a-f-]{36})\.spool$/;
+/** `database.id.spool`, or with a living or dead owner `database.machine.process.id.spool`. */
+const NAME = /^(?:([0-9a-f-]{36})\.)?(?:([0-9a-f]{16})\.([0-9a-z-]+)\.)?([0-9a-f-]{36})\.spool$/;
 
-/** Name of a file that anybody may take over. */
-export function ownerlessName(id: string): string {
-  return `${id}.spool`;
+/** Name of a file that every gateway of its database may take over. */
+export function ownerlessName({ id, database_id }: SpoolFileId): string {
+  return `${database_id}.${id}.spool`;
+}
+
+interface ParsedName {
+  readonly id: string;
+  /** Absent from the names of earlier versions. */
+  readonly database_id: string | undefined;
+  /** Of its owner; both or none. */
+  readonly machine: string | undefined;
+  readonly identity: string | undefined;
+}
+
+/** What the name of a spool file says; `undefined` for the name of anything else. */
+export function parseSpoolName(name: string): ParsedName | undefined {
+  const [, database_id, machine, identity, id] = NAME.exec(name) ?? [];
+  return id === undefined ? undefined : { id, database_id, machine, identity };
 }
 
 /** Names of one process. */
@@ -44,12 +65,14 @@ export function createSpoolNames(process: GatewayProcess, clock: Clock): SpoolNa
   };
 
   return {
-    own: (id) => `${own_machine}.${process.identity}.${id}.spool`,
+    own: ({ id, database_id }) => `${database_id}.${own_machine}.${process.identity}.${id}.spool`,
     async abandoned(disk, name, path) {
-      const [, machine, identity, id] = NAME.exec(name) ?? [];
-      if (id === undefined || machine === undefined || identity === undefined) return id;
-      if (machine === own_machine) return isRunning(identity) ? undefined : id;
-      return (await isSilent(disk, name, path)) ? id : undefined;
+      const file = parseSpoolName(name);
+      if (file === undefined) return undefined;
+      const { machine, identity } = file;
+      if (machine === undefined || identity === undefined) return file;
+      if (machine === own_machine) return isRunning(identity) ? undefined : file;
+      return (await isSilent(disk, name, path)) ? file : undefined;
     },
     keepOnly(names) {
       for (const name of seen.keys()) if (!names.includes(name)) seen.delete(name);

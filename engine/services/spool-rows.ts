@@ -4,8 +4,16 @@ import { ledgerIdentity } from './ledger-identity.ts';
 import { NO_TOKENS } from './prices.ts';
 import type { SpooledRequest, SpoolRecord } from './spool-file.ts';
 
-/** Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in. */
-export type WriteRow = (settlement: Settlement, counters: readonly CounterName[], at_ms: number) => Promise<unknown>;
+/**
+ * Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in, the
+ * database it belongs to, which no other may get it in place of.
+ */
+export type WriteRow = (
+  settlement: Settlement,
+  counters: readonly CounterName[],
+  at_ms: number,
+  database_id: string,
+) => Promise<unknown>;
 
 /** What a request in the spool comes to. */
 export interface Row {

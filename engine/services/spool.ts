@@ -18,6 +18,8 @@ export interface Spool {
   has(request_id: string): boolean;
   /** How many requests are over and not in the ledger yet. */
   readonly due: number;
+  /** How many of them are of a database. */
+  dueOf(database_id: string): number;
   /** Notes that a request goes out now; durable when it resolves. Raises SpoolError, and the request must not go out. */
   forward(request: ReservationRequest): Promise<void>;
   /** Notes what a request came to; durable when it resolves, unless the disk is in trouble: then kept in memory. */
@@ -27,7 +29,7 @@ export interface Spool {
   /** Audit records that wait for the database. */
   readonly records: SpooledRecords;
   /**
-   * Writes the rows of all requests that are over, several at a time. A row that the ledger refuses for good is set aside.
+   * Writes the rows of all requests of the database in use that are over, several at a time. A row that the ledger refuses for good is set aside.
    * Raises what `write` raises for trouble that passes; the rest stays for the next time.
    */
   drain(write: WriteRow): Promise<void>;
@@ -63,10 +65,11 @@ export function openSpool(
     readonly max_bytes?: number;
   },
 ): Spool {
-  const { spool_dir, clock, log, max_bytes = DEFAULT_MAX_BYTES } = options;
+  const { spool_dir, database_id, clock, log, max_bytes = DEFAULT_MAX_BYTES } = options;
   const files = createSpoolFiles(options);
   const entries = new Map<string, Entry>();
-  let due = 0;
+  /** By database. */
+  const due = new Map<string, number>();
   let is_full = false;
   let draining: Promise<void> | undefined;
 
@@ -83,7 +86,8 @@ export function openSpool(
     assertRoom();
   });
   const mark = (entry: Entry, over: boolean) => {
-    if (entry.over !== over) due += over ? 1 : -1;
+    const { database_id } = entry.owned;
+    if (entry.over !== over) due.set(database_id, (due.get(database_id) ?? 0) + (over ? 1 : -1));
     entry.over = over;
   };
   /** The last request of a file that is in the ledger needs no mark: should the file outlast its removal, it is only written once more. */
@@ -120,7 +124,7 @@ export function openSpool(
       return undefined;
     }
     try {
-      await write(row.settlement, row.counters, row.at_ms);
+      await write(row.settlement, row.counters, row.at_ms, entry.owned.database_id);
     } catch (error) {
       if (!isPermanent(error)) return error;
       try {
@@ -133,13 +137,14 @@ export function openSpool(
     return undefined;
   };
   const drainAll = async (write: WriteRow): Promise<void> => {
+    const now = database_id();
     // Shared by all writers, and not a copy: there may be hundreds of thousands.
     const all = entries.entries();
     let failure: unknown;
     const work = async (most: number) => {
       let done = 0;
       for (const [request_id, entry] of all) {
-        if (!entry.over) continue;
+        if (!entry.over || entry.owned.database_id !== now) continue;
         const trouble = await drainOne(request_id, entry, write);
         failure ??= trouble;
         if (failure !== undefined || ++done === most) return;
@@ -157,8 +162,11 @@ export function openSpool(
     records,
     has: (request_id) => entries.has(request_id),
     get due() {
-      return due;
+      let all = 0;
+      for (const some of due.values()) all += some;
+      return all;
     },
+    dueOf: (database_id) => due.get(database_id) ?? 0,
     async forward(request) {
       assertRoom();
       let owned: OwnedFile | undefined;

@@ -1,30 +1,22 @@
-import {
-  type Clock,
-  type CounterName,
-  type Ledger,
-  type Log,
-  type Reservation,
-  type ReservationRequest,
-  type Settlement,
-  StageError,
-} from '../api.ts';
+import { type Clock, type Ledger, type Log, type Reservation, type ReservationRequest, StageError } from '../api.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { OpenLedger } from './ledger.ts';
 import { openSpool } from './spool.ts';
 import type { SpoolFilesOptions } from './spool-files.ts';
+import type { WriteRow } from './spool-rows.ts';
 import type { WriteRecords } from './spooled-records.ts';
 import { createStoreBreaker } from './store-breaker.ts';
 import { isUnavailable } from './store-errors.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 /** What it needs of the ledger of its process. */
-export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'keep' | 'forget'>;
+export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
 
 /** A ledger that lets requests out without a hold while the store is away, where their limits allow it. */
 export interface SpoolingLedger extends Ledger {
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   drain(): Promise<void>;
-  /** How many audit records are on the disk. */
+  /** How many audit records of the database in use are on the disk. */
   readonly records: number;
   /** Keeps audit records on the disk until the database takes them, in their order. Raises SpoolError and what the disk raises. */
   keepRecords(texts: readonly string[]): Promise<void>;
@@ -49,7 +41,7 @@ const UNHELD: Reservation = { exceeded: [], shadows: [], standings: [], unheld: 
  * only if the disk cannot take it either.
  */
 export function openSpoolingLedger(
-  options: SpoolFilesOptions & {
+  options: Omit<SpoolFilesOptions, 'database_id'> & {
     readonly ledger: LedgerOfRows;
     readonly clock: Clock;
     readonly log: Log;
@@ -63,15 +55,31 @@ export function openSpoolingLedger(
 ): SpoolingLedger {
   const { ledger, clock, log, needed = () => false, every = everyInBackground } = options;
   const { writeRecords = nobodyWrites } = options;
-  const spool = openSpool(options);
+  let database_id: string | undefined;
+  const spool = openSpool({ ...options, database_id: () => database_id });
   const breaker = createStoreBreaker(clock, () => void drain());
   /** Requests let out since the last time that all were in the ledger. */
   let let_out = 0;
 
-  const writeRow = async (settlement: Settlement, counters: readonly CounterName[], at_ms: number) => {
-    await ledger.settleAt(settlement, counters, at_ms);
+  const writeRow: WriteRow = async (settlement, ...row) => {
+    await ledger.settleAt(settlement, ...row);
     breaker.mended();
     ledger.forget(settlement.request_id);
+  };
+  let learning: Promise<string> | undefined;
+  /** Asked again and again: another database may be put in the place of this one. */
+  const learnDatabase = async (): Promise<string> => {
+    learning ??= ledger.databaseId().finally(() => {
+      learning = undefined;
+    });
+    const now = await learning;
+    if (database_id !== undefined && database_id !== now) {
+      const waiting = { requests: spool.dueOf(database_id), records: spool.records.countOf(database_id) };
+      const fields = { database_id: now, of_database_id: database_id, ...waiting };
+      log.warn(fields, 'this is another database than before; what the spool holds for that one waits for it');
+    }
+    database_id = now;
+    return now;
   };
   let draining: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
@@ -82,13 +90,15 @@ export function openSpoolingLedger(
     await draining;
   };
   const drainNow = async (): Promise<void> => {
-    const { due, records } = spool;
-    const { count } = records;
+    const { records } = spool;
     try {
+      const database_id = await learnDatabase();
+      const due = spool.dueOf(database_id);
+      const count = records.countOf(database_id);
       if (due > 0) await spool.drain(writeRow);
       if (due > 0) log.info({ requests: due }, 'requests that went out without a hold are in the ledger now');
       let_out = 0;
-      await records.drain(writeRecords);
+      await records.drain(writeRecords, database_id);
       if (count > 0) log.info({ records: count }, 'audit records that waited on the disk are in the audit log now');
     } catch (error) {
       const waiting = { requests: spool.due, records: records.count };
@@ -99,6 +109,7 @@ export function openSpoolingLedger(
     if (!breaker.broken) void drain();
   };
   const lookAround = async () => {
+    await learnDatabase().catch(() => {});
     await spool.lookAround();
     drainSoon();
   };
@@ -118,19 +129,20 @@ export function openSpoolingLedger(
     return UNHELD;
   };
 
-  const stopDraining = every(DRAIN_MS, drain);
+  const stopDraining = every(DRAIN_MS, () => (database_id === undefined ? lookAround() : drain()));
   let stopLooking = every(FIRST_LOOK_MS, () => {
     stopLooking();
     stopLooking = every(LOOK_AROUND_MS, lookAround);
-    void lookAround();
-    if (needed()) void spool.tryOut();
+    void lookAround().then(() => {
+      if (needed() && database_id !== undefined) void spool.tryOut();
+    });
   });
 
   return {
     drain,
     tryOut: spool.tryOut,
     get records() {
-      return spool.records.count;
+      return spool.records.countOf(database_id);
     },
     keepRecords: (texts) => spool.records.keep(texts),
     lookAround,

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { checkLive, type LiveCheck } from '../../engine/cli/live.ts';
 import { renderLive } from '../../engine/cli/live-report.ts';
@@ -285,6 +287,7 @@ database: { postgres: { url_env: DATABASE_URL } }
 upstreams: [{ name: main, base_url: "${upstream_url}", api_key_env: UPSTREAM_KEY }]
 models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
 routing: { default_upstream: main }
+spend_limits: { spool_dir: spool }
 `;
 
 test('the command prints one line each, changes nothing in the database, and fails when one fails', async () => {
@@ -308,6 +311,15 @@ test('the command prints one line each, changes nothing in the database, and fai
   const opened = await openDatabase({ config, env, log: collectingLog().log, wait: 'until-ready' });
   await opened.close();
   assert.match((await run(env)).stdout, /schema up to date/);
+  const spool = (name: string) => writeFileSync(join(project.path('spool'), `${name}.spool`), '');
+  mkdirSync(project.path('spool'));
+  const [theirs, earlier] = [`${crypto.randomUUID()}.${crypto.randomUUID()}`, crypto.randomUUID()];
+  spool(theirs);
+  spool(earlier);
+  const { stdout } = await run(env);
+  assert.match(stdout, new RegExp(`warning: the spool file ${theirs}.spool in .* belongs to another database`));
+  const { rename_to } = new RegExp(`${earlier}.spool in .* rename it to (?<rename_to>\\S+)`).exec(stdout)!.groups!;
+  assert.match(rename_to!, new RegExp(`^[-0-9a-f]{36}\\.${earlier}\\.spool$`));
 
   const wrong = new URL(database.url);
   wrong.password = 'hunter2';

@@ -6,6 +6,7 @@ import { after, test } from 'node:test';
 import { openAuditLog } from '../../engine/services/audit-log.ts';
 import { systemClock as clock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
+import { openLedger } from '../../engine/services/ledger.ts';
 import { openSpoolingLedger } from '../../engine/services/spooling-ledger.ts';
 import { away, deadProcess, fakeLedger } from '../support/spool.ts';
 import { quietLog, useTestStore } from '../support/store.ts';
@@ -15,29 +16,32 @@ const root = mkdtempSync(join(tmpdir(), 'appscli-audit-spool-'));
 after(() => rmSync(root, { recursive: true }));
 
 let database: Database;
-useTestStore((opened) => {
+const ledgers = useTestStore((opened) => {
   database = opened.database;
 });
 
 /** An audit log with its spool; `trouble.now` is what its database answers with. */
-function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?: number } = {}) {
+async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?: number } = {}) {
   const trouble: { now: Error | undefined } = { now: undefined };
   const query: Database['query'] = async (...statement) => {
     if (trouble.now !== undefined) throw trouble.now;
     return database.query(...statement);
   };
+  const behind = openLedger({ database, clock, log: quietLog, every: never });
+  ledgers.push(behind);
   const spool = openSpoolingLedger({
-    ledger: fakeLedger(),
+    ledger: { ...fakeLedger(), databaseId: behind.databaseId },
     spool_dir: () => directory,
     clock,
     log: quietLog,
     every: never,
-    writeRecords: (texts) => audit.writeAgain(texts),
+    writeRecords: (texts, database_id) => audit.writeAgain(texts, database_id),
     ...(more.is_dead && { process: deadProcess() }),
     ...(more.max_bytes !== undefined && { max_bytes: more.max_bytes }),
   });
   const audit = openAuditLog({ database: { query }, clock, log: quietLog, every: never, spool });
-  return { audit, spool, trouble };
+  await spool.lookAround();
+  return { audit, spool, behind, trouble };
 }
 
 async function writtenIn(prefix: string): Promise<string[]> {
@@ -53,7 +57,7 @@ const idsOf = (prefix: string, count: number) => Array.from({ length: count }, (
 
 test('audit records of a long outage are on the disk, and in the log in their order when the database is back', async () => {
   const directory = join(root, 'long');
-  const { audit, spool, trouble } = openBoth(directory);
+  const { audit, spool, trouble } = await openBoth(directory);
   const ids = idsOf('long-', 20_000);
   trouble.now = away();
   for (const [i, request_id] of ids.entries()) {
@@ -73,14 +77,17 @@ test('audit records of a long outage are on the disk, and in the log in their or
 
 test('audit records of a gateway that was killed are written by the next one, each once', async () => {
   const directory = join(root, 'killed');
-  const dead = openBoth(directory, { is_dead: true });
+  const dead = await openBoth(directory, { is_dead: true });
   const ids = idsOf('killed-', 700);
   // One of them had arrived, and nobody heard of it.
-  await dead.audit.writeAgain([JSON.stringify({ at_ms: 0, request_id: ids[3], record: { request_id: ids[3] } })]);
+  await dead.audit.writeAgain(
+    [JSON.stringify({ at_ms: 0, request_id: ids[3], record: { request_id: ids[3] } })],
+    await dead.behind.databaseId(),
+  );
   dead.trouble.now = away();
   for (const request_id of ids) dead.audit.write({ request_id });
   await dead.audit.flush();
-  const next = openBoth(directory);
+  const next = await openBoth(directory);
   await next.spool.lookAround();
   await next.spool.drain();
   assert.deepEqual((await writtenIn('killed-')).sort(), ids.sort());
@@ -90,19 +97,19 @@ test('audit records of a gateway that was killed are written by the next one, ea
 
 test('a gateway that ends while the database is away leaves its audit records on the disk', async () => {
   const directory = join(root, 'ended');
-  const ended = openBoth(directory);
+  const ended = await openBoth(directory);
   ended.trouble.now = away();
   for (const request_id of idsOf('ended-', 30)) ended.audit.write({ request_id });
   await ended.audit.close();
   await ended.spool.close();
-  const next = openBoth(directory);
+  const next = await openBoth(directory);
   await next.spool.lookAround();
   await next.spool.drain();
   assert.equal((await writtenIn('ended-')).length, 30);
 });
 
 test('a spool that is full keeps audit records in memory instead', async () => {
-  const { audit, spool, trouble } = openBoth(join(root, 'full'), { max_bytes: 1 });
+  const { audit, spool, trouble } = await openBoth(join(root, 'full'), { max_bytes: 1 });
   trouble.now = away();
   for (const request_id of idsOf('full-', 2)) {
     audit.write({ request_id });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
 import type { Database } from '../../engine/services/database.ts';
 import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
@@ -23,8 +23,12 @@ const START = '2026-03-10T12:00:00Z';
 const AT = Date.parse('2026-03-09T23:00:00Z');
 
 let database: Database;
+let database_id: string | undefined;
 const open = useTestStore((opened) => {
   database = opened.database;
+});
+beforeEach(async () => {
+  database_id ??= await newLedger().databaseId();
 });
 
 /** A store whose exchanges wait until they are let through. */
@@ -91,7 +95,7 @@ describe('a reservation that the store does not answer in time', () => {
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
     await ledger.beat();
     assert.equal((await balanceOf(database, 'kept')).held, 100);
-    assert.equal(await ledger.settleAt(settlement(request), request.claims, clock.now()), true);
+    assert.equal(await ledger.settleAt(settlement(request), request.claims, clock.now(), database_id!), true);
     ledger.forget(request.request_id);
     await ledger.beat();
     assert.deepEqual(await balanceOf(database, 'kept'), { spent: 60, held: 0 });
@@ -104,7 +108,10 @@ describe('a reservation that the store does not answer in time', () => {
       const { clock, store, ledger, request, over } = await giveUp(user);
       await over();
       ledger.keep(request.request_id);
-      assert.equal(await newLedger(clock).settleAt(settlement(request), request.claims, clock.now()), true);
+      assert.equal(
+        await newLedger(clock).settleAt(settlement(request), request.claims, clock.now(), database_id!),
+        true,
+      );
       store.open();
       assertGranted(await ledger.reserve(reservation({ user: 'other' })));
       assert.deepEqual(await balanceOf(database, user), { spent: 60, held: 100 });
@@ -130,7 +137,7 @@ describe('a settlement of an earlier time', () => {
       userClaim('late', 5),
       { ...userClaim('late', 5), window: 'minute' as const, unit: 'requests' as const },
     ];
-    assert.equal(await ledger.settleAt(settlement(request), claims, AT), true);
+    assert.equal(await ledger.settleAt(settlement(request), claims, AT, database_id!), true);
     assert.deepEqual(await countersOf(database, 'late'), [
       { window_kind: 'day', window_start: '2026-03-09T00:00:00.000Z', spent: 60, held: 0 },
     ]);
@@ -145,7 +152,7 @@ describe('a settlement of an earlier time', () => {
   it('counts now when the clock of the gateway that tells of it is fast', async () => {
     const request = reservation({ user: 'early' });
     const two_days_ahead = Date.parse(START) + 48 * 3_600_000;
-    assert.equal(await newLedger().settleAt(settlement(request), request.claims, two_days_ahead), true);
+    assert.equal(await newLedger().settleAt(settlement(request), request.claims, two_days_ahead, database_id!), true);
     assert.equal((await countersOf(database, 'early'))[0]?.window_start, '2026-03-10T00:00:00.000Z');
     const [row] = await database.knex('ledger').where({ request_id: request.request_id });
     assert.equal(row.forwarded_at.toISOString(), new Date(START).toISOString());
@@ -155,12 +162,12 @@ describe('a settlement of an earlier time', () => {
     const clock = frozenClock(START);
     const request = reservation({ user: 'again' });
     const tries = Array.from({ length: 8 }, (_, i) =>
-      newLedger(clock).settleAt(settlement(request, { cost_nano_usd: 60 + i }), request.claims, AT),
+      newLedger(clock).settleAt(settlement(request, { cost_nano_usd: 60 + i }), request.claims, AT, database_id!),
     );
     const written = await Promise.all(tries);
     assert.equal(written.filter((each) => each).length, 1);
     clock.advance(28 * 24 * 3_600_000);
-    assert.equal(await newLedger(clock).settleAt(settlement(request), request.claims, AT), false);
+    assert.equal(await newLedger(clock).settleAt(settlement(request), request.claims, AT, database_id!), false);
     const rows = await ledgerRowsOf(database, 'again');
     assert.equal(rows.length, 1);
     assert.equal((await balanceOf(database, 'again')).spent, rows[0]!.cost_nano_usd);
@@ -172,9 +179,11 @@ describe('a settlement of an earlier time', () => {
     const request = reservation({ user: 'away' });
     for (const moment of ['before', 'after'] as const) {
       const ledger = newLedger(undefined, spoiltStore(database, 'settle', 1, moment));
-      await assert.rejects(ledger.settleAt(settlement(request), request.claims, AT), { code: 'store_unavailable' });
+      await assert.rejects(ledger.settleAt(settlement(request), request.claims, AT, database_id!), {
+        code: 'store_unavailable',
+      });
     }
-    assert.equal(await newLedger().settleAt(settlement(request), request.claims, AT), false);
+    assert.equal(await newLedger().settleAt(settlement(request), request.claims, AT, database_id!), false);
     assert.equal((await ledgerRowsOf(database, 'away')).length, 1);
   });
 });

@@ -215,7 +215,12 @@ describe('after a month was dropped', () => {
     kept = { ledger_months: 1 };
     await retention.sweep();
     const request = reservation({ user: 'ann' });
-    await ledger.settleAt(settlement(request), [userClaim('ann', null)], Date.parse('2026-01-16T12:00:00Z'));
+    await ledger.settleAt(
+      settlement(request),
+      [userClaim('ann', null)],
+      Date.parse('2026-01-16T12:00:00Z'),
+      await ledger.databaseId(),
+    );
     await retention.sweep();
     await moveTo('2026-07-20T12:00:00Z');
     await retention.sweep();

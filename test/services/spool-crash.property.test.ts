@@ -129,6 +129,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
         const crashing = new CrashingDisk(directory, steps, random);
         const ledger = start(crashing);
         if (life === 0) {
+          await ledger.lookAround();
           await Promise.all([...courses.map((_, index) => goThrough(ledger, crashing, index)), bringBack(ledger)]);
         } else {
           await ledger.lookAround();

@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { WriteRow } from '../../engine/services/spool-rows.ts';
-import { away } from '../support/spool.ts';
+import { away, SOME_DATABASE } from '../support/spool.ts';
 import { Scene, start } from '../support/spool-scene.ts';
 import { reservation, settlement, teamClaim, userClaim } from '../support/store.ts';
 
@@ -248,9 +248,10 @@ describe('the spool of a process that ended', () => {
     const scene = new Scene();
     mkdirSync(scene.directory, { recursive: true });
     const id = () => crypto.randomUUID();
-    mkdirSync(join(scene.directory, `${id()}.spool`));
-    writeFileSync(join(scene.directory, `${id()}.spool`), '');
-    writeFileSync(join(scene.directory, `${id()}.spool`), Buffer.alloc(3_000_000));
+    const name = () => `${SOME_DATABASE}.${id()}.spool`;
+    mkdirSync(join(scene.directory, name()));
+    writeFileSync(join(scene.directory, name()), '');
+    writeFileSync(join(scene.directory, name()), Buffer.alloc(3_000_000));
     writeFileSync(join(scene.directory, 'notes.spool'), 'x');
     writeFileSync(join(scene.directory, `${id()}.aside`), 'x');
     const spool = scene.open();

@@ -37,17 +37,18 @@ interface Gateway {
 }
 
 /** A gateway; `trouble` is what its database answers with while it is set. */
-function openGateway(more: {
+async function openGateway(more: {
   directory: string;
   clock: FrozenClock;
   database?: Pick<Database, 'query'>;
   trouble?: { now: Error | undefined };
   is_dead?: boolean;
-}): Gateway {
+}): Promise<Gateway> {
   const { directory, clock, trouble } = more;
   const store = more.database ?? database;
+  let opened = false;
   const query: Database['query'] = async (...statement) => {
-    if (trouble?.now !== undefined) throw trouble.now;
+    if (opened && trouble?.now !== undefined) throw trouble.now;
     return store.query(...statement);
   };
   const behind = openLedger({ database: { query }, clock, log: quietLog, every: never });
@@ -60,6 +61,8 @@ function openGateway(more: {
     ...(more.is_dead && { process: deadProcess() }),
   });
   ledgers.push(behind, ledger);
+  await ledger.lookAround();
+  opened = true;
   return { ledger, behind };
 }
 
@@ -71,7 +74,7 @@ const scene = () => ({
 
 it('money counts in the windows of the time at which the request went out', async () => {
   const { directory, clock, trouble } = scene();
-  const { ledger } = openGateway({ directory, clock, trouble });
+  const { ledger } = await openGateway({ directory, clock, trouble });
   const claims = [userClaim('vic', 500), teamClaim('vics', 900)];
   const request = reservation({ user: 'vic', team: 'vics', claims, on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unheld);
@@ -91,7 +94,11 @@ it('money counts in the windows of the time at which the request went out', asyn
 
 it('a reservation that was placed although nobody heard of it stays with its request, and is settled with it', async () => {
   const { directory, clock } = scene();
-  const { ledger, behind } = openGateway({ directory, clock, database: spoiltStore(database, 'reserve', 1, 'after') });
+  const { ledger, behind } = await openGateway({
+    directory,
+    clock,
+    database: spoiltStore(database, 'reserve', 1, 'after'),
+  });
   const request = reservation({ user: 'unheard', on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unheld);
   await behind.beat();
@@ -104,7 +111,11 @@ it('a reservation that was placed although nobody heard of it stays with its req
 
 it('a reservation that was placed although nobody heard of it is given back when its request never left', async () => {
   const { directory, clock } = scene();
-  const { ledger, behind } = openGateway({ directory, clock, database: spoiltStore(database, 'reserve', 1, 'after') });
+  const { ledger, behind } = await openGateway({
+    directory,
+    clock,
+    database: spoiltStore(database, 'reserve', 1, 'after'),
+  });
   const request = reservation({ user: 'stayed', on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unheld);
   await ledger.release(request.request_id);
@@ -116,7 +127,7 @@ it('a reservation that was placed although nobody heard of it is given back when
 it('a row that was committed although the answer got lost is there once', async () => {
   const { directory, clock, trouble } = scene();
   const lossy = spoiltStore(database, 'settle', 1, 'after');
-  const { ledger } = openGateway({ directory, clock, trouble, database: lossy });
+  const { ledger } = await openGateway({ directory, clock, trouble, database: lossy });
   const request = reservation({ user: 'again', on_store_error: 'allow' });
   await ledger.reserve(request);
   await ledger.settle(settlement(request));
@@ -132,11 +143,11 @@ it('a row that was committed although the answer got lost is there once', async 
 it('what a process left is in the ledger once, also when its reservation was placed and counts as an orphan', async () => {
   const { directory, clock } = scene();
   const lossy = spoiltStore(database, 'reserve', 1, 'after');
-  const dead = openGateway({ directory, clock, database: lossy, is_dead: true });
+  const dead = await openGateway({ directory, clock, database: lossy, is_dead: true });
   const request = reservation({ user: 'orphan', most_nano_usd: 100, on_store_error: 'allow' });
   await dead.ledger.reserve(request);
   await dead.ledger.settle(settlement(request));
-  const [orphans, spools] = [openGateway({ directory, clock }), openGateway({ directory, clock })];
+  const [orphans, spools] = [await openGateway({ directory, clock }), await openGateway({ directory, clock })];
   clock.advance(31_000);
   await orphans.behind.beat();
   await Promise.all([
@@ -161,7 +172,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
       return database.query(name, text, values);
     },
   };
-  const { ledger, behind } = openGateway({ directory, clock, trouble, database: counted });
+  const { ledger, behind } = await openGateway({ directory, clock, trouble, database: counted });
   const forwarded: string[] = [];
   for (let i = 0; i < 600; i++) {
     const request = reservation({ user: 'many', claims: [userClaim('many', null)], on_store_error: 'allow' });

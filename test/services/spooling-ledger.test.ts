@@ -18,7 +18,7 @@ after(() => rmSync(root, { recursive: true }));
 
 const never = () => () => {};
 
-function openScene(more: Partial<Parameters<typeof openSpoolingLedger>[0]> = {}) {
+async function openScene(more: Partial<Parameters<typeof openSpoolingLedger>[0]> = {}) {
   const behind: FakeLedger = fakeLedger();
   const clock = frozenClock('2026-03-10T12:00:00Z');
   const directory = mkdtempSync(join(root, 'spool-'));
@@ -27,13 +27,15 @@ function openScene(more: Partial<Parameters<typeof openSpoolingLedger>[0]> = {})
   function note(_: object, text: string) {
     logged.push(text);
   }
-  const open = (other: typeof more = {}) => {
+  const open = async (other: typeof more = {}) => {
     const spool_dir = () => directory;
     const ledger = openSpoolingLedger({ ledger: behind, spool_dir, clock, log, every: never, ...more, ...other });
+    // It was there once, so that it is known whose the files are.
+    await ledger.lookAround();
     opened.push(ledger);
     return ledger;
   };
-  return { behind, clock, directory, logged, open, ledger: open(), files: () => readdirSync(directory) };
+  return { behind, clock, directory, logged, open, ledger: await open(), files: () => readdirSync(directory) };
 }
 
 const allowed = () => reservation({ on_store_error: 'allow' });
@@ -47,7 +49,7 @@ function gate(): { promise: Promise<void>; open(): void } {
 
 describe('while the store works', () => {
   it('everything goes to the ledger, and nothing to the disk', async () => {
-    const { ledger, behind, files } = openScene();
+    const { ledger, behind, files } = await openScene();
     const request = allowed();
     assert.equal((await ledger.reserve(request)).unheld, false);
     ledger.topUp(request.request_id, 5);
@@ -63,7 +65,7 @@ describe('while the store works', () => {
   });
 
   it('an error that is none of the store is passed on', async () => {
-    const { ledger, behind } = openScene();
+    const { ledger, behind } = await openScene();
     behind.trouble = new RangeError('no amount');
     await assert.rejects(ledger.reserve(allowed()), RangeError);
   });
@@ -71,7 +73,7 @@ describe('while the store works', () => {
 
 describe('while the store is away', () => {
   it('a request goes out that may, is noted before, and is written once the store is back', async () => {
-    const { ledger, behind, clock, files, logged } = openScene();
+    const { ledger, behind, clock, files, logged } = await openScene();
     behind.trouble = away();
     const request = allowed();
     const reserved = await ledger.reserve(request);
@@ -95,14 +97,14 @@ describe('while the store is away', () => {
   });
 
   it('a request that may not go out is refused', async () => {
-    const { ledger, behind, files } = openScene();
+    const { ledger, behind, files } = await openScene();
     behind.trouble = away();
     await assert.rejects(ledger.reserve(reservation()), unavailable);
     assert.deepEqual([files(), behind.kept.size], [[], 0]);
   });
 
   it('a request that never left after all leaves nothing', async () => {
-    const { ledger, behind, files } = openScene();
+    const { ledger, behind, files } = await openScene();
     behind.trouble = away();
     const request = allowed();
     await ledger.reserve(request);
@@ -114,7 +116,7 @@ describe('while the store is away', () => {
 
   it('and the disk fails too, the request is refused with both reasons, and without a path', async () => {
     const disk = faultyDisk((operation) => (operation === 'write' ? { error: diskError('ENOSPC') } : undefined));
-    const { ledger, behind } = openScene({ disk });
+    const { ledger, behind } = await openScene({ disk });
     behind.trouble = away();
     await assert.rejects(ledger.reserve(allowed()), {
       ...unavailable,
@@ -124,14 +126,14 @@ describe('while the store is away', () => {
   });
 
   it('what a process left is written by the next one, also what it did not get to say', async () => {
-    const { behind, open } = openScene();
-    const doomed = open({ process: deadProcess() });
+    const { behind, open } = await openScene();
+    const doomed = await open({ process: deadProcess() });
     behind.trouble = away();
     const [over, lost] = [allowed(), { ...allowed(), most_nano_usd: 700 }];
     for (const request of [over, lost]) await doomed.reserve(request);
     await doomed.settle(settlement(over));
     behind.trouble = undefined;
-    const next = open();
+    const next = await open();
     await next.lookAround();
     await next.drain();
     assert.deepEqual(
@@ -141,7 +143,7 @@ describe('while the store is away', () => {
   });
 
   it('what is left at the end stays for the next start, and what can be written is', async () => {
-    const { ledger, behind, open, files } = openScene();
+    const { ledger, behind, open, files } = await openScene();
     behind.trouble = away();
     const requests = [allowed(), allowed()];
     for (const request of requests) await ledger.reserve(request);
@@ -149,7 +151,7 @@ describe('while the store is away', () => {
     await ledger.close();
     assert.equal(files().length, 1);
     behind.trouble = undefined;
-    const next = open();
+    const next = await open();
     await next.lookAround();
     await next.close();
     assert.deepEqual([behind.rows.size, files()], [2, []]);
@@ -158,7 +160,7 @@ describe('while the store is away', () => {
 
 describe('the wait for a store that is away', () => {
   it('is had by one request at a time; others that may go out go at once', async () => {
-    const { ledger, behind, clock } = openScene();
+    const { ledger, behind, clock } = await openScene();
     behind.trouble = away();
     await ledger.reserve(allowed());
     const { promise, open } = gate();
@@ -177,7 +179,7 @@ describe('the wait for a store that is away', () => {
   });
 
   it('is spared a request that may not go out, once somebody has asked again in vain', async () => {
-    const { ledger, behind, clock } = openScene();
+    const { ledger, behind, clock } = await openScene();
     behind.trouble = away();
     for (let i = 0; i < 5; i++) await assert.rejects(ledger.reserve(reservation()), unavailable);
     assert.equal(behind.reserved.length, 2);
@@ -194,7 +196,7 @@ describe('the wait for a store that is away', () => {
   });
 
   it('is not made longer by one lost connection: requests wait for the one that asks again', async () => {
-    const { ledger, behind } = openScene();
+    const { ledger, behind } = await openScene();
     behind.trouble = away();
     await assert.rejects(ledger.reserve(reservation()), unavailable);
     behind.trouble = undefined;
@@ -207,7 +209,7 @@ describe('the wait for a store that is away', () => {
   });
 
   it('is over for all as soon as a row could be written', async () => {
-    const { ledger, behind } = openScene();
+    const { ledger, behind } = await openScene();
     behind.trouble = away();
     const request = allowed();
     await ledger.reserve(request);
@@ -219,7 +221,7 @@ describe('the wait for a store that is away', () => {
   });
 
   it('does not begin again because of a request that was asked before the store was back', async () => {
-    const { ledger, behind } = openScene();
+    const { ledger, behind } = await openScene();
     const { promise, open } = gate();
     behind.onReserve = () => promise;
     const old = ledger.reserve(allowed());
@@ -243,14 +245,14 @@ describe('the wait for a store that is away', () => {
 
 it('a disk that cannot be used is in the log from the start on, where it would be needed', async () => {
   for (const needed of [true, false]) {
-    const { open, directory, logged, files } = openScene();
+    const { open, directory, logged, files } = await openScene();
     const ticks: (() => void)[] = [];
     const every = (_: number, task: () => void) => {
       ticks.push(task);
       return () => {};
     };
     const look = async (more: object) => {
-      const ledger = open({ every, needed: () => needed, ...more });
+      const ledger = await open({ every, needed: () => needed, ...more });
       ticks.at(-1)!();
       await ledger.close();
     };
@@ -264,10 +266,10 @@ it('a disk that cannot be used is in the log from the start on, where it would b
 });
 
 it('a spool directory that is a file does not keep the ledger from opening, working or closing', async () => {
-  const { open, directory, behind } = openScene();
+  const { open, directory, behind } = await openScene();
   const path = join(directory, 'file');
   writeFileSync(path, '');
-  const ledger = open({ spool_dir: () => path });
+  const ledger = await open({ spool_dir: () => path });
   await ledger.lookAround();
   await ledger.reserve(allowed());
   behind.trouble = away();

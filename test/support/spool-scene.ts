@@ -7,7 +7,7 @@ import { after, afterEach } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
 import { openSpool, type Spool } from '../../engine/services/spool.ts';
 import type { WriteRow } from '../../engine/services/spool-rows.ts';
-import { deadProcess, type WrittenRow } from './spool.ts';
+import { deadProcess, SOME_DATABASE, type WrittenRow } from './spool.ts';
 import { quietLog } from './store.ts';
 
 /** When the clock of a scene stands. */
@@ -30,7 +30,13 @@ export class Scene {
   open(more: Partial<Parameters<typeof openSpool>[0]> = {}): Spool {
     const at = (level: string) => (fields: object, text: string) => void this.logged.push({ level, text, ...fields });
     const log = { ...quietLog, info: at('info'), warn: at('warn'), error: at('error') };
-    const spool = openSpool({ spool_dir: () => this.directory, clock: this.clock, log, ...more });
+    const spool = openSpool({
+      spool_dir: () => this.directory,
+      database_id: () => SOME_DATABASE,
+      clock: this.clock,
+      log,
+      ...more,
+    });
     opened.push(spool);
     return spool;
   }

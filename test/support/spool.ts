@@ -28,7 +28,12 @@ export interface FakeLedger extends LedgerOfRows {
   readonly kept: Set<string>;
   /** Runs before a reservation is answered. */
   onReserve: () => Promise<void>;
+  /** Which database it plays. */
+  database_id: string;
 }
+
+/** A database, where it does not matter which. */
+export const SOME_DATABASE = '2f6f3a52-0f4e-4a8e-9d68-6d2f6a1c9b01';
 
 /** What a database that is away answers with. */
 export function away(): StageError {
@@ -47,6 +52,7 @@ export function fakeLedger(): FakeLedger {
     topped_up: [],
     kept: new Set(),
     onReserve: async () => {},
+    database_id: SOME_DATABASE,
     async reserve(request) {
       ledger.reserved.push(request);
       await ledger.onReserve();
@@ -62,8 +68,10 @@ export function fakeLedger(): FakeLedger {
     },
     typicalCost: () => 7,
     standings: async () => [],
-    async settleAt(settlement, counters, at_ms) {
+    databaseId: async () => ledger.database_id,
+    async settleAt(settlement, counters, at_ms, database_id) {
       if (ledger.trouble !== undefined) throw ledger.trouble;
+      if (database_id !== ledger.database_id) throw Object.assign(new Error('another database'), { code: 'GW001' });
       const is_new = !ledger.rows.has(settlement.request_id);
       if (is_new) ledger.rows.set(settlement.request_id, { settlement, counters, at_ms });
       else ledger.repeated++;

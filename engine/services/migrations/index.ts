@@ -15,6 +15,7 @@ import { signingKeys } from './0011_signing_keys.ts';
 import { people } from './0012_people.ts';
 import { provider } from './0014_provider.ts';
 import { unseenSuccessors } from './0015_unseen_successors.ts';
+import { databaseIdentity } from './0016_database_identity.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
@@ -34,4 +35,5 @@ export const migrations: readonly SchemaMigration[] = [
   people,
   provider,
   unseenSuccessors,
+  databaseIdentity,
 ];
