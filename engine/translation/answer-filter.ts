@@ -14,7 +14,7 @@ export function filterAnswer(translation: Translation, write: Emit): Emit {
   const { from, stops } = translation;
   const counted = from === 'messages' ? withUsage(translation, write) : write;
   if (stops.length === 0) return (event) => counted(renamed(event, translation));
-  const cutter = new StopCutter(stops);
+  const cutter = new StopCutter(stops, from === 'chat');
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 

@@ -1,4 +1,4 @@
-import type { ModelEvent } from './events.ts';
+import type { Emit, ModelEvent } from './events.ts';
 import type { Protocol } from './protocol.ts';
 
 /** The most stop sequences of chat completions. */
@@ -58,50 +58,73 @@ class Search {
   }
 }
 
-/** A text of the answer that is being looked through. */
-interface OpenText {
-  readonly searches: readonly Search[];
-  /** The end of the text so far that could be the beginning of a stop sequence. */
+/** A text of the answer, from its beginning until all of it has been passed on. */
+interface Text {
+  readonly index: number;
+  /** Whether it goes on where the text before it ended, as far as the client can tell. */
+  readonly joins: boolean;
+  /** What came while a text before it was still open. */
+  waiting: string[];
+  /** What has been looked through, and could be the beginning of a stop sequence, or the middle of one. */
   held: string;
+  ended: boolean;
 }
 
 /**
  * Cuts an answer where the model should have stopped, for upstreams that cannot be told to: the text up to the first stop
  * sequence is passed on, what begins after it is not, and the answer ends as one that was stopped. What could become a stop
- * sequence waits, and nothing else does. Each text is looked through by itself, in time linear in its length.
+ * sequence waits, and nothing else does. Texts are looked through one after the other, in time linear in their length. A
+ * sequence may span texts that follow one another, and where `one_text` says that the client gets all texts as one, any.
  */
 export class StopCutter {
-  readonly #patterns: readonly Pattern[];
+  readonly #searches: readonly Search[];
   /** The characters with which they begin. */
   readonly #first: ReadonlySet<number>;
-  readonly #texts = new Map<number, OpenText>();
+  readonly #one_text: boolean;
+  /** Texts in the order in which they began. */
+  readonly #texts: Text[] = [];
+  readonly #by_index = new Map<number, Text>();
+  /** How many of them have been passed on to their end. */
+  #said = 0;
+  /** The one that is being looked through. */
+  #reading = 0;
+  /** How many characters wait. */
+  #held = 0;
+  /** Whether something else has begun since the last text. */
+  #apart = false;
   readonly #left_out = new Set<number>();
   #cut: string | undefined;
 
-  constructor(stops: readonly string[]) {
-    this.#patterns = [...new Set(stops)].map((text) => new Pattern(text));
+  constructor(stops: readonly string[], one_text: boolean) {
+    this.#searches = [...new Set(stops)].map((text) => new Search(new Pattern(text)));
     this.#first = new Set(stops.map((text) => text.charCodeAt(0)));
+    this.#one_text = one_text;
   }
 
-  take(event: ModelEvent, emit: (event: ModelEvent) => void): void {
+  take(event: ModelEvent, emit: Emit): void {
     switch (event.type) {
       case 'part_start':
-        if (this.#cut !== undefined) this.#left_out.add(event.index);
-        else if (event.part.kind === 'text')
-          this.#texts.set(event.index, { searches: this.#patterns.map((one) => new Search(one)), held: '' });
+        this.#begin(event, emit);
         break;
       case 'part_delta': {
-        const open = this.#texts.get(event.index);
-        if (open === undefined) break;
-        if (event.text === '') return;
-        this.#read(event.index, open, event.text, emit);
+        const text = this.#by_index.get(event.index);
+        if (text === undefined) break;
+        text.waiting.push(event.text);
+        this.#advance(emit);
         return;
       }
-      case 'part_end':
-        this.#flush(event.index, emit);
-        break;
+      case 'part_end': {
+        const text = this.#by_index.get(event.index);
+        if (text === undefined) break;
+        text.ended = true;
+        this.#advance(emit);
+        return;
+      }
       case 'end':
-        for (const index of [...this.#texts.keys()]) this.#flush(index, emit);
+      case 'error':
+        for (const text of this.#by_index.values()) text.ended = true;
+        this.#apart = true;
+        this.#advance(emit);
         break;
       default:
     }
@@ -109,47 +132,86 @@ export class StopCutter {
     emit(this.#cut === undefined ? event : stopped(event, this.#cut));
   }
 
-  #read(index: number, open: OpenText, piece: string, emit: (event: ModelEvent) => void): void {
-    let held = open.held.length;
+  #begin({ index, part }: Extract<ModelEvent, { type: 'part_start' }>, emit: Emit): void {
+    if (this.#cut !== undefined) this.#left_out.add(index);
+    else if (part.kind === 'text') {
+      const text: Text = { index, joins: !this.#apart, waiting: [], held: '', ended: false };
+      this.#texts.push(text);
+      this.#by_index.set(index, text);
+      this.#apart = false;
+    } else if (!this.#one_text) {
+      this.#apart = true;
+      this.#advance(emit);
+    }
+  }
+
+  /** Looks through what has come, as far as no text before it is open. */
+  #advance(emit: Emit): void {
+    for (let text = this.#texts[this.#reading]; text !== undefined; text = this.#texts[++this.#reading]) {
+      if (!text.joins) this.#flush(emit);
+      const piece = text.waiting.join('');
+      text.waiting = [];
+      if (piece !== '') this.#read(text, piece, emit);
+      if (this.#cut !== undefined || !text.ended) return;
+    }
+    if (this.#apart) this.#flush(emit);
+    else this.#say(0, emit);
+  }
+
+  #read(text: Text, piece: string, emit: Emit): void {
+    let held = this.#held;
     for (let at = 0; at < piece.length; at++) {
       const code = piece.charCodeAt(at);
       if (held === 0 && !this.#first.has(code)) continue;
       held = 0;
       let found: string | undefined;
-      for (const search of open.searches) {
+      for (const search of this.#searches) {
         const length = search.step(code);
-        const { text } = search.pattern;
+        const sequence = search.pattern.text;
         if (length > held) held = length;
-        if (length === text.length && length > (found?.length ?? 0)) found = text;
+        if (length === sequence.length && length > (found?.length ?? 0)) found = sequence;
       }
       if (found === undefined) continue;
-      const text = open.held + piece.slice(0, at + 1);
-      this.#end(index, text.slice(0, text.length - found.length), found, emit);
+      text.held += piece.slice(0, at + 1);
+      this.#held += at + 1;
+      this.#end(found, emit);
       return;
     }
-    const text = open.held + piece;
-    open.held = text.slice(text.length - held);
-    say(index, text.slice(0, text.length - held), emit);
+    text.held += piece;
+    this.#held += piece.length;
+    this.#say(this.#held - held, emit);
   }
 
-  #end(index: number, text: string, stop: string, emit: (event: ModelEvent) => void): void {
-    this.#cut = stop;
-    this.#texts.delete(index);
-    say(index, text, emit);
-    emit({ type: 'part_end', index });
-    this.#left_out.add(index);
-    // Texts that are open beside it come after it.
-    for (const [other] of this.#texts) {
-      emit({ type: 'part_end', index: other });
-      this.#left_out.add(other);
+  /** Passes on so many of the characters that wait, and the ends of the texts that were said with them. */
+  #say(chars: number, emit: Emit): void {
+    this.#held -= chars;
+    let left = chars;
+    for (let text = this.#texts[this.#said]; text !== undefined; text = this.#texts[this.#said]) {
+      const part_delta = left < text.held.length ? text.held.slice(0, left) : text.held;
+      if (part_delta !== '') emit({ type: 'part_delta', index: text.index, text: part_delta });
+      left -= part_delta.length;
+      text.held = text.held.slice(part_delta.length);
+      if (!text.ended || text.held !== '' || text.waiting.length > 0) return;
+      emit({ type: 'part_end', index: text.index });
+      this.#by_index.delete(text.index);
+      this.#said++;
     }
-    this.#texts.clear();
   }
 
-  #flush(index: number, emit: (event: ModelEvent) => void): void {
-    const open = this.#texts.get(index);
-    this.#texts.delete(index);
-    if (open !== undefined) say(index, open.held, emit);
+  /** What waits is no beginning of a sequence: another text begins, or none comes any more. */
+  #flush(emit: Emit): void {
+    this.#say(this.#held, emit);
+    for (const search of this.#searches) search.found = 0;
+  }
+
+  #end(stop: string, emit: Emit): void {
+    this.#say(this.#held - stop.length, emit);
+    this.#cut = stop;
+    for (const index of this.#by_index.keys()) {
+      emit({ type: 'part_end', index });
+      this.#left_out.add(index);
+    }
+    this.#by_index.clear();
   }
 }
 
@@ -157,8 +219,4 @@ export class StopCutter {
 function stopped(event: ModelEvent, stop_sequence: string): ModelEvent {
   if (event.type === 'error') return { type: 'end', reason: 'stop_sequence', stop_sequence };
   return event.type === 'end' ? { ...event, reason: 'stop_sequence', stop_sequence } : event;
-}
-
-function say(index: number, text: string, emit: (event: ModelEvent) => void): void {
-  if (text !== '') emit({ type: 'part_delta', index, text });
 }

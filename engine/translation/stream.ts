@@ -213,8 +213,11 @@ function streamToStream(translation: Translation): ResponseConverter {
       source.end();
       return take();
     },
-    // An upstream that drops the connection after its last word has said everything.
-    fail: (error) => take() + (source.over ? '' : failing(writer, error, from)),
+    // An upstream that drops the connection after its last word, or after a stop sequence, has said everything.
+    fail(error) {
+      if (!source.over) filter({ type: 'error', problem: problemOf(error, from) });
+      return take();
+    },
   };
 }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../engine/translation/protocol.ts';
 import type { TestGateway } from '../support/gateway.ts';
-import type { ModelProvider } from '../support/model-provider.ts';
+import { eventsOf, type ModelProvider } from '../support/model-provider.ts';
 import { answerChunks, answerJson } from '../support/scripted-upstream.ts';
 import { askBody, modelVia, post, useNine } from './nine.ts';
 import { eventsIn, textIn } from './streams.ts';
@@ -41,6 +41,37 @@ describe('a stop sequence at an upstream that knows none', () => {
       });
     }
   }
+
+  for (const [surface, key] of [
+    ['messages', 'stop_sequences'],
+    ['chat', 'stop'],
+  ] as const) {
+    it(`is found across the texts of an answer by a ${surface} client, in a stream and in a document`, async () => {
+      provider.model = () => ({ said: ['One. S', 'TO', 'P Two.'].map((text) => ({ kind: 'text', text })) });
+      const answers = await Promise.all(
+        [true, false].map((stream) =>
+          post(gateway, surface, askBody(surface, modelVia('responses'), 'Go.', { [key]: ['STOP'], stream })),
+        ),
+      );
+      const [streamed, whole] = answers.map(({ text }) => text);
+      assert.equal(textIn(surface, eventsIn(streamed!)), 'One. ');
+      assert.equal(textIn(surface, JSON.parse(whole!)), 'One. ');
+      for (const text of [streamed!, whole!])
+        assert.match(text, surface === 'chat' ? /"finish_reason":"stop"/ : /"stop_reason":"stop_sequence"/);
+    });
+  }
+
+  it('that was found ends the answer well, also where the upstream breaks off after it', async () => {
+    const script = provider.upstream.script;
+    const events = eventsOf('responses', { said: [{ kind: 'text', text: 'One. STOP Two.' }], piece: 100 });
+    const said = events.findIndex((event) => event.includes('output_text.delta'));
+    provider.upstream.script = answerChunks(events.slice(0, said + 1));
+    const body = askBody('messages', modelVia('responses'), 'Go.', { stop_sequences: ['STOP'], stream: true });
+    const { text } = await post(gateway, 'messages', body);
+    provider.upstream.script = script;
+    const names = eventsIn(text).map(({ name }) => name);
+    assert.deepEqual([names.at(-1), names.includes('error')], ['message_stop', false], text);
+  });
 
   it('is also found where an upstream takes only four', async () => {
     provider.model = () => ({ said: [{ kind: 'text', text: 'One. Two. STOP Three.' }] });

@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import type { ModelEvent } from '../../engine/translation/events.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from '../../engine/translation/stop-sequences.ts';
 
-function cut(stops: readonly string[], events: readonly ModelEvent[]): ModelEvent[] {
-  const cutter = new StopCutter(stops);
+function cut(stops: readonly string[], events: readonly ModelEvent[], one_text = false): ModelEvent[] {
+  const cutter = new StopCutter(stops, one_text);
   const left: ModelEvent[] = [];
   for (const event of events) cutter.take(event, (one) => left.push(one));
   return left;
@@ -54,13 +54,14 @@ describe('a text', () => {
 
   it('is looked through in time linear in its length, in whatever pieces it comes', () => {
     const sequence = `${'a'.repeat(100_000)}b`;
-    const cutter = new StopCutter([sequence]);
+    const cutter = new StopCutter([sequence], false);
     const left: ModelEvent[] = [];
     const take = (event: ModelEvent) => cutter.take(event, (one) => left.push(one));
     const started = performance.now();
     take(start(0));
     for (let i = 0; i < 100_000; i++) take(delta('a'));
     take(stop());
+    take(END);
     const took = performance.now() - started;
     assert.equal(said(left).length, 100_000);
     assert.ok(took < 500, `${took} ms`);
@@ -73,7 +74,7 @@ describe('a text', () => {
   });
 
   it('comes at once as far as it cannot be the beginning of a sequence', () => {
-    const cutter = new StopCutter(['\n\nHuman:']);
+    const cutter = new StopCutter(['\n\nHuman:'], false);
     const left: ModelEvent[] = [];
     const take = (event: ModelEvent) => cutter.take(event, (one) => left.push(one));
     take(start(0));
@@ -110,6 +111,85 @@ describe('a text', () => {
     assert.equal(said(cut(stops, [start(0), delta(text), stop(), END])), text);
     const { user } = process.cpuUsage(started);
     assert.ok(user < 5_000_000, `${user} microseconds`);
+  });
+});
+
+describe('texts that follow one another', () => {
+  /** Each text by itself, or all open at once; their pieces in the order given. */
+  const says = (texts: readonly string[][], at_once: boolean): ModelEvent[] => [
+    ...(at_once ? texts.map((_, index) => start(index)) : []),
+    ...texts.flatMap((pieces, index) => [
+      ...(at_once ? [] : [start(index)]),
+      ...pieces.map((piece) => delta(piece, index)),
+      stop(index),
+    ]),
+    END,
+  ];
+
+  it('are looked through as one, and what was said is said of the text that it belongs to', () => {
+    const pieces = fc.array(fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 6 }), { maxLength: 3 });
+    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 5 }), {
+      minLength: 1,
+      maxLength: 3,
+    });
+    fc.assert(
+      fc.property(fc.array(pieces, { maxLength: 6 }), stops, fc.boolean(), (texts, sequences, at_once) => {
+        const left = cut(sequences, says(texts, at_once));
+        const whole = texts.flat().join('');
+        const [text, found] = expected(whole, sequences);
+        assert.equal(said(left), text);
+        const end = found === undefined ? END : { ...END, reason: 'stop_sequence', stop_sequence: found };
+        assert.deepEqual(left.at(-1), end);
+        let begun = 0;
+        for (const [index, own] of texts.map((all) => all.join('')).entries()) {
+          const of = left.filter((event) => 'index' in event && event.index === index);
+          assert.equal(said(of), own.slice(0, Math.max(0, text.length - begun)));
+          begun += own.length;
+          if (of.length > 0) assert.deepEqual([of[0]!.type, of.at(-1)!.type], ['part_start', 'part_end']);
+          assert.ok(of.filter(({ type }) => type !== 'part_delta').length <= 2);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('are apart where something else is said between them, but not for clients that get all texts as one', () => {
+    const call: ModelEvent = { type: 'part_start', index: 1, part: { kind: 'tool_call', id: 'c', name: 'f' } };
+    const events = [
+      start(0),
+      delta('a EN'),
+      stop(),
+      call,
+      delta('{}', 1),
+      stop(1),
+      start(2),
+      delta('D b', 2),
+      stop(2),
+      END,
+    ];
+    const apart = cut(['END'], events);
+    assert.deepEqual([said(apart), apart.at(-1)], ['a EN{}D b', END]);
+    const order = apart.flatMap((event) => (event.type === 'part_delta' ? [] : [event.type]));
+    assert.deepEqual(order, ['part_start', 'part_end', 'part_start', 'part_end', 'part_start', 'part_end', 'end']);
+    const left = cut(['END'], events, true);
+    assert.equal(said(left), 'a {}');
+    assert.deepEqual(left.at(-1), { ...END, reason: 'stop_sequence', stop_sequence: 'END' });
+  });
+
+  it('are looked through in time linear in their number', () => {
+    const cutter = new StopCutter([`${'a'.repeat(16_000)}b`], false);
+    const left: ModelEvent[] = [];
+    const take = (event: ModelEvent) => cutter.take(event, (one) => left.push(one));
+    const started = process.cpuUsage();
+    for (let index = 0; index < 100_000; index++) {
+      take(start(index));
+      if (index % 10 === 0) take(delta('a', index));
+      take(stop(index));
+    }
+    take(END);
+    const { user } = process.cpuUsage(started);
+    assert.equal(said(left), 'a'.repeat(10_000));
+    assert.ok(user < 2_000_000, `${user} microseconds`);
   });
 });
 

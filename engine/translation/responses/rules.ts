@@ -74,7 +74,7 @@ export const RESPONSES_RULES = {
   stop_sequences: unasked(
     'changed',
     'stop sequences',
-    'The API has none, so the gateway cuts the text at the first of them and says so; what the model writes after it is paid for.',
+    'The API has none, so the gateway cuts the text at the first of them, also across texts that follow one another, and says so; what the model writes after it is paid for.',
   ),
   small_output: unasked(
     'changed',
