@@ -112,6 +112,15 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
     meaning: 'whether the answer is also spoken or drawn; those tokens have prices of their own',
     source: COMPAT_REFERENCE,
   },
+  {
+    name: 'input_audio',
+    place: 'any',
+    apis: COMPAT,
+    decides: 'price',
+    rule: 'price',
+    meaning: 'audio in the conversation, also as a part of another type; its tokens have prices of their own',
+    source: `${COMPAT_REFERENCE} (input_audio); servers of open models (audio_url)`,
+  },
   ...['best_of', 'num_return_sequences', 'candidate_count'].map(
     (name): DecisiveField => ({
       name,

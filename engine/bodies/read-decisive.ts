@@ -39,6 +39,12 @@ export function ruleNamed(field: string): FieldRule {
 /** The rule of names of models where nobody expects one: they are told by what they say, not by where they stand. */
 const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', meaning: 'a model of the gateway' };
 
+/** Parts of a conversation that are billed as audio. */
+const AUDIO: FieldRule = fieldRule('input_audio', true)!;
+
+/** Longest type of a part that is looked at. */
+const NAME_CHARS_MAX = 100;
+
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;
 
@@ -107,7 +113,7 @@ export function readDecisive(body: Fields, isModel: (text: string) => boolean = 
   const top: Place = { value: body, param: '', in_tools: false };
   for (const key in body) {
     if (key === 'model') continue;
-    if (CONVERSATION.has(key)) placesOfTools(body[key], key, places);
+    if (CONVERSATION.has(key)) readConversation(body[key], key, reading);
     else readField(top, key, reading);
   }
   for (let place = places.pop(); place !== undefined; place = places.pop()) {
@@ -256,19 +262,30 @@ function asksUnnamedModels({ type, model, parameters }: Fields): boolean {
   return isEmpty(model) && (!isObject(parameters) || isEmpty(parameters.model));
 }
 
-/** Tools that are defined in the middle of a conversation. */
-function placesOfTools(conversation: unknown, key: string, places: Place[]): void {
+/** Tools that are defined in the middle of a conversation, and its first audio. */
+function readConversation(conversation: unknown, key: string, reading: Reading): void {
   if (!Array.isArray(conversation)) return;
+  const { places } = reading;
+  let has_audio = false;
+  const noteAudio = (param: string) => {
+    if (!has_audio) note(reading, { param, rule: AUDIO, value: 'audio' });
+    has_audio = true;
+  };
   for (let i = 0; i < conversation.length; i++) {
     const item = conversation[i];
     if (typeof item !== 'object' || item === null) continue;
-    const { tools, content } = item as Fields;
+    const { tools, content, audio } = item as Fields;
     const param = `${key}[${i}]`;
+    // What the model said before, by an identifier.
+    if (audio != null) noteAudio(`${param}.audio`);
     if (Array.isArray(tools)) places.push({ value: tools, param: `${param}.tools`, in_tools: true });
     if (!Array.isArray(content)) continue;
     for (let j = 0; j < content.length; j++) {
       const part = content[j];
       if (typeof part !== 'object' || part === null) continue;
+      const { type } = part as Fields;
+      if (typeof type === 'string' && type.length <= NAME_CHARS_MAX && type.includes('audio'))
+        noteAudio(`${param}.content[${j}]`);
       for (const name of TOOL_DEFINITIONS) {
         const value = (part as Fields)[name];
         if (typeof value !== 'object' || value === null) continue;

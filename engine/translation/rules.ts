@@ -32,13 +32,13 @@ const SHARED_RULES = {
   ),
   provider_tool: anywhere(
     'dropped',
-    'tools that the provider runs',
-    'They exist at their own provider only, and are left out while tools of the client remain.',
+    'tools that a provider runs, or has taught its models',
+    'They exist at that provider only, and are left out while other tools remain.',
   ),
   only_provider_tools: anywhere(
     'refused',
-    'tools that the provider runs, and no others',
-    'tools run by the provider exist at their own provider only. Use a model whose upstream speaks this API.',
+    'tools that a provider runs, or has taught its models, and no others',
+    'tools that a provider runs, or has taught its models, exist at that provider only. Use a model of that provider, or define the tool with a schema.',
   ),
   provider_tool_history: rulesBetween('request', ['messages', 'responses'], PROTOCOLS)(
     'dropped',
@@ -99,6 +99,11 @@ const SHARED_RULES = {
     'changed',
     'tools called with plain text (custom tools)',
     'They become functions with one text, input. Calls come back as plain text.',
+  ),
+  audio: fromCompat(
+    'refused',
+    'input_audio, audio, modalities with audio',
+    'the API of the upstream has no audio. Use a model whose upstream speaks chat completions, and that API.',
   ),
   tool_grammar: fromCompat('changed', 'the grammar of a custom tool', 'It is put into the description of the tool.'),
   allowed_tools: fromCompat('changed', 'tool_choice allowed_tools', 'Only the tools that are allowed are sent.'),

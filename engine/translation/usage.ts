@@ -1,8 +1,26 @@
 import type { ModelUsage } from './events.ts';
+import { isObject, present } from './read-json.ts';
 
 /** A number of tokens that an upstream told; `undefined` for what cannot be one. */
 export function tokenCount(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+}
+
+/**
+ * Tokens written to the cache, as chat completions and Responses tell them in the details of the input: those that are kept for
+ * half an hour count as short, for half a day as long.
+ */
+export function readCacheWrites(details: unknown): ModelUsage {
+  if (!isObject(details)) return {};
+  const split = isObject(details.cache_write_tokens_details) ? details.cache_write_tokens_details : {};
+  const cache_write_5m = tokenCount(split.ttl_30m_tokens);
+  const cache_write_1h = tokenCount(split.ttl_12h_tokens);
+  const told = tokenCount(details.cache_write_tokens);
+  return present({ cache_write: told ?? sumOf(cache_write_5m, cache_write_1h), cache_write_5m, cache_write_1h });
+}
+
+function sumOf(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0);
 }
 
 /** Tokens that were not cached, of an input that includes cached ones. */

@@ -21,6 +21,20 @@ const REASONS: Readonly<Record<string, StopReason>> = {
   stop_sequence: 'stop_sequence',
 };
 
+/** What is read of a delta, and what says it once more. */
+const READ_KEYS = new Set([
+  ...[
+    'role',
+    'content',
+    'reasoning_content',
+    'reasoning',
+    'reasoning_details',
+    'refusal',
+    'tool_calls',
+    'function_call',
+  ],
+]);
+
 /** Words by which some upstreams say that they broke off. */
 const BROKEN_OFF = new Set(['error', 'abort']);
 
@@ -111,7 +125,7 @@ export class ChunkReader {
     this.#say('refusal', delta.refusal);
     if (Array.isArray(delta.tool_calls)) for (const call of delta.tool_calls) this.#readCall(call);
     if (isObject(delta.function_call)) this.#readCall({ index: 0, function: delta.function_call });
-    if (hasAny(delta.annotations) || !isAbsent(delta.audio)) this.#notes.note('answer_extras');
+    for (const key in delta) if (!READ_KEYS.has(key) && saysSomething(delta[key])) this.#notes.note('answer_extras');
   }
 
   #readContent(content: unknown): void {
@@ -122,8 +136,9 @@ export class ChunkReader {
     for (const part of content) {
       if (!isObject(part)) continue;
       if (part.type === 'text') this.#say('text', part.text);
-      if (part.type === 'refusal') this.#say('refusal', part.refusal);
-      if (part.type === 'thinking') this.#say('reasoning', thoughtOf(part.thinking));
+      else if (part.type === 'refusal') this.#say('refusal', part.refusal);
+      else if (part.type === 'thinking') this.#say('reasoning', thoughtOf(part.thinking));
+      else this.#notes.note('answer_extras');
     }
   }
 
@@ -184,8 +199,8 @@ function isProblem(chunk: Json): boolean {
   return isObject(error) || (typeof error === 'string' && error !== '');
 }
 
-function hasAny(value: unknown): boolean {
-  return Array.isArray(value) && value.length > 0;
+function saysSomething(value: unknown): boolean {
+  return Array.isArray(value) ? value.length > 0 : !isAbsent(value) && value !== '';
 }
 
 /** Thinking as one server sends it: a text, or a list of text parts. */

@@ -19,11 +19,6 @@ export const CHAT_RULES = {
     'n above 1',
     'the upstream gives one answer to a request. Send the request several times instead.',
   ),
-  audio: asked(
-    'refused',
-    'input_audio, audio, modalities with audio',
-    'the API of the upstream has no audio. Use a model whose upstream speaks chat completions.',
-  ),
   logit_bias: asked('dropped', 'logit_bias', 'It names tokens by numbers that only one model has.'),
   prediction: asked('dropped', 'prediction', 'It would only make the answer faster.'),
   moderation: asked('dropped', 'moderation', 'The answer comes without results of moderation.'),
@@ -66,7 +61,7 @@ export const CHAT_RULES = {
   extra_choice: answered('dropped', 'choices after the first', 'A translated answer has one choice.'),
   answer_extras: answered(
     'dropped',
-    'annotations, audio and logprobs of an answer',
+    'annotations, audio, images and logprobs of an answer, and whatever else is in its message',
     'Text, reasoning and calls pass; what stands beside them is left out.',
   ),
   reasoning_proof: unanswered(

@@ -1,6 +1,6 @@
 import type { ModelUsage } from '../events.ts';
 import { isObject, present } from '../read-json.ts';
-import { tokenCount, totalsOf, withoutCached } from '../usage.ts';
+import { readCacheWrites, tokenCount, totalsOf, withoutCached } from '../usage.ts';
 
 function countIn(object: unknown, key: string): number | undefined {
   return isObject(object) ? tokenCount(object[key]) : undefined;
@@ -12,12 +12,12 @@ export function readUsage(usage: unknown): ModelUsage | undefined {
   const details = usage.prompt_tokens_details;
   const prompt = tokenCount(usage.prompt_tokens);
   const cache_read = countIn(details, 'cached_tokens') ?? tokenCount(usage.prompt_cache_hit_tokens);
-  const cache_write = countIn(details, 'cache_write_tokens');
-  const input = withoutCached(prompt, present({ cache_read, cache_write }));
+  const written = readCacheWrites(details);
+  const input = withoutCached(prompt, { ...present({ cache_read }), ...written });
   const completion = tokenCount(usage.completion_tokens);
   const reasoning = countIn(usage.completion_tokens_details, 'reasoning_tokens');
   const output = completion === undefined ? undefined : completion + uncounted(usage, prompt, completion, reasoning);
-  return present({ input, output, cache_read, cache_write, reasoning });
+  return { ...present({ input, output, cache_read, reasoning }), ...written };
 }
 
 /** Reasoning tokens that some upstreams leave out of their completion tokens, but not of their total. */

@@ -226,7 +226,7 @@ export const MESSAGES_RULES = {
   answer_usage: unanswered(
     'changed',
     'usage that the upstream does not tell',
-    'Clients of this API need input and output: they are estimated, four bytes or characters to a token. Cached tokens are null.',
+    'Clients of this API need input and output: they are estimated, four bytes or characters to a token. Cached tokens are left out.',
   ),
   answer_arguments: unanswered(
     'changed',

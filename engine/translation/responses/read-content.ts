@@ -31,6 +31,8 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
       return readImage(part, param, notes);
     case 'input_file':
       return readFile(part, param, notes);
+    case 'input_audio':
+      return notes.refuse('audio', param);
     default:
       throw invalid(`${param}.type`, 'must be input_text, input_image, input_file, output_text or refusal');
   }

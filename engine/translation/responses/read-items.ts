@@ -4,6 +4,7 @@ import { freeTextArguments } from '../free-text.ts';
 import type { Notes } from '../notes.ts';
 import { proofFromText } from '../proof.ts';
 import { invalid, isAbsent, isObject, jsonTextAt, listAt, nameAt, objectAt, optional, textAt } from '../read-json.ts';
+import { ClientCalls } from './read-client-calls.ts';
 import { readContent } from './read-content.ts';
 import { describeFound, type ToolBook } from './read-tools.ts';
 
@@ -28,8 +29,9 @@ export function readInput(input: unknown, book: ToolBook, notes: Notes): ReadInp
   if (isAbsent(input)) return { instructions: [], turns: [] };
   if (typeof input === 'string')
     return { instructions: [], turns: [{ role: 'user', parts: [{ kind: 'text', text: input }] }] };
-  const reader = new InputReader(book, notes);
-  for (const [index, item] of listAt(input, 'input').entries()) {
+  const items = listAt(input, 'input');
+  const reader = new InputReader(book, new ClientCalls(items), notes);
+  for (const [index, item] of items.entries()) {
     reader.read(objectAt(item, `input.${index}`), `input.${index}`);
   }
   return reader;
@@ -46,10 +48,12 @@ class InputReader implements ReadInput {
   readonly instructions: TextPart[] = [];
   readonly turns: { role: Turn['role']; parts: Part[] }[] = [];
   readonly #book: ToolBook;
+  readonly #calls: ClientCalls;
   readonly #notes: Notes;
 
-  constructor(book: ToolBook, notes: Notes) {
+  constructor(book: ToolBook, calls: ClientCalls, notes: Notes) {
     this.#book = book;
+    this.#calls = calls;
     this.#notes = notes;
   }
 
@@ -146,7 +150,12 @@ class InputReader implements ReadInput {
     const type = textAt(item.type, `${param}.type`);
     if (type === 'item_reference') this.#notes.refuse('kept_conversation', param);
     if (type.startsWith('compaction')) this.#notes.refuse('compaction_item', param);
-    this.#notes.note(type === 'configuration_update' ? 'provider_options' : 'provider_tool_history');
+    const call = this.#calls.callOf(item, param);
+    const result = this.#calls.resultOf(item, param);
+    if (call !== undefined) this.#say(call);
+    if (result !== undefined) this.#answer(result);
+    if (call !== undefined || result !== undefined) this.#notes.note('client_tool_history');
+    else this.#notes.note(type === 'configuration_update' ? 'provider_options' : 'provider_tool_history');
   }
 }
 

@@ -101,6 +101,9 @@ export function openItem(item: Json, parts: Parts, emit: Emit): OutputItem {
 
 const SKIPPED: OutputItem = { beginPart() {}, delta() {}, whole() {}, endPart() {}, done() {}, close() {} };
 
+/** Some servers leave the type out. */
+const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text', 'text', 'refusal']);
+
 class MessageItem implements OutputItem {
   readonly #parts: Parts;
   readonly #content = new Map<number, OpenPart>();
@@ -129,6 +132,10 @@ class MessageItem implements OutputItem {
   done(item: Json, emit: Emit): void {
     for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
       if (!isObject(content)) continue;
+      if (!TEXT_PARTS.has(content.type)) {
+        this.#parts.notes.note('answer_unknown_part');
+        continue;
+      }
       if (Array.isArray(content.annotations) && content.annotations.length > 0)
         this.#parts.notes.note('answer_citations');
       const is_refusal = content.type === 'refusal';

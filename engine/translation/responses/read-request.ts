@@ -54,6 +54,9 @@ const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
 /** Reads a request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
   for (const [key, rule] of REFUSED) if (!isAbsent(body[key]) && body[key] !== false) notes.refuse(rule, key);
+  if (optional(body, 'prompt_cache_options', objectAt)?.prewarm === true)
+    notes.refuse('cache_prewarm', 'prompt_cache_options.prewarm');
+  if (body.generate === false) notes.refuse('cache_prewarm', 'generate');
   noteOthers(body, FIELDS, notes);
   for (const [key, rule, ordinary] of DROPPED) if (!isAbsent(body[key]) && body[key] !== ordinary) notes.note(rule);
   noteIncluded(body, notes);

@@ -187,8 +187,11 @@ export class ResponsesReader implements StreamReader {
   #finish(response: Json, completed: boolean, emit: Emit): void {
     this.#start(response, emit);
     const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
+    // Nothing can be a repetition where nothing came before.
+    const is_first = this.#items.size === 0;
     for (const [output_index, item] of repeated.entries()) {
-      if (isObject(item) && !this.#isDone(output_index, item)) this.#readDone({ output_index }, item, emit);
+      if (isObject(item) && (is_first || !this.#isDone(output_index, item)))
+        this.#readDone({ output_index }, item, emit);
     }
     for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
     this.#over = true;

@@ -20,6 +20,11 @@ export const RESPONSES_RULES = {
     'background',
     'the upstream cannot answer later. Leave `background` out and stream the answer.',
   ),
+  cache_prewarm: asked(
+    'refused',
+    'prompt_cache_options.prewarm, generate: false',
+    'the upstream would write an answer, and charge it, where only the prompt was to be kept. Leave the request out.',
+  ),
   compaction_item: asked(
     'refused',
     'input items compaction and compaction_trigger',
@@ -90,6 +95,16 @@ export const RESPONSES_RULES = {
     'dropped',
     'images and documents said by the model',
     'The API has no words for them in the history.',
+  ),
+  client_tool_history: asked(
+    'changed',
+    'calls of shells, of patches and of a computer in the history, with their results',
+    'They become calls of tools of these names; calls without a result are left out.',
+  ),
+  answer_unknown_part: answered(
+    'dropped',
+    'parts of messages of a type this version does not know',
+    'They are left out; where both sides speak the same API they pass untouched.',
   ),
   second_reasoning: answered('dropped', 'reasoning text beside a summary of it', 'Whichever comes first is passed on.'),
   refusal_stop: fromMessages(

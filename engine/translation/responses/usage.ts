@@ -1,16 +1,16 @@
 import type { ModelUsage } from '../events.ts';
 import { isObject, present } from '../read-json.ts';
-import { tokenCount, totalsOf, withoutCached } from '../usage.ts';
+import { readCacheWrites, tokenCount, totalsOf, withoutCached } from '../usage.ts';
 
 /** Token counts of an answer, whose input includes cached tokens; `undefined` where it tells none. */
 export function readUsage(value: unknown): ModelUsage | undefined {
   if (!isObject(value)) return undefined;
   const input_details = isObject(value.input_tokens_details) ? value.input_tokens_details : {};
   const output_details = isObject(value.output_tokens_details) ? value.output_tokens_details : {};
-  const cached = present({
-    cache_read: tokenCount(input_details.cached_tokens),
-    cache_write: tokenCount(input_details.cache_write_tokens),
-  });
+  const cached = {
+    ...present({ cache_read: tokenCount(input_details.cached_tokens) }),
+    ...readCacheWrites(input_details),
+  };
   const usage = present({
     input: withoutCached(tokenCount(value.input_tokens), cached),
     output: tokenCount(value.output_tokens),
