@@ -56,6 +56,36 @@ describe('two gateways on one database', () => {
     for (const gateway of [one, other]) assert.equal(await use(gateway, body.access_token), 200);
   });
 
+  it('give a device whose answer got lost its session at either of them, however many ask', async () => {
+    const { device_code, user_code } = await beginSignIn(one.url);
+    const browser = createBrowser();
+    const away = await browser.submit(`${one.url}/device`, { user_code, action: 'approve' }, { origin: one.url });
+    await browser.request(await approveAt(String(away.headers.get('location')), 'anna'));
+    const cut = await fetch(`${one.url}/oauth/token`, {
+      method: 'POST',
+      body: new URLSearchParams(pollWith(device_code)),
+    });
+    assert.equal(cut.status, 200);
+    await cut.body!.cancel();
+    const answers = await Promise.all(
+      [other, one, other, one].map(({ url }) => askForToken(url, pollWith(device_code))),
+    );
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 200, 200],
+    );
+    const [refresh_token, ...more] = new Set(answers.map(({ body }) => body.refresh_token));
+    assert.equal(more.length, 0);
+    assert.equal(await use(one, answers[0]!.body.access_token), 200);
+    // With the session renewed the answer had arrived: who asks now is somebody else, and both are out.
+    const renewed = await askForToken(one.url, refreshWith(refresh_token!));
+    assert.equal(renewed.status, 200);
+    const late = await askForToken(other.url, pollWith(device_code));
+    assert.deepEqual([late.status, late.body.error], [400, 'invalid_grant']);
+    assert.equal(await use(other, renewed.body.access_token), 401);
+    assert.ok((await timeToRefusal(one, renewed.body.access_token)) < 1000);
+  });
+
   it('renew sessions of each other, and give the same again to who comes a moment later', async () => {
     const first = await signIn(one.url, 'anna');
     const second = (await askForToken(other.url, refreshWith(first.refresh_token))).body;

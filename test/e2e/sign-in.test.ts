@@ -121,10 +121,8 @@ describe('somebody who signs in', () => {
     const { device_code, user_code } = await beginSignIn(gateway.url);
     await confirmInBrowser(gateway.url, user_code, 'anna');
     const answers = await Promise.all(Array.from({ length: 8 }, () => askForToken(gateway.url, pollWith(device_code))));
-    assert.equal(answers.filter(({ status }) => status === 200).length, 1);
-    for (const { status, body } of answers.filter((answer) => answer.status !== 200)) {
-      assert.deepEqual([status, body.error], [400, 'invalid_grant']);
-    }
+    for (const { status } of answers) assert.equal(status, 200);
+    assert.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
   });
 
   it('has ten minutes for it', async () => {

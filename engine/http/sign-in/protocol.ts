@@ -152,7 +152,8 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
 4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
    It answers 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`; until then 400 with
    \`authorization_pending\`, or \`slow_down\`: add five seconds to the interval. \`access_denied\`, \`expired_token\` and
-   \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person, which says why somebody was refused. A device code is good for one session.
+   \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person, which says why somebody was refused. A device code is good for one
+   session: when the answer got lost, ask again within half a minute; after that, or once the session was renewed, a second use ends the session.
 5. A session token lives for ${session.ttl_minutes} minutes. Renew it by \`POST ${TOKEN_PATH}\` with \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the answer is
    that of step 4, with a new refresh token, which replaces the old one. That can go on for ${session.refresh_days} days. An answer that got lost is asked
    for again with the same refresh token; processes that share one get the same successor when they ask within half a minute of each other.

@@ -29,30 +29,46 @@ export function token(sign_in: SignIn): Door {
   };
 }
 
-type Unfinished = Exclude<PollResult['outcome'], 'signed_in' | 'denied'>;
+type Unfinished = Exclude<PollResult['outcome'], 'signed_in' | 'repeated' | 'denied'>;
 
 const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>> = {
   pending: ['authorization_pending', 'Nobody has confirmed the code yet; ask again after the interval.'],
   slow_down: ['slow_down', 'You ask too often; add five seconds to the interval.'],
   expired: ['expired_token', 'Nobody confirmed the code in time; begin the sign-in again.'],
   unknown: ['invalid_grant', 'The device code is unknown or was used before; begin the sign-in again.'],
+  used: [
+    'invalid_grant',
+    'The device code was used before, so the session that it began is over; begin the sign-in again.',
+  ],
 };
 
-async function redeem({ identity, log, addressOf }: SignIn, text: string, { req }: Visit): Promise<OpenSession> {
+async function redeem(
+  { identity, log, addressOf }: SignIn,
+  text: string,
+  { req, reference }: Visit,
+): Promise<OpenSession> {
   if (!isSecret(text)) throw new OAuthError(...UNFINISHED.unknown);
   const asked = await identity.attempts.ask(
     { text, address: addressOf(req), is_ours: identity.tokens.marks.fit(text) },
     () => identity.device_grants.poll(text),
-    ({ outcome }) => outcome === 'signed_in' || outcome === 'pending',
+    ({ outcome }) => outcome === 'signed_in' || outcome === 'repeated' || outcome === 'pending',
   );
   if ('retry_after_seconds' in asked) {
     throw tooManyRequests('Too many requests came to nothing; ask less often.', asked.retry_after_seconds);
   }
   const { answer: result } = asked;
   if (result.outcome === 'denied') throw denied(result);
-  if (result.outcome !== 'signed_in') throw new OAuthError(...UNFINISHED[result.outcome]);
-  const { session } = result;
-  log.info({ email: session.person.email, session: session.id }, 'a session began');
+  if (result.outcome === 'used' && result.ended) {
+    const fields = { session: result.session_id, client_address: addressOf(req), request_id: reference.request_id };
+    log.warn(fields, 'a device code was used again, so the session that it began was ended');
+  }
+  if (result.outcome !== 'signed_in' && result.outcome !== 'repeated') {
+    throw new OAuthError(...UNFINISHED[result.outcome]);
+  }
+  const { outcome, session } = result;
+  const fields = { email: session.person.email, session: session.id };
+  if (outcome === 'signed_in') log.info(fields, 'a session began');
+  else log.info(fields, 'a device that asked again was given its session again');
   return session;
 }
 

@@ -14,6 +14,7 @@ import {
   shownUserCode,
 } from './opaque.ts';
 import type { OpenSession } from './sessions.ts';
+import { openSuccessor, sealSuccessor } from './successor.ts';
 
 /** Who began a sign-in, to be shown to the person who is asked to confirm it. */
 export interface Device {
@@ -36,13 +37,16 @@ export interface PendingGrant extends Device {
 /** What a device hears when it asks whether its sign-in is done (RFC 8628 section 3.5). */
 export type PollResult =
   | { readonly outcome: 'pending' | 'slow_down' | 'expired' | 'unknown' }
+  /** The code was used before, and not by a device that did not hear the answer; its session is over. */
+  | { readonly outcome: 'used'; readonly session_id: string; readonly ended: boolean }
   | {
       readonly outcome: 'denied';
       /** Why the person was refused, in a sentence; absent where the person declined. */
       readonly because?: string | undefined;
       readonly surface?: string | undefined;
     }
-  | { readonly outcome: 'signed_in'; readonly session: OpenSession };
+  /** Repeated: the same session and refresh token as just before. */
+  | { readonly outcome: 'signed_in' | 'repeated'; readonly session: OpenSession };
 
 /** Device authorization grants (RFC 8628). Everything raises store_unavailable. */
 export interface DeviceGrants {
@@ -52,8 +56,6 @@ export interface DeviceGrants {
     readonly expires_in_seconds: number;
     readonly interval_seconds: number;
   }>;
-  /** The pending grant of a code as a person types it: any case, with or without dash and spaces. */
-  find(user_code: string): Promise<PendingGrant | undefined>;
   /** Notes that a browser went to the identity provider with this state; an earlier state of the grant is void. */
   noteState(grant_id: string, state: string): Promise<boolean>;
   /** The grant a browser comes back for; a state is good once. */
@@ -64,7 +66,11 @@ export interface DeviceGrants {
   deny(grant_id: string, because?: string): Promise<boolean>;
   /** Takes back that the person was refused, so that somebody else can sign in; `undefined` when the device heard of it. */
   reopen(user_code: string): Promise<PendingGrant | undefined>;
-  /** Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. */
+  /**
+   * Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. For
+   * half a minute the same device code gets the same session again, for its answer may have been lost; after that, or once the
+   * session was renewed, it ends the session.
+   */
   poll(device_code: string): Promise<PollResult>;
 }
 
@@ -74,9 +80,19 @@ const INTERVAL_SECONDS = 5;
 const INTERVAL_SLACK_MS = 100;
 /** A device that asks every few seconds still gets what was approved in the last moment. */
 const COLLECT_MS = 60_000;
+/** As long as for a refresh token that was replaced; see `sessions.ts`. */
+const REPEATED_MS = 30_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Each has less than one chance in a million as long as fewer than 25 000 sign-ins are under way. */
 const MAX_CODES_TRIED = 5;
+
+interface CollectedRow {
+  readonly outcome: Exclude<PollResult['outcome'], 'used'>;
+  readonly session_id: string | null;
+  readonly person: Person;
+  readonly sealed_refresh: string;
+  readonly ended: boolean;
+}
 
 const PENDING = 'id, user_code, client, client_address, created_at, expires_at';
 
@@ -95,8 +111,10 @@ export function createDeviceGrants(options: {
   readonly makeCode?: () => string;
   /** Absent: device codes and refresh tokens have no mark. */
   readonly marks?: Marks;
+  /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
+  readonly onEnded?: () => Promise<void>;
 }): DeviceGrants {
-  const { database, clock, refresh_days, makeCode = makeUserCode, marks } = options;
+  const { database, clock, refresh_days, makeCode = makeUserCode, marks, onEnded } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
   const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
@@ -149,13 +167,6 @@ export function createDeviceGrants(options: {
       throw new Error(`${MAX_CODES_TRIED} user codes in a row were taken`);
     },
 
-    async find(user_code) {
-      const code = readUserCode(user_code);
-      if (code === undefined) return undefined;
-      const text = `select ${PENDING} from device_grants where user_code = $1 and status = 'pending' and expires_at > $2`;
-      return pending(await database.query<PendingGrant>('device_find', text, [code, later(0)]));
-    },
-
     noteState: (grant_id, state) =>
       changed(
         'device_note_state',
@@ -198,24 +209,29 @@ export function createDeviceGrants(options: {
 
     async poll(device_code) {
       if (!isSecret(device_code)) return { outcome: 'unknown' };
-      const id = makeId('ses');
       const refresh_token = makeRefreshToken(marks);
-      const [row] = await database.query<{ outcome: PollResult['outcome']; person: Person }>(
-        'device_poll',
-        `select g.*, case when g.outcome = 'signed_in' then end_refused_sessions($4, $2) end as ended
-         from poll_device_grant($1, $2, $3, $4, $5, $6) g`,
+      const [row] = await database.query<CollectedRow>(
+        'device_collect',
+        'select * from collect_device_grant($1, $2, $3, $4, $5, $6, $7, $8)',
         [
           hashSecret(device_code),
           later(0),
           later(INTERVAL_SLACK_MS - INTERVAL_SECONDS * 1000),
-          id,
+          later(-REPEATED_MS),
+          makeId('ses'),
           hashSecret(refresh_token),
+          await sealSuccessor(refresh_token, device_code),
           later(refresh_days * DAY_MS),
         ],
       );
-      const { outcome, person } = row!;
+      const { outcome, session_id: id, person, sealed_refresh, ended } = row!;
       if (outcome === 'denied') return { outcome, ...(await hear(device_code)) };
-      return outcome === 'signed_in' ? { outcome, session: { id, person, refresh_token } } : { outcome };
+      if (outcome === 'unknown' && id !== null) {
+        if (ended) await onEnded?.();
+        return { outcome: 'used', session_id: id, ended };
+      }
+      if (outcome !== 'signed_in' && outcome !== 'repeated') return { outcome };
+      return { outcome, session: { id: id!, person, refresh_token: await openSuccessor(sealed_refresh, device_code) } };
     },
   };
 }

@@ -99,7 +99,7 @@ export function createIdentity(
     provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
-    device_grants: createDeviceGrants({ database, clock, refresh_days, marks }),
+    device_grants: createDeviceGrants({ database, clock, refresh_days, marks, onEnded: catchUp }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),
     claimProblem: (person) => claimProblem(database, person),

@@ -5,8 +5,9 @@ const KEY_BYTES = 32;
 const encoder = new TextEncoder();
 
 /**
- * Encrypts a refresh token under the one that it replaces, as a compact JWE (RFC 7516): who sends that again can be given the
- * same successor once more, by any replica and whatever its keys, and the database alone gives it to nobody.
+ * Encrypts a refresh token under the secret that it is given for, the refresh token that it replaces or a device code, as a compact
+ * JWE (RFC 7516): who sends that again can be given the same once more, by any replica and whatever its keys, and the database
+ * alone gives it to nobody.
  */
 export function sealSuccessor(successor: string, replaced: string): Promise<string> {
   return new CompactEncrypt(encoder.encode(successor))
@@ -23,6 +24,6 @@ export async function openSuccessor(sealed: string, replaced: string): Promise<s
   return new TextDecoder().decode(plaintext);
 }
 
-function keyOf(refresh_token: string): Uint8Array {
-  return new Uint8Array(hkdfSync('sha256', refresh_token, '', 'appscli refresh token: successor', KEY_BYTES));
+function keyOf(secret: string): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret, '', 'appscli refresh token: successor', KEY_BYTES));
 }

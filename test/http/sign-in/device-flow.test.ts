@@ -34,13 +34,21 @@ describe('a sign-in', () => {
     assert.ok(tokens.access_token.startsWith('ey'));
   });
 
-  it('gives a device code once', async () => {
+  it('gives a device whose answer got lost the same again, and half a minute later ends what it gave', async () => {
     const begun = await begin();
     await comeBack(await leave(begun.user_code));
-    assert.equal((await poll(begun.device_code)).status, 200);
+    const first = await poll(begun.device_code);
+    assert.equal(first.status, 200);
+    const repeated = await poll(begun.device_code);
+    assert.deepEqual([repeated.status, repeated.json().refresh_token], [200, first.json().refresh_token]);
+    backstage.clock.advance(30_000);
     const again = await poll(begun.device_code);
     assert.equal(again.status, 400);
     assert.equal(again.json().error, 'invalid_grant');
+    assert.match(again.json().error_description, /used before/);
+    assert.match(backstage.logs.join('\n'), /a device code was used again, so the session that it began was ended/);
+    const form = { grant_type: 'refresh_token', refresh_token: first.json().refresh_token };
+    assert.equal((await ask('POST', '/oauth/token', { form })).json().error, 'invalid_grant');
   });
 
   it('is over after ten minutes, for the device and for the browser', async () => {

@@ -1,12 +1,15 @@
 /** Stores of sign-in in memory, for tests of what is in front of them. */
 import type { GatewayConfig } from '../../../engine/config.ts';
 import type { AttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
-import type { DeviceGrants, PendingGrant } from '../../../engine/services/identity/device-grants.ts';
+import type { DeviceGrants, PendingGrant, PollResult } from '../../../engine/services/identity/device-grants.ts';
 import type { RefreshBegun, Sessions } from '../../../engine/services/identity/sessions.ts';
 import type { Backstage } from './support.ts';
 
 /** Device grants with codes that a test can tell: device-code-0--...A, WDJB-MJHB and so on. */
-export function memoryGrants(backstage: Backstage, check: () => void): DeviceGrants {
+export function memoryGrants(
+  backstage: Backstage,
+  check: () => void,
+): DeviceGrants & { pendingOf(typed: string): PendingGrant | undefined } {
   type Entry = {
     grant: PendingGrant;
     code: string;
@@ -14,6 +17,7 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
     status: string;
     because?: string | undefined;
     heard?: boolean;
+    redeemed_at?: number;
     approved?: Parameters<DeviceGrants['approve']>[1];
   };
   const entries: Entry[] = [];
@@ -21,8 +25,24 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
   const pending = (entry: Entry | undefined) =>
     entry?.status === 'pending' && entry.grant.expires_at.getTime() > now() ? entry : undefined;
   const byId = (id: string) => pending(entries.find(({ grant }) => grant.id === id));
+  const again = (entry: Entry): PollResult => {
+    const n = entries.indexOf(entry);
+    const id = `ses_${n}`;
+    const found = backstage.sessions.get(id)!;
+    const is_unused = found.open.refresh_token === refreshToken(n, 0);
+    if (found.ended === undefined && is_unused && entry.redeemed_at! > now() - 30_000) {
+      return { outcome: 'repeated', session: found.open };
+    }
+    const ended = found.ended === undefined;
+    found.ended ??= 'its device code was used again';
+    return { outcome: 'used', session_id: id, ended };
+  };
   const letters = 'BCDFGHJKLMNPQRSTVWXZ';
   return {
+    pendingOf(typed) {
+      const plain = typed.replace(/[\s\p{Pd}]/gu, '').toUpperCase();
+      return pending(entries.find(({ grant }) => grant.user_code.replace('-', '') === plain))?.grant;
+    },
     async begin(device) {
       check();
       const n = entries.length;
@@ -36,11 +56,6 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
         status: 'pending',
       });
       return { device_code: code, user_code, expires_in_seconds: 600, interval_seconds: 5 };
-    },
-    async find(typed) {
-      check();
-      const plain = typed.replace(/[\s\p{Pd}]/gu, '').toUpperCase();
-      return pending(entries.find(({ grant }) => grant.user_code.replace('-', '') === plain))?.grant;
     },
     async noteState(id, state) {
       check();
@@ -77,14 +92,15 @@ export function memoryGrants(backstage: Backstage, check: () => void): DeviceGra
     async poll(code) {
       check();
       const entry = entries.find((candidate) => candidate.code === code);
-      if (entry === undefined || entry.status === 'redeemed') return { outcome: 'unknown' };
+      if (entry === undefined) return { outcome: 'unknown' };
+      if (entry.status === 'redeemed') return again(entry);
       if (entry.grant.expires_at.getTime() <= now()) return { outcome: 'expired' };
       if (entry.status === 'denied') {
         entry.heard = true;
         return { outcome: 'denied', because: entry.because, surface: entry.grant.surface };
       }
       if (entry.status !== 'approved') return { outcome: 'pending' };
-      entry.status = 'redeemed';
+      Object.assign(entry, { status: 'redeemed', redeemed_at: now() });
       const { person, sealed_grant } = entry.approved!;
       const n = entries.indexOf(entry);
       const open = { id: `ses_${n}`, person, refresh_token: refreshToken(n, 0) };
@@ -149,7 +165,7 @@ export function memoryAttempts(
   config: GatewayConfig,
   backstage: Backstage,
   check: () => void,
-  grants: Pick<DeviceGrants, 'find'>,
+  grants: Pick<ReturnType<typeof memoryGrants>, 'pendingOf'>,
 ): AttemptLimits {
   const { limits } = config.auth!;
   return {
@@ -166,7 +182,7 @@ export function memoryAttempts(
       const key = `code_submission ${address}`;
       const failures = backstage.counted.get(key) ?? 0;
       if (failures >= limits.code_submissions) return { retry_after_seconds: 420 };
-      const grant = typed === undefined ? undefined : await grants.find(typed);
+      const grant = typed === undefined ? undefined : grants.pendingOf(typed);
       if (grant === undefined) backstage.counted.set(key, failures + 1);
       return { grant };
     },

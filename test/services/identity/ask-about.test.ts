@@ -3,13 +3,12 @@ import { describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/services/clock.ts';
 import type { Person } from '../../../engine/services/identity/admission.ts';
 import { type AskedAbout, askAbout } from '../../../engine/services/identity/ask-about.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import type { Identity } from '../../../engine/services/identity/index.ts';
 import { ProviderError, type ProviderProblem } from '../../../engine/services/identity/provider.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { configWith } from './configuration.ts';
-import { approveSignIn, START, somebody } from './people.ts';
+import { approveSignIn, openGrantsAndForm, START, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -24,7 +23,7 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
   const { database } = store;
   const clock = frozenClock(START);
   const person = somebody();
-  const grants = createDeviceGrants({ database, clock, refresh_days: 30 });
+  const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
   const sessions = createSessions({ database, clock });
   const ids: string[] = [];
   for (const kept of Object.keys(says)) {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import type { Database } from '../../../engine/services/database.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
+import { makeSecret } from '../../../engine/services/identity/opaque.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
-import { approveSignIn, DEVICE, START, somebody } from './people.ts';
+import { approveSignIn, DEVICE, openGrantsAndForm, START, sent, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -14,7 +15,7 @@ useTestStore((opened) => {
 });
 
 function openGrants(clock: FrozenClock = frozenClock(START), database: Database = store.database) {
-  return createDeviceGrants({ database, clock, refresh_days: 30 });
+  return openGrantsAndForm({ database, clock, refresh_days: 30 });
 }
 
 describe('beginning a sign-in', () => {
@@ -39,7 +40,7 @@ describe('beginning a sign-in', () => {
   it('takes another user code when somebody has the first', async () => {
     const codes = ['BCDFGHJK', 'BCDFGHJK', 'LMNPQRST'];
     const clock = frozenClock(START);
-    const grants = createDeviceGrants({
+    const grants = openGrantsAndForm({
       database: store.database,
       clock,
       refresh_days: 30,
@@ -50,7 +51,7 @@ describe('beginning a sign-in', () => {
   });
 
   it('gives up rather than look for a free code for ever', async () => {
-    const grants = createDeviceGrants({
+    const grants = openGrantsAndForm({
       database: store.database,
       clock: frozenClock(START),
       refresh_days: 30,
@@ -63,7 +64,7 @@ describe('beginning a sign-in', () => {
   it('keeps what PostgreSQL cannot store out of the way', async () => {
     const grants = openGrants();
     const { user_code } = await grants.begin({ client: 'a\0b\ud800', client_address: '\0' });
-    assert.equal((await grants.find(user_code))?.client, 'a\ufffdb\ufffd');
+    assert.equal((await grants.enter(user_code))?.client, 'a\ufffdb\ufffd');
   });
 });
 
@@ -81,7 +82,7 @@ describe('finding a sign-in by its user code', () => {
       .map((parts) => parts.join(''));
     await fc.assert(
       fc.asyncProperty(typed, async (text) => {
-        const found = await grants.find(text);
+        const found = await grants.enter(text);
         assert.equal(found?.user_code, user_code);
         assert.equal(found?.client, DEVICE.client);
         assert.equal(found?.expires_at.toISOString(), '2026-03-10T12:10:00.000Z');
@@ -93,10 +94,10 @@ describe('finding a sign-in by its user code', () => {
   it('finds nothing for what is no code, and never fails', async () => {
     const grants = openGrants();
     const hostile = ['', '-', '%', "' or 1=1 --", '\0', 'ﬀﬀﬀﬀ', 'ßßßß', 'BCDF-GHJ', 'B'.repeat(100_000), '__proto__'];
-    for (const text of hostile) assert.equal(await grants.find(text), undefined, text);
+    for (const text of hostile) assert.equal(await grants.enter(text), undefined, text);
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'binary' }), async (text) => {
-        assert.equal(await grants.find(text), undefined);
+        assert.equal(await grants.enter(text), undefined);
       }),
     );
   });
@@ -105,12 +106,12 @@ describe('finding a sign-in by its user code', () => {
     const clock = frozenClock(START);
     const grants = openGrants(clock);
     const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
-    assert.equal(await grants.deny((await grants.find(denied.user_code))!.id), true);
-    assert.equal(await grants.find(denied.user_code), undefined);
+    assert.equal(await grants.deny((await grants.enter(denied.user_code))!.id), true);
+    assert.equal(await grants.enter(denied.user_code), undefined);
     clock.advance(599_999);
-    assert.ok(await grants.find(late.user_code));
+    assert.ok(await grants.enter(late.user_code));
     clock.advance(1);
-    assert.equal(await grants.find(late.user_code), undefined);
+    assert.equal(await grants.enter(late.user_code), undefined);
   });
 });
 
@@ -118,7 +119,7 @@ describe('the state a browser comes back with', () => {
   it('leads to its sign-in once', async () => {
     const grants = openGrants();
     const { user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.find(user_code))!;
+    const { id } = (await grants.enter(user_code))!;
     assert.equal(await grants.noteState(id, 'state-1'), true);
     const others = [await store.another(), await store.another()].map((database) =>
       openGrants(frozenClock(START), database),
@@ -134,7 +135,7 @@ describe('the state a browser comes back with', () => {
   it('is void once the browser went again with another', async () => {
     const grants = openGrants();
     const { user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.find(user_code))!;
+    const { id } = (await grants.enter(user_code))!;
     await grants.noteState(id, 'first');
     await grants.noteState(id, 'second');
     assert.equal(await grants.takeState('first'), undefined);
@@ -145,7 +146,7 @@ describe('the state a browser comes back with', () => {
     const clock = frozenClock(START);
     const grants = openGrants(clock);
     const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
-    const [denied_id, late_id] = [(await grants.find(denied.user_code))!.id, (await grants.find(late.user_code))!.id];
+    const [denied_id, late_id] = [(await grants.enter(denied.user_code))!.id, (await grants.enter(late.user_code))!.id];
     await grants.noteState(denied_id, 'state-of-denied');
     await grants.noteState(late_id, 'state-of-late');
     await grants.deny(denied_id);
@@ -175,7 +176,7 @@ describe('a device that asks whether its sign-in is done', () => {
     const grants = openGrants();
     const { device_code, user_code } = await grants.begin(DEVICE);
     await grants.poll(device_code);
-    await grants.deny((await grants.find(user_code))!.id);
+    await grants.deny((await grants.enter(user_code))!.id);
     assert.equal((await grants.poll(device_code)).outcome, 'denied');
     assert.equal((await grants.poll(device_code)).outcome, 'denied');
   });
@@ -192,7 +193,7 @@ describe('a device that asks whether its sign-in is done', () => {
     const clock = frozenClock(START);
     const grants = openGrants(clock);
     const begun = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
-    const ids = await Promise.all(begun.map(async ({ user_code }) => (await grants.find(user_code))!.id));
+    const ids = await Promise.all(begun.map(async ({ user_code }) => (await grants.enter(user_code))!.id));
     clock.advance(599_000);
     for (const id of ids) await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
     clock.advance(5000);
@@ -244,12 +245,99 @@ describe('a device that asks whether its sign-in is done', () => {
           Array.from({ length: count }, (_, i) => openGrants(clock, handles[i % handles.length]!).poll(device_code)),
         );
         const outcomes = polled.map(({ outcome }) => outcome).sort();
-        assert.deepEqual(outcomes, ['signed_in', ...Array<string>(count - 1).fill('unknown')]);
+        assert.deepEqual(outcomes, [...Array<string>(count - 1).fill('repeated'), 'signed_in']);
+        const given = polled.map((each) => ('session' in each ? JSON.stringify(each.session) : 'nothing'));
+        assert.equal(new Set(given).size, 1, 'all get the same refresh token');
         const sessions = createSessions({ database: store.database, clock });
         assert.equal((await sessions.list({ user: person.email })).length, 1);
       }),
       { numRuns: 10 },
     );
+  });
+});
+
+describe('a device whose answer got lost', () => {
+  const hashOf = (text: string) => hash('sha256', text, 'buffer');
+  /** A sign-in that was collected, and how to ask again at another replica. */
+  async function collected() {
+    const clock = frozenClock(START);
+    const grants = openGrants(clock);
+    const device_code = await approveSignIn(grants, somebody());
+    const first = await grants.poll(device_code);
+    assert.ok(first.outcome === 'signed_in');
+    const elsewhere = openGrants(clock, await store.another());
+    const sessions = createSessions({ database: store.database, clock });
+    const statusOf = async () => (await sessions.list({ user: first.session.person.email, ended: true }))[0]!;
+    return { clock, device_code, session: first.session, sessions, again: () => elsewhere.poll(device_code), statusOf };
+  }
+
+  it('is given the same session at another replica for half a minute, also after its code has expired', async () => {
+    const { clock, session, sessions, again } = await collected();
+    clock.advance(29_999);
+    assert.deepEqual(await again(), { outcome: 'repeated', session });
+    assert.equal((await sessions.list({ user: session.person.email })).length, 1);
+    const late = frozenClock(START);
+    const grants = openGrants(late);
+    const { device_code, user_code } = await grants.begin(DEVICE);
+    const { id } = (await grants.enter(user_code))!;
+    late.advance(599_999);
+    await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
+    late.advance(59_000);
+    assert.equal((await grants.poll(device_code)).outcome, 'signed_in');
+    late.advance(20_000);
+    assert.equal((await grants.poll(device_code)).outcome, 'repeated');
+  });
+
+  it('is refused after that, and the session ends once', async () => {
+    const { clock, session, sessions, again, statusOf } = await collected();
+    clock.advance(30_000);
+    assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: true });
+    assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: false });
+    assert.equal((await statusOf()).revoked_because, 'its device code was used again');
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
+  });
+
+  it('is refused at once when the session was renewed meanwhile: the answer had arrived, and somebody else asks', async () => {
+    const { session, sessions, again, statusOf } = await collected();
+    const begun = await sessions.beginRefresh(sent(session.refresh_token));
+    assert.equal(begun.outcome, 'ready');
+    await sessions.finishRefresh(session.id, {
+      ...sent(session.refresh_token),
+      person: session.person,
+      sealed_grant: 'next',
+    });
+    assert.equal((await again()).outcome, 'used');
+    assert.notEqual((await statusOf()).revoked_at, null);
+  });
+
+  it('gets nothing once the session was ended', async () => {
+    const { session, sessions, again } = await collected();
+    await sessions.end(session.id, 'signed out', 'person');
+    assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: false });
+  });
+
+  it('is the only one who can open what is kept for it', async () => {
+    const { device_code, session } = await collected();
+    const [row] = await store.database.query<{ text: string }>(
+      'test_collected',
+      'select g::text as text from device_grants g where device_code_hash = $1',
+      [hashOf(device_code)],
+    );
+    assert.ok(!row!.text.includes(session.refresh_token) && !row!.text.includes(device_code));
+    const stranger = openGrants(frozenClock(START));
+    assert.equal((await stranger.poll(makeSecret())).outcome, 'unknown');
+  });
+
+  it('of a gateway of the version before is refused as before, and its session goes on', async () => {
+    const { device_code, session, again, statusOf } = await collected();
+    await store.database.query(
+      'test_version_before',
+      'update device_grants set session_id = null, redeemed_at = null, sealed_refresh = null where device_code_hash = $1',
+      [hashOf(device_code)],
+    );
+    assert.deepEqual(await again(), { outcome: 'unknown' });
+    assert.equal((await statusOf()).id, session.id);
+    assert.equal((await statusOf()).revoked_at, null);
   });
 });
 
@@ -259,7 +347,7 @@ describe('approving and denying', () => {
     for (let round = 0; round < 10; round++) {
       const grants = openGrants();
       const { device_code, user_code } = await grants.begin(DEVICE);
-      const { id } = (await grants.find(user_code))!;
+      const { id } = (await grants.enter(user_code))!;
       const approval = { person: somebody(), sealed_grant: 'sealed' };
       const [approved, denied] = await Promise.all([grants.approve(id, approval), other.deny(id)]);
       assert.notEqual(approved, denied);
@@ -271,7 +359,7 @@ describe('approving and denying', () => {
     const clock = frozenClock(START);
     const grants = openGrants(clock);
     const { user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.find(user_code))!;
+    const { id } = (await grants.enter(user_code))!;
     clock.advance(600_000);
     assert.equal(await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' }), false);
     assert.equal(await grants.deny(id), false);

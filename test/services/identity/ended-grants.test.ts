@@ -3,12 +3,11 @@ import { beforeEach, describe, it } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import { cutOff } from '../../../engine/services/cut-off.ts';
 import type { Person } from '../../../engine/services/identity/admission.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { type EndedGrants, startEndedGrants } from '../../../engine/services/identity/ended-grants.ts';
 import { ProviderError, type ProviderGrant } from '../../../engine/services/identity/provider.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
-import { approveSignIn, START, somebody } from './people.ts';
+import { approveSignIn, openGrantsAndForm, START, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -59,7 +58,7 @@ beforeEach(() => {
 
 /** Signs somebody in with a provider's grant of this name; returns the session's id. */
 async function begin(person: Person, grant: string): Promise<string> {
-  const grants = createDeviceGrants({ database: store.database, clock, refresh_days: 1 });
+  const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 1 });
   const polled = await grants.poll(await approveSignIn(grants, person, grant));
   assert.equal(polled.outcome, 'signed_in');
   return polled.outcome === 'signed_in' ? polled.session.id : '';
@@ -106,7 +105,7 @@ describe('the provider is told that a session ended', () => {
     await end(first);
     await ended.sweep();
     assert.deepEqual(told, []);
-    const grants = createDeviceGrants({ database: store.database, clock, refresh_days: 1 });
+    const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 1 });
     const device_code = await approveSignIn(grants, person, 'third');
     await end(second);
     await ended.sweep();

@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../../engine/errors.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { openRevocations } from '../../../engine/services/identity/revocations.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { START, signIn, somebody } from './people.ts';
+import { openGrantsAndForm, START, signIn, somebody } from './people.ts';
 
 let store: TestStore;
 const opened_lists: { close(): Promise<void> }[] = [];
@@ -44,7 +43,7 @@ async function openList(clock: FrozenClock = frozenClock(START)) {
 function openSessions(clock: FrozenClock = frozenClock(START)) {
   const { database } = store;
   const sessions = createSessions({ database, clock });
-  const grants = createDeviceGrants({ database, clock, refresh_days: 30 });
+  const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
   return { sessions, begin: async () => (await signIn(grants, somebody())).id };
 }
 

@@ -3,11 +3,10 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import type { Database } from '../../../engine/services/database.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { openSightings } from '../../../engine/services/identity/sightings.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
-import { DEVICE, START, sent, signIn, somebody } from './people.ts';
+import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -15,7 +14,7 @@ useTestStore((opened) => {
 });
 
 function open(clock: FrozenClock = frozenClock(START), database: Database = store.database) {
-  const grants = createDeviceGrants({ database, clock, refresh_days: 30 });
+  const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
   return { clock, grants, sessions: createSessions({ database, clock, busy_patience_ms: 0 }) };
 }
 

@@ -3,13 +3,12 @@ import { describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/services/clock.ts';
 import type { Person } from '../../../engine/services/identity/admission.ts';
 import { type ClaimProblem, claimProblem, rebindPerson } from '../../../engine/services/identity/bindings.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/services/identity/revocations.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { TOKENS_CHANNEL } from '../../../engine/services/token-format.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { approveSignIn, START, sent, signIn, somebody } from './people.ts';
+import { approveSignIn, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
 const announced: string[] = [];
@@ -21,7 +20,7 @@ function open(database = store.database) {
   const clock = frozenClock(START);
   return {
     clock,
-    grants: createDeviceGrants({ database, clock, refresh_days: 30 }),
+    grants: openGrantsAndForm({ database, clock, refresh_days: 30 }),
     sessions: createSessions({ database, clock }),
   };
 }
@@ -126,7 +125,7 @@ describe('an e-mail address that another account claims', () => {
 
   it('goes to the first of several who want it at the same moment, and to nobody else', async () => {
     const { clock, grants } = open();
-    const elsewhere = createDeviceGrants({ database: await store.another(), clock, refresh_days: 30 });
+    const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
     for (let round = 0; round < 10; round++) {
       const contested = somebody();
       const rivals = ['one', 'two', 'three'].map((subject) => ({ ...contested, subject }));
@@ -279,7 +278,7 @@ describe('a person who signs in', () => {
 
   it('is one person when two replicas sign them in for the first time at the same moment', async () => {
     const { clock, grants, sessions } = open();
-    const elsewhere = createDeviceGrants({ database: await store.another(), clock, refresh_days: 30 });
+    const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
     for (let round = 0; round < 10; round++) {
       const person = somebody();
       const codes = [await approveSignIn(grants, person), await approveSignIn(grants, person)];

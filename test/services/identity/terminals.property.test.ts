@@ -3,13 +3,12 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import type { Database } from '../../../engine/services/database.ts';
-import { createDeviceGrants } from '../../../engine/services/identity/device-grants.ts';
 import { createSessions, type Sessions } from '../../../engine/services/identity/sessions.ts';
 import { openSightings } from '../../../engine/services/identity/sightings.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/terminals.ts';
 import { times } from '../../support/times.ts';
-import { DEVICE, START, sent, signIn, somebody } from './people.ts';
+import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -28,7 +27,7 @@ async function beginDay() {
   replicas ??= [store.database, await store.another()];
   const clock = frozenClock(START);
   const gateways = replicas.map((database) => createSessions({ database, clock, busy_patience_ms: 0 }));
-  const grants = createDeviceGrants({ database: store.database, clock, refresh_days: 30 });
+  const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 30 });
   const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
   const person = somebody();
   const { id, refresh_token } = await signIn(grants, person);
