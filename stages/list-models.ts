@@ -76,6 +76,7 @@ function capabilitiesOf({ supports, assumed }: ModelConfig): object {
 
 /** One entry, with the fields both of Messages and of chat-completions clients. */
 function describe(model: ModelConfig): object {
+  const window = model.assumed.includes('context_window') ? undefined : model.context_window;
   return {
     type: 'model',
     object: 'model',
@@ -85,8 +86,8 @@ function describe(model: ModelConfig): object {
     created_at: '1970-01-01T00:00:00Z',
     created: 0,
     owned_by: 'gateway',
-    max_input_tokens: model.context_window,
-    context_window: model.context_window,
+    max_input_tokens: window ?? null,
+    ...(window !== undefined && { context_window: window }),
     max_tokens: model.assumed.includes('max_output_tokens') ? null : model.max_output_tokens,
     capabilities: capabilitiesOf(model),
     lifecycle: 'active',

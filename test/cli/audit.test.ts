@@ -18,6 +18,20 @@ test('audit tail prints the latest records, oldest first, and --json one object 
     records.map(({ request_id }) => request_id),
     ids,
   );
+  for (const record of records) {
+    const { user, model, input_tokens, output_tokens, route_rule, spend_rule } = record;
+    assert.deepEqual(
+      { user, model, input_tokens, output_tokens, route_rule, spend_rule },
+      {
+        user: 'ivan@example.com',
+        model: 'coder-1',
+        input_tokens: 100,
+        output_tokens: 40,
+        route_rule: 'default',
+        spend_rule: null,
+      },
+    );
+  }
   const readable = (await bench.succeed('audit', 'tail', '-n', '1')).stdout;
   assert.match(readable, /^\S+ .*ivan@example\.com.*coder-1.*\n$/);
 });

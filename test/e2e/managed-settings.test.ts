@@ -145,16 +145,20 @@ describe('managed settings', () => {
 describe('a gateway without managed policies', () => {
   let upstream: ScriptedUpstream;
   let gateway: TestGateway;
+  let project: Project;
   before(async () => {
     upstream = await startUpstream();
-    gateway = await bootGateway({ upstream_url: upstream.url });
+    project = createProject({ 'policies/standard.yaml': STANDARD });
+    const managed = { enabled: false, default_policy: 'standard', directory: project.path('policies') };
+    gateway = await bootGateway({ upstream_url: upstream.url, config: { policies: { managed } } });
   });
   after(async () => {
     await gateway?.close();
     await upstream?.close();
+    project?.remove();
   });
 
-  it('says that there is none, as JSON', async () => {
+  it('says that there is none, as JSON, also where a file is there and policies are off', async () => {
     const response = await send(gateway.url, { method: 'GET', path: SETTINGS, headers: bearer(gateway.token) });
     assert.equal(response.status, 404);
     const { type, error } = response.json();

@@ -151,13 +151,38 @@ describe('a Messages request', () => {
     }
   }
 
+  const SEARCH = { type: 'web_search_20260318', name: 'web_search', max_uses: 2 };
+  const OF_PROVIDER = {
+    mcp_servers: { mcp_servers: [{ type: 'url', url: 'https://mcp.example.com', name: 'm' }] },
+    'tools.0': { tools: [SEARCH] },
+  };
+
+  test('with tools that only its own provider can run reaches a Messages upstream as it was sent', async () => {
+    for (const said of Object.values(OF_PROVIDER)) {
+      provider.reset();
+      const body = JSON.stringify(askBody('messages', sameAt('messages'), 'Hi', said), null, 1);
+      await post(gateway, 'messages', body);
+      assert.equal(provider.upstream.only().body.toString(), body);
+    }
+  });
+
   for (const upstream of ['chat', 'responses'] as const) {
     test(`with tools that only its own provider can run is refused at a ${upstream} upstream, by name`, async () => {
-      const mcp_servers = [{ type: 'url', url: 'https://mcp.example.com', name: 'm' }];
-      const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', { mcp_servers }));
-      const { error } = answer.json();
-      assert.deepEqual([answer.status, error.type, error.param], [400, 'invalid_request_error', 'mcp_servers']);
-      assert.equal(provider.upstream.requests.length, 0);
+      for (const [param, said] of Object.entries(OF_PROVIDER)) {
+        const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
+        const { error } = answer.json();
+        assert.deepEqual([answer.status, error.type, error.param], [400, 'invalid_request_error', param]);
+        assert.ok(error.message.startsWith(`${param}: tools that a provider runs`), error.message);
+        assert.equal(provider.upstream.requests.length, 0);
+      }
+    });
+
+    test(`with such tools beside one of the client keeps the client's at a ${upstream} upstream, and the audit record tells`, async () => {
+      const said = { ...OF_PROVIDER.mcp_servers, tools: [READ, SEARCH] };
+      const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
+      assert.equal(answer.status, 200, answer.text);
+      assert.equal(provider.only().body.tools.length, 1);
+      assert.deepEqual(await lossesOf(answer.headers['x-gateway-request-id']), ['provider_tool']);
     });
   }
 });

@@ -51,6 +51,33 @@ async function routed(gateway: TestGateway, body: object = {}, headers: readonly
   return { upstream, rule: route_rule, shadow };
 }
 
+test('a route may depend on whether the model keeps a prompt for an hour, which the list of models says', async () => {
+  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
+  const keeps = { name: 'keeps-an-hour', when: { var: 'model.supports.prompt_cache_1h' }, upstream: 'spare' };
+  const gateway = await boot([keeps], {
+    models: [
+      { ...model, id: 'hour-1', supports: { prompt_cache_1h: true } },
+      { ...model, id: 'minutes-1', supports: { prompt_cache_1h: false } },
+    ],
+    token_groups: [{ name: 'all', models: ['*'] }],
+  });
+  assert.equal((await routed(gateway, { model: 'hour-1' })).rule, 'keeps-an-hour');
+  assert.equal((await routed(gateway, { model: 'minutes-1' })).rule, 'default');
+  const listed = await send(gateway.url, { method: 'GET', path: '/v1/models', headers: bearer(gateway.token) });
+  assert.deepEqual(
+    listed
+      .json()
+      .data.map(({ id, capabilities }: { id: string; capabilities: Record<string, { supported: boolean }> }) => [
+        id,
+        capabilities.prompt_cache_1h!.supported,
+      ]),
+    [
+      ['hour-1', true],
+      ['minutes-1', false],
+    ],
+  );
+});
+
 test('requests are told apart by who asks, from where, how much and for how much', async () => {
   const above = (fact: string, value: unknown) => ({ '>': [{ var: fact }, value] });
   const gateway = await boot(

@@ -53,6 +53,15 @@ async function idsOf(list: AsyncIterable<{ readonly id: string }>): Promise<stri
 }
 
 describe('the SDK for Messages', () => {
+  test('gets a thousand models in one page', async () => {
+    const page = await messages.models.list({ limit: 1000 });
+    assert.deepEqual(
+      page.data.map(({ id }) => id),
+      IDS,
+    );
+    assert.equal(page.has_more, true, 'there are two more');
+  });
+
   test('lists every model once, at once and page by page', async () => {
     assert.deepEqual(await idsOf(messages.models.list()), [...IDS, UNTOLD, ODD]);
     assert.deepEqual(await idsOf(messages.models.list({ limit: 1000 })), [...IDS, UNTOLD, ODD]);
@@ -76,8 +85,8 @@ describe('the SDK for Messages', () => {
   });
 
   test('learns what nobody told about a model as unknown, and never as what it cannot do', async () => {
-    const { max_tokens, capabilities } = await messages.models.retrieve(UNTOLD);
-    assert.equal(max_tokens, null);
+    const { max_tokens, max_input_tokens, capabilities } = await messages.models.retrieve(UNTOLD);
+    assert.deepEqual([max_tokens, max_input_tokens], [null, null]);
     const can = (capability: unknown) => (capability as { supported: unknown } | undefined)?.supported;
     const { image_input, pdf_input, thinking, effort, structured_outputs, batch, server_tools, context_management } =
       capabilities!;

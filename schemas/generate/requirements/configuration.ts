@@ -48,11 +48,13 @@ export const CONFIGURATION: Section = {
     }),
     key('auth.oidc.issuer_url', 'the identity provider', EXAMPLE),
     key('auth.oidc.client_id', 'the gateway as the provider knows it', {
+      ...EXAMPLE,
       'services/identity/provider.test.ts': [
         'a sign-in > sends the browser to the provider with code, PKCE, state and nonce',
       ],
     }),
     key('auth.oidc.client_secret_env', 'the variable with the secret of the gateway at the provider', {
+      ...EXAMPLE,
       'services/identity/provider-keys.test.ts': [
         'the gateway proves itself > with its secret in the header, or in the form',
       ],
@@ -66,6 +68,9 @@ export const CONFIGURATION: Section = {
       'services/database-server.test.ts': ['a wrong database URL > that is missing names the variable'],
     }),
     key('policies.managed.enabled', 'whether policies are handed out', {
+      'e2e/managed-settings.test.ts': [
+        'a gateway without managed policies > says that there is none, as JSON, also where a file is there and policies are off',
+      ],
       'policies/managed-policies.test.ts': [
         'who gets which policy > gives nothing to people whom no policy fits, and nothing at all when it is off',
       ],

@@ -68,6 +68,9 @@ export const ENDPOINTS: Section = {
       'endpoints.models.no-promise',
       'a model in the list promises neither tools, windows, thinking nor an hour of cache',
       {
+        'e2e/sdk-models.test.ts': [
+          'the SDK for Messages > learns what nobody told about a model as unknown, and never as what it cannot do',
+        ],
         'stages/list-models.test.ts': [
           'list-models > says of each model what gateway.yaml says it can do, and promises nothing else',
         ],
@@ -160,16 +163,14 @@ export const ENDPOINTS: Section = {
         'report-health > reports liveness without looking at anything',
         'report-health > answers 503 without saying where the database is when it is away',
       ],
-      'e2e/readiness.test.ts': [
-        'the first request after a restore is served, from a backup as old as one without tables',
-      ],
+      'e2e/start.test.ts': ['with its database away the gateway starts, answers 503, and says so at /readyz'],
     }),
     yes('limits.discovery-wait', 'the list of models comes well within the three seconds that clients wait', {
       'e2e/sdk-models.test.ts': ['any client > has the list within 50 ms although the upstream never answers'],
       'e2e/store-outage.test.ts': [SILENT],
     }),
     yes('limits.page-size', 'a list of a thousand models fits one page', {
-      'e2e/sdk-models.test.ts': ['the SDK for Messages > lists every model once, at once and page by page'],
+      'e2e/sdk-models.test.ts': ['the SDK for Messages > gets a thousand models in one page'],
     }),
     yes('self-check.messages', 'a check of `POST /v1/messages` passes', {
       'e2e/sdk.test.ts': ['the SDK gets exactly the message the upstream sent'],

@@ -2,6 +2,7 @@ import { later, type Requirement, type Section, yes } from './requirement.ts';
 
 const REFUSAL = 'stages/check-budget-refusals.test.ts';
 const SAYS = 'a refusal for money > says what ran out, when it resets and what to do, to people and to programs';
+const ANSWERED = 'the operator may choose the status of a refusal';
 const BY_SDK = 'a limit in money that answers … is that error at once, streaming or not, with our sentence';
 const SILENT = 'who asks for the models while the database is silent has JSON within three seconds';
 const BYTES = 'a request body reaches the upstream byte for byte > whatever JSON it holds';
@@ -32,10 +33,11 @@ export const ERRORS_AND_MORE: Section = {
     }),
     yes('errors.spend.status', 'a limit in money answers 429, 402 or 403 as JSON', {
       'e2e/sdk-limits.test.ts': [BY_SDK],
-      'e2e/budget.test.ts': ['the operator may choose the status of a refusal'],
+      'e2e/budget.test.ts': [ANSWERED],
     }),
     yes('errors.spend.fields', 'programs find limit, window and reset in a refusal of every API', {
       [REFUSAL]: [SAYS],
+      'e2e/budget.test.ts': [ANSWERED],
       'e2e/clients-at-limits.test.ts': [
         'on /v1/responses programs find the limit, the window and when it resets in whole seconds and as text',
         'on /v1/chat/completions programs find the limit, the window and when it resets in whole seconds and as text',
@@ -47,11 +49,17 @@ export const ERRORS_AND_MORE: Section = {
         'every coding client ends its turn at once and shows our sentence > at a limit that allows nothing',
       ],
     }),
-    yes('errors.spend.limit', 'a refusal for money says the limit', { [REFUSAL]: [SAYS] }),
-    yes('errors.spend.window', 'a refusal for money says the window of the limit', { [REFUSAL]: [SAYS] }),
+    yes('errors.spend.limit', 'a refusal for money says the limit', {
+      [REFUSAL]: [SAYS],
+      'e2e/budget.test.ts': [ANSWERED],
+    }),
+    yes('errors.spend.window', 'a refusal for money says the window of the limit', {
+      [REFUSAL]: [SAYS],
+      'e2e/budget.test.ts': [ANSWERED],
+    }),
     yes('errors.spend.reset', 'a refusal for money says when the limit resets', {
       [REFUSAL]: [SAYS],
-      'e2e/budget.test.ts': ['a day ends at midnight in the time zone of the configuration'],
+      'e2e/budget.test.ts': [ANSWERED, 'a day ends at midnight in the time zone of the configuration'],
     }),
     yes('errors.spend.no-other-model', 'after a refusal for money no other model is asked', {
       'e2e/spend-rules.test.ts': [
@@ -94,8 +102,8 @@ export const ERRORS_AND_MORE: Section = {
         'stages/resolve-route.test.ts': [
           'the API an upstream is asked in > a prompt is kept for an hour only where both the upstream and the model allow it',
         ],
-        'stages/list-models.test.ts': [
-          'list-models > says of each model what gateway.yaml says it can do, and promises nothing else',
+        'e2e/routing.test.ts': [
+          'a route may depend on whether the model keeps a prompt for an hour, which the list of models says',
         ],
       },
     ),
@@ -114,6 +122,10 @@ export const ERRORS_AND_MORE: Section = {
     yes('cache-1h.usage', 'what was written to and read from the cache is told, and priced by how long it is kept', {
       'e2e/sdk.test.ts': ['the SDK streams every event the upstream sent and builds the final message from them'],
       'stages/meter-usage.test.ts': ['meter-usage > where usage appears > prices every kind of token from …'],
+      'cli/usage.test.ts': ['usage --json has a row per user, team, project, model and upstream with exact cost'],
+      'e2e/odd-requests.test.ts': [
+        'tokens written to a cache for half a day or half an hour > are billed apart, as a … upstream tells them to a … client',
+      ],
     }),
     later(
       'cache-1h.downgrade',

@@ -52,8 +52,10 @@ export const REQUESTS: Section = {
       'tools that only a provider can run, MCP servers among them, pass or are refused by name',
       {
         'e2e/messages-fields.test.ts': [
+          'a Messages request > with tools that only its own provider can run reaches a Messages upstream as it was sent',
           'a Messages request > with tools that only its own provider can run is refused at a chat upstream, by name',
           'a Messages request > with tools that only its own provider can run is refused at a responses upstream, by name',
+          "a Messages request > with such tools beside one of the client keeps the client's at a … upstream, and the audit record tells",
         ],
       },
     ),
@@ -63,6 +65,7 @@ export const REQUESTS: Section = {
       'e2e/stop-and-usage.test.ts': [
         'a stop sequence at an upstream that knows none > cuts the … of a … client there, which is told so',
         'a stop sequence at an upstream that knows none > is also found where an upstream takes only four',
+        'a stop sequence at an upstream that knows none > is found across the texts of an answer by a … client, in a stream and in a document',
       ],
     }),
     field('sampling', '`temperature` and `top_p` choose how words are drawn', 'temperature and top_p'),
