@@ -112,7 +112,7 @@ function describe({ user, refused, account, sessions }: SignIns, width: number):
         ...line('refused', `${shown(each.at)}: ${each.detail}`),
         ...line(
           '',
-          `${each.client || 'a program without a name'} from ${each.client_address}, request ${each.request_id}`,
+          `${each.client || 'a program without a name'} from ${each.client_address}, ${each.request_id === '' ? 'asked about by the gateway itself' : `request ${each.request_id}`}`,
         ),
         ...(each.expected.length === 0
           ? []

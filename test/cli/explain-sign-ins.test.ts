@@ -43,6 +43,13 @@ describe('appscli sessions explain', () => {
     assert.deepEqual([refused[0].groups, sessions], [REFUSED.groups, []]);
   });
 
+  test('tells of refusals that nobody asked for but the gateway', async () => {
+    const refused = { ...REFUSED, email: 'erin@example.com', request_id: '' };
+    await noteRefusal({ database: bench.gateway.database, clock: systemClock }, refused);
+    const { stdout } = await bench.succeed('sessions', 'explain', 'erin@example.com');
+    assert.match(stdout.replace(/\s+/g, ' '), /from 192\.0\.2\.7, asked about by the gateway itself came/);
+  });
+
   test('keeps ten refusals of one address, and says where there are none', async () => {
     for (let n = 0; n < 25; n++) {
       const refused = { ...REFUSED, email: 'often@example.com', request_id: `request-${n}` };

@@ -8,7 +8,7 @@ import {
   type TestIdentityProvider,
   type TestPerson,
 } from '../support/identity-provider.ts';
-import { askForToken, bootSignIn, confirmInBrowser, pollWith, signIn } from '../support/sign-in.ts';
+import { askForToken, bootSignIn, confirmInBrowser, pollWith, refreshWith, signIn } from '../support/sign-in.ts';
 
 let provider: TestIdentityProvider;
 let gateway: TestGateway;
@@ -112,6 +112,39 @@ describe('somebody in no group that may use the gateway', () => {
     provider.people.get('ben')!.groups = ['engineering'];
     const nobody = await signIn(gateway.url, 'ben');
     assert.equal((await ask(nobody.access_token)).status, 403, 'for administrators alone');
+  });
+});
+
+describe('somebody who leaves the groups that may use the gateway', () => {
+  it('is in the list as well when their session is to be renewed, with the groups that came and those expected', async () => {
+    provider.people.get('ben')!.groups = ['engineering'];
+    const { device_code, user_code } = await begin({ surface: 'claude_code' }, 'claude-code/2.1.330');
+    await confirmInBrowser(gateway.url, user_code, 'ben');
+    const { body } = await askForToken(gateway.url, pollWith(device_code));
+    pathOfGroup();
+    const renewed = await askForToken(gateway.url, refreshWith(body.refresh_token));
+    assert.deepEqual([renewed.status, renewed.body.error], [401, 'invalid_grant']);
+    const { access_token } = await signIn(gateway.url, 'anna');
+    const answer = await fetch(`${gateway.url}/admin/api/refused-sign-ins?user=ben@example.com`, {
+      headers: { authorization: `Bearer ${access_token}` },
+    });
+    const { refused_sign_ins } = (await answer.json()) as { refused_sign_ins: Record<string, unknown>[] };
+    const { client, client_address, request_id, refused, detail, groups, expected } = refused_sign_ins[0]!;
+    assert.deepEqual(
+      { client, client_address, refused, groups, expected },
+      {
+        client: 'Claude Code 2.1.330',
+        client_address: '127.0.0.1',
+        refused: 'group',
+        groups: ['/engineering', 'everybody'],
+        expected: ['engineering', 'research'],
+      },
+    );
+    assert.match(String(request_id), /^[0-9a-f-]{36}$/);
+    assert.match(
+      String(detail),
+      /^when a session was to be renewed: ben@example\.com is in none of .*\/engineering came/,
+    );
   });
 });
 

@@ -100,7 +100,12 @@ async function giveBack({ identity }: SignIn, { id }: Begun, error: unknown): Pr
 }
 
 /** Raises ProviderError when the identity provider decides nothing, and OAuthError when the session is over. */
-async function renew(sign_in: SignIn, session: Begun, presented: PresentedToken, { req }: Visit): Promise<OpenSession> {
+async function renew(
+  sign_in: SignIn,
+  session: Begun,
+  presented: PresentedToken,
+  { req, reference }: Visit,
+): Promise<OpenSession> {
   const { identity, log } = sign_in;
   const grant = (await identity.tokens.open(session.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
   if (grant === undefined) {
@@ -114,7 +119,10 @@ async function renew(sign_in: SignIn, session: Begun, presented: PresentedToken,
     throw signInAgain('People sign in at another identity provider now; sign in again.');
   }
   const identified = await recheck(sign_in, session, grant);
-  const person = await admitAgain(sign_in, session, identified);
+  const person = await admitAgain(sign_in, session, identified, {
+    client_address: presented.client_address,
+    request_id: reference.request_id,
+  });
   const sealed_grant = await identity.tokens.seal(identified.grant, 'provider-grant');
   if (!req.socket.writable) {
     // The client gave up waiting: a new refresh token would reach nobody.
@@ -165,15 +173,25 @@ async function restUnlessVouchedFor(sign_in: SignIn, { person: { email } }: Begu
  * The person as the identity provider now describes them. Who is not admitted any more loses all sessions at once, and
  * the use of self-made access tokens until admitted again: a slip in gateway.yaml must be mendable.
  */
-async function admitAgain(sign_in: SignIn, session: Begun, identified: Identified): Promise<Person> {
+async function admitAgain(
+  sign_in: SignIn,
+  session: Begun,
+  identified: Identified,
+  request: { readonly client_address: string; readonly request_id: string },
+): Promise<Person> {
   const { identity, log } = sign_in;
   const { email, subject, issuer } = session.person;
   const admission = identity.admit(identified.claims);
   if ('refused' in admission) {
     const { refused, detail, message } = admission;
     await keepForReturn(sign_in, session, identified);
-    const ended = await cutOffAsRefused(sign_in, email, refused);
-    log.info({ email, session: session.id, refused, detail, ...ended }, 'somebody may not use the gateway any more');
+    const when = 'when a session was to be renewed';
+    const ended = await cutOffAsRefused(sign_in, { session, admission, when, request });
+    const groups = admission.misses?.came;
+    log.info(
+      { email, session: session.id, refused, detail, groups, ...ended },
+      'somebody may not use the gateway any more',
+    );
     throw signInAgain(message);
   }
   const { person } = admission;

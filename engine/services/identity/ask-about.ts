@@ -5,9 +5,10 @@ import { cutOff } from '../cut-off.ts';
 import type { Database } from '../database.ts';
 import { endTokensTheyLost } from '../self-made-tokens.ts';
 import { storable, storableJson } from '../storable.ts';
-import type { Person } from './admission.ts';
+import type { Admission, Person } from './admission.ts';
 import type { Identity } from './index.ts';
 import { ProviderError, type ProviderGrant } from './provider.ts';
+import { noteRefusal, type RefusedSignIn } from './refused-sign-ins.ts';
 
 /** What asking about people takes. */
 export interface AskingAbout {
@@ -29,6 +30,8 @@ export type AskedAbout = 'vouched' | 'not_admitted' | 'refused' | 'unaskable' | 
 const CLAIM_MS = 60_000;
 /** Which answer counts where sessions of one person give several. */
 const RANK: readonly AskedAbout[] = ['unaskable', 'refused', 'busy', 'unavailable'];
+
+const ASKED = 'when the identity provider was asked about them';
 
 interface Kept {
   readonly id: string;
@@ -118,7 +121,7 @@ async function noteAnswer(
   const admission = identity.admit(claims);
   if ('refused' in admission) {
     const { refused, detail } = admission;
-    await cutOffAsRefused(asking, former.email, refused);
+    await cutOffAsRefused(asking, { session: { id, person: former }, admission, when: ASKED });
     log.info({ email: former.email, session: id, refused, detail }, 'somebody may not use the gateway any more');
     return 'not_admitted';
   }
@@ -140,17 +143,64 @@ async function noteAnswer(
   return 'vouched';
 }
 
-/** Ends all sessions of somebody who is not admitted any more; what they made themselves rests. Raises store_unavailable. */
+/** Somebody who was let in, and is not any more. */
+interface NotAdmitted {
+  readonly session: Pick<Kept, 'id' | 'person'>;
+  readonly admission: Exclude<Admission, { person: Person }>;
+  /** At what it was found out, for administrators. */
+  readonly when: string;
+  /** Absent where nobody asked but the gateway itself. */
+  readonly request?: Pick<RefusedSignIn, 'client_address' | 'request_id'>;
+}
+
+/**
+ * Ends all sessions of somebody who is not admitted any more, and notes why; what they made themselves rests. Raises
+ * store_unavailable.
+ */
 export async function cutOffAsRefused(
-  { database, clock, identity }: Pick<AskingAbout, 'database' | 'clock' | 'identity'>,
-  email: string,
-  refused: string,
+  asking: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
+  not_admitted: NotAdmitted,
 ): Promise<{ readonly sessions: number }> {
+  const { session, admission } = not_admitted;
   const actor = { kind: 'gateway', name: 'sign-in' } as const;
-  const because = `no longer admitted (${refused})`;
-  const { sessions } = await cutOff({ database, clock }, { user: email, actor, because, tokens: 'rest' });
-  await identity.catchUp();
+  const because = `no longer admitted (${admission.refused})`;
+  const { email } = session.person;
+  const { sessions } = await cutOff(asking, { user: email, actor, because, tokens: 'rest' });
+  await asking.identity.catchUp();
+  await note(asking, not_admitted);
   return { sessions };
+}
+
+/** For "appscli sessions explain". What was decided does not depend on it. */
+async function note(
+  { database, clock, log }: Pick<AskingAbout, 'database' | 'clock' | 'log'>,
+  { session: { id, person }, admission, when, request }: NotAdmitted,
+): Promise<void> {
+  try {
+    const [row] = await database.query<{ client: string; client_address: string }>(
+      'session_client',
+      'select client, client_address from sessions where id = $1',
+      [id],
+    );
+    const { refused, detail, misses } = admission;
+    await noteRefusal(
+      { database, clock },
+      {
+        email: person.email,
+        subject: person.subject,
+        issuer: person.issuer,
+        client: row?.client ?? '',
+        client_address: request?.client_address ?? row?.client_address ?? '',
+        request_id: request?.request_id ?? '',
+        refused,
+        detail: `${when}: ${detail}`,
+        groups: misses?.came ?? [],
+        expected: misses?.expected ?? [],
+      },
+    );
+  } catch (error) {
+    log.warn({ err: error }, 'why somebody is not admitted any more could not be written down');
+  }
 }
 
 /**

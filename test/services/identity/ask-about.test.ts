@@ -5,10 +5,11 @@ import type { Person } from '../../../engine/services/identity/admission.ts';
 import { type AskedAbout, askAbout } from '../../../engine/services/identity/ask-about.ts';
 import type { Identity } from '../../../engine/services/identity/index.ts';
 import { ProviderError, type ProviderProblem } from '../../../engine/services/identity/provider.ts';
+import { listRefusals } from '../../../engine/services/identity/refused-sign-ins.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { configWith } from './configuration.ts';
-import { approveSignIn, openGrantsAndForm, START, somebody } from './people.ts';
+import { approveSignIn, DEVICE, openGrantsAndForm, START, somebody } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -49,8 +50,7 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
         return { claims: { ...person, ...answer }, grant: { refresh_token: `${refresh_token}-next` } };
       },
     },
-    admit: (claims: Person) =>
-      claims.groups.includes('nobody') ? { refused: 'group', message: '', detail: '' } : { person: claims },
+    admit: (claims: Person) => (claims.groups.includes('nobody') ? refusal(claims) : { person: claims }),
     isVouchedFor: () => true,
     catchUp: async () => {},
   } as unknown as Identity;
@@ -58,6 +58,13 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
   const left = await sessions.list({ user: person.email });
   return { answer, asked, left: left.map(({ id }) => ids.indexOf(id)).sort(), person };
 }
+
+const refusal = ({ groups }: Person) => ({
+  refused: 'group',
+  message: '',
+  detail: 'in none of the groups',
+  misses: { came: groups, expected: ['staff'], hints: [] },
+});
 
 describe('asking about somebody', () => {
   const cases: readonly [string, Says, AskedAbout, readonly string[], readonly number[]][] = [
@@ -83,6 +90,19 @@ describe('asking about somebody', () => {
       assert.deepEqual({ answer: found.answer, asked: found.asked, left: found.left }, { answer, asked, left });
     });
   }
+
+  it('notes why somebody is not admitted any more, for those who ask about them', async () => {
+    const { person } = await ask({ a: {}, b: { groups: ['nobody'] } });
+    const [noted, ...more] = await listRefusals(store.database, { user: person.email });
+    assert.equal(more.length, 0);
+    const { refused, detail, groups, expected, ...by } = noted!;
+    assert.deepEqual([refused, groups, expected], ['group', ['nobody'], ['staff']]);
+    assert.equal(detail, 'when the identity provider was asked about them: in none of the groups');
+    assert.deepEqual(
+      [by.client, by.client_address, by.request_id, by.subject],
+      [DEVICE.client, DEVICE.client_address, '', person.subject],
+    );
+  });
 
   it('leaves a session alone that its client is just renewing', async () => {
     const busy = await ask({ a: {} }, (id) =>
