@@ -109,8 +109,8 @@ export class StopCutter {
       case 'part_delta': {
         const text = this.#by_index.get(event.index);
         if (text === undefined) break;
-        text.waiting.push(event.text);
-        this.#advance(emit);
+        if (text !== this.#texts[this.#reading]) text.waiting.push(event.text);
+        else if (event.text !== '') this.#read(text, event.text, emit);
         return;
       }
       case 'part_end': {

@@ -4,11 +4,11 @@ import { describe, test } from 'node:test';
 import type { Protocol } from '../../engine/translation/protocol.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import type { ModelProvider } from '../support/model-provider.ts';
-import { answerJson } from '../support/scripted-upstream.ts';
+import { answerChunks, answerJson, sse } from '../support/scripted-upstream.ts';
 import type { Response } from './client.ts';
 import { askBody, modelVia, nineConfig, post, useNine } from './nine.ts';
 import { auditRecord, ledgerRow } from './state.ts';
-import { textIn } from './streams.ts';
+import { eventsIn, textIn } from './streams.ts';
 
 let provider: ModelProvider;
 let gateway: TestGateway;
@@ -188,5 +188,44 @@ describe('a whole answer', () => {
       assert.equal(textIn('messages', answer.json()), 'x');
       assert.deepEqual(await lossesOf(answer), [rule]);
     }
+  });
+});
+
+describe('a stream', () => {
+  const streamed = async (surface: Protocol, upstream: Protocol, events: readonly string[]) => {
+    const { script } = provider.upstream;
+    provider.upstream.script = answerChunks(events);
+    const answer = await post(gateway, surface, askBody(surface, modelVia(upstream), 'Hi', { stream: true }));
+    provider.upstream.script = script;
+    return answer;
+  };
+
+  test('whose only chunk has the whole message, as some servers send it, says that message', async () => {
+    const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
+    const whole = { ...completion({ content: 'Whole.', tool_calls: [call] }), object: 'chat.completion.chunk' };
+    const events = [`data: ${JSON.stringify(whole)}\n\n`, 'data: [DONE]\n\n'];
+    const said = eventsIn((await streamed('messages', 'chat', events)).text).map(({ data }) => data);
+    assert.equal(said.find(({ delta }) => delta?.type === 'text_delta')?.delta.text, 'Whole.');
+    assert.equal(said.find(({ delta }) => delta?.type === 'input_json_delta')?.delta.partial_json, '{"a":1}');
+  });
+
+  test('whose last chunk repeats the whole message does not say it twice', async () => {
+    const piece = { ...completion({}), choices: [{ index: 0, delta: { content: 'Once.' }, finish_reason: null }] };
+    const events = [piece, completion({ content: 'Once.' })].map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`);
+    const { text: body } = await streamed('messages', 'chat', [...events, 'data: [DONE]\n\n']);
+    assert.equal(textIn('messages', eventsIn(body)), 'Once.');
+  });
+
+  test('tells in the audit record of deltas that nobody knows yet', async () => {
+    const index = 0;
+    const answer = await streamed('chat', 'messages', [
+      sse({ type: 'message_start', message: { id: 'm', content: [], usage: { input_tokens: 5, output_tokens: 1 } } }),
+      sse({ type: 'content_block_start', index, content_block: { type: 'text', text: 'x' } }),
+      sse({ type: 'content_block_delta', index, delta: { type: 'delta_of_2031', value: 'lost' } }),
+      sse({ type: 'content_block_stop', index }),
+      sse({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 9 } }),
+      sse({ type: 'message_stop' }),
+    ]);
+    assert.deepEqual(await lossesOf(answer), ['answer_unknown_block']);
   });
 });

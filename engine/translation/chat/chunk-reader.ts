@@ -116,6 +116,8 @@ export class ChunkReader {
     }
     if (!isAbsent(choice.logprobs)) this.#notes.note('answer_extras');
     if (isObject(choice.delta)) this.#readDelta(choice.delta);
+    // Some servers say all at once where a stream was asked for, and others say all once more at its end.
+    else if (isObject(choice.message) && this.#parts === 0) this.#readDelta(asDelta(choice.message));
     if (typeof choice.finish_reason === 'string' && choice.finish_reason !== '') this.#finish(choice);
   }
 
@@ -190,6 +192,13 @@ export class ChunkReader {
     if (reason === 'finished' && this.#refused) return 'refusal';
     return reason === 'tool_calls' && !this.#calls.any ? 'finished' : reason;
   }
+}
+
+/** A whole message as one delta: its calls are told apart by their order. */
+function asDelta(message: Json): Json {
+  if (!Array.isArray(message.tool_calls)) return message;
+  const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
+  return { ...message, tool_calls };
 }
 
 /** An error instead of a chunk: the API's envelope, or that of older servers. */

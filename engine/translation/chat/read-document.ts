@@ -9,18 +9,11 @@ import { ChunkReader } from './chunk-reader.ts';
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const events: ModelEvent[] = [];
   const chunks = new ChunkReader(notes, (event) => events.push(event));
-  const { choices, ...rest } = document;
-  const list = Array.isArray(choices) ? choices.filter(isObject) : [];
-  chunks.read({ ...rest, choices: list.map(asChunkChoice) });
+  const list = Array.isArray(document.choices) ? document.choices.filter(isObject) : [];
+  chunks.read({ ...document, choices: list.map((choice) => ({ ...choice, delta: undefined })) });
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
     throw notTheApi('choices.0.message is missing');
   }
   chunks.end();
   return events;
-}
-
-function asChunkChoice({ message, ...choice }: Json): Json {
-  if (!isObject(message) || !Array.isArray(message.tool_calls)) return { ...choice, delta: message };
-  const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
-  return { ...choice, delta: { ...message, tool_calls } };
 }

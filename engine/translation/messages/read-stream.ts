@@ -161,6 +161,7 @@ export class MessagesReader implements StreamReader {
         this.#notes.note('answer_citations');
         break;
       default:
+        this.#notes.note('answer_unknown_block');
     }
   }
 

@@ -214,7 +214,7 @@ export const MESSAGES_RULES = {
   ),
   answer_unknown_block: answered(
     'dropped',
-    'content blocks of a type this version does not know',
+    'content blocks of a type this version does not know, and pieces of blocks',
     'They are left out; where both sides speak the same API they pass untouched.',
   ),
   answer_stop_details: answered('dropped', 'stop_details', 'That the model refused is told; why is not.'),
