@@ -1,6 +1,7 @@
 import type { Clock, Log } from '../../api.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
+import { isUnavailable } from '../store-errors.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 
 /** The removal of what sign-in has no more use for. */
@@ -19,18 +20,31 @@ const MAX_BATCHES = 100;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Tables, the column that tells their age, and how long after it a row is kept. */
+/** Rows that are too old, at most a batch of them. Another replica may be at the same ones. */
+const aged = (table: string, column: string, and = '') => `delete from ${table} where ctid in (
+  select r.ctid from ${table} r where r.${column} < $1 ${and} limit ${BATCH} for update skip locked
+) returning 1`;
+
+/** One session that was renewed for a month can have more of them than a statement removes in its time. */
+const REFRESH_TOKENS = `delete from refresh_tokens where ctid in (
+  select t.ctid from refresh_tokens t join sessions s on s.id = t.session_id
+  where s.expires_at < $1 limit ${BATCH} for update of t skip locked
+) returning 1`;
+const WITHOUT_TOKENS = 'and not exists (select from refresh_tokens t where t.session_id = r.id)';
+
+/** Tables, what removes rows of them, and how long a row is kept after the time that tells its age. */
 const DUE = [
   // A device that asks late hears that its code has expired, not that there never was one.
-  { table: 'device_grants', column: 'expires_at', kept_ms: HOUR_MS },
+  { table: 'device_grants', remove: aged('device_grants', 'expires_at'), kept_ms: HOUR_MS },
   // The longest span attempts are counted over.
-  { table: 'attempts', column: 'window_start', kept_ms: DAY_MS },
+  { table: 'attempts', remove: aged('attempts', 'window_start'), kept_ms: DAY_MS },
   // Administrators look back at what was.
-  { table: 'sessions', column: 'expires_at', kept_ms: 30 * DAY_MS },
+  { table: 'refresh_tokens', remove: REFRESH_TOKENS, kept_ms: 30 * DAY_MS },
+  { table: 'sessions', remove: aged('sessions', 'expires_at', WITHOUT_TOKENS), kept_ms: 30 * DAY_MS },
   // Of people who always have another session.
-  { table: 'ended_grants', column: 'ended_at', kept_ms: 30 * DAY_MS },
+  { table: 'ended_grants', remove: aged('ended_grants', 'ended_at'), kept_ms: 30 * DAY_MS },
   // Long enough to be asked about.
-  { table: 'refused_sign_ins', column: 'at', kept_ms: 14 * DAY_MS },
+  { table: 'refused_sign_ins', remove: aged('refused_sign_ins', 'at'), kept_ms: 14 * DAY_MS },
 ] as const;
 
 /** Starts removing expired sign-ins, attempts and sessions, every ten minutes and a few at a time. */
@@ -44,24 +58,20 @@ export function startHousekeeping(options: {
   let sweeping: Promise<void> | undefined;
   let closed = false;
 
-  const removeFrom = async ({ table, column, kept_ms }: (typeof DUE)[number]) => {
+  const removeFrom = async ({ table, remove, kept_ms }: (typeof DUE)[number]) => {
     for (let batch = 0; batch < MAX_BATCHES && !closed; batch++) {
-      const removed = await database.query(
-        `sweep_${table}`,
-        // Another replica may be at the same rows.
-        `delete from ${table} where ctid in (
-           select ctid from ${table} where ${column} < $1 limit ${BATCH} for update skip locked
-         ) returning 1`,
-        [new Date(clock.now() - kept_ms)],
-      );
+      const removed = await database.query(`sweep_${table}`, remove, [new Date(clock.now() - kept_ms)]);
       if (removed.length < BATCH) return;
     }
   };
   const sweepAll = async () => {
-    try {
-      for (const due of DUE) await removeFrom(due);
-    } catch (error) {
-      log.debug({ err: error }, 'expired sign-ins and sessions were not removed');
+    for (const due of DUE) {
+      try {
+        await removeFrom(due);
+      } catch (error) {
+        const level = isUnavailable(error) ? 'debug' : 'warn';
+        log[level]({ err: error, table: due.table }, 'what has expired could not be removed from a table');
+      }
     }
   };
   const sweep = () => {

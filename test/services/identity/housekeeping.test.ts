@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { frozenClock } from '../../../engine/services/clock.ts';
+import type { Database } from '../../../engine/services/database.ts';
 import { createAttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
 import { startHousekeeping } from '../../../engine/services/identity/housekeeping.ts';
 import { createSessions } from '../../../engine/services/identity/sessions.ts';
@@ -78,6 +79,53 @@ it('removes many in batches, also when two replicas do so at once', async () => 
   await replicas[0]!.sweep();
   assert.equal(await rowsIn('attempts'), 0);
   await Promise.all(replicas.map((each) => each.close()));
+});
+
+it('removes the tokens of a session that was renewed for a month a few at a time: no statement takes long', async () => {
+  const { database } = store;
+  const clock = frozenClock(START);
+  const session = await signIn(openGrantsAndForm({ database, clock, refresh_days: 1 }), somebody());
+  await database.query(
+    'test_many_tokens',
+    `insert into refresh_tokens (hash, session_id, created_at, used_at)
+     select sha256(n::text::bytea), $1, now(), now() from generate_series(1, 5000) n`,
+    [session.id],
+  );
+  const steps: number[] = [];
+  const counted: Pick<Database, 'query'> = {
+    async query(...statement) {
+      const before = await rowsIn('refresh_tokens');
+      const rows = await database.query<never>(...statement);
+      steps.push(before - (await rowsIn('refresh_tokens')));
+      return rows;
+    },
+  };
+  clock.advance(32 * DAY_MS);
+  const housekeeping = startHousekeeping({ database: counted, clock, log: quietLog, every: () => () => {} });
+  await housekeeping.sweep();
+  assert.deepEqual([await rowsIn('sessions'), await rowsIn('refresh_tokens')], [0, 0]);
+  assert.ok(Math.max(...steps) <= 1000, `a statement removed ${Math.max(...steps)} tokens`);
+  await housekeeping.close();
+});
+
+it('goes on with the other tables when one cannot be swept', async () => {
+  const swept: string[] = [];
+  const housekeeping = startHousekeeping({
+    clock: frozenClock(START),
+    log: quietLog,
+    every: () => () => {},
+    database: {
+      async query(name) {
+        swept.push(name);
+        if (name === 'sweep_device_grants') throw new Error('it takes too long');
+        return [];
+      },
+    },
+  });
+  await housekeeping.sweep();
+  for (const table of ['device_grants', 'attempts', 'sessions', 'refused_sign_ins'])
+    assert.ok(swept.includes(`sweep_${table}`), table);
+  await housekeeping.close();
 });
 
 it('does not mind a database that is away', async () => {
