@@ -116,6 +116,11 @@ export function createLedgerStatements(options: {
     return parseAnswer(row).repeated;
   };
 
+  const readId = async () => {
+    const [row] = await database.query<{ id: string }>('database_identity', 'select id from database_identity', []);
+    return row?.id;
+  };
+
   return {
     async exchange(settlements, requests, valid_until) {
       const counters = new CounterList();
@@ -130,8 +135,17 @@ export function createLedgerStatements(options: {
       };
     },
     async databaseId() {
-      const [row] = await database.query<{ id: string }>('database_identity', 'select id from database_identity', []);
-      return row!.id;
+      const known = await readId();
+      if (known !== undefined) return known;
+      // Somebody has emptied all tables: what was kept for them is for another database by now.
+      await database.query(
+        'database_identity_make',
+        'insert into database_identity default values on conflict do nothing',
+        [],
+      );
+      const made = await readId();
+      if (made === undefined) throw new Error('the table database_identity cannot be given a row');
+      return made;
     },
     async settleLate(late) {
       const together = Map.groupBy(

@@ -78,7 +78,7 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
   let opening: Promise<void> | undefined;
   let in_trouble = false;
   let touched_ms = 0;
-  /** Files of other databases that the log has named. */
+  /** Files that the log has named: of other databases, and those that can't be taken over. */
   const told = new Set<string>();
 
   const noteTrouble = (error: unknown): unknown => {
@@ -116,8 +116,12 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
   };
   const setAside = async ({ id, path }: OwnedFile, text: string, why: object): Promise<void> => {
     const aside = join(path, '..', `${id}.aside`);
+    try {
+      await disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
+    } catch (error) {
+      throw noteTrouble(error);
+    }
     log.error({ path: aside, ...why }, 'a part of the spool cannot be put into the ledger; it is set aside');
-    await disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
   };
 
   const read = async (
@@ -230,7 +234,9 @@ export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
         for (const name of told) if (!found.includes(name)) told.delete(name);
         for (const name of found) {
           await takeOne(directory, name, adopt).catch((error) => {
-            if (!isMissing(error)) log.warn({ spool_dir: directory, name, err: error }, 'a spool cannot be taken over');
+            if (isMissing(error) || told.has(name)) return;
+            told.add(name);
+            log.warn({ spool_dir: directory, name, err: error }, 'a spool cannot be taken over');
           });
         }
       } catch (error) {

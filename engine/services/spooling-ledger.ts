@@ -108,8 +108,15 @@ export function openSpoolingLedger(
   const drainSoon = () => {
     if (!breaker.broken) void drain();
   };
-  const lookAround = async () => {
-    await learnDatabase().catch(() => {});
+  let looking: Promise<void> | undefined;
+  const lookAround = () => {
+    looking ??= lookNow().finally(() => {
+      looking = undefined;
+    });
+    return looking;
+  };
+  const lookNow = async () => {
+    await learnDatabase().catch((error) => log.debug({ err: error }, 'which database it is could not be asked'));
     await spool.lookAround();
     drainSoon();
   };

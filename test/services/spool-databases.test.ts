@@ -152,6 +152,20 @@ test('a database that is exchanged between the question which it is and the row 
   assert.deepEqual(await foundOf(ours!, 'between'), [1, 1]);
 });
 
+test('a database whose tables somebody emptied is another one, and what was kept for it waits', async () => {
+  const store = await openTestStore();
+  closing.push(store);
+  const directory = directoryOf();
+  const gateway = await openGateway(directory, store);
+  await gateway.letOut('emptied');
+  await store.database.knex.raw('truncate database_identity');
+  await gateway.drain();
+  assert.deepEqual(await foundOf(store, 'emptied'), [0, 0]);
+  await gateway.letOut('anew');
+  await gateway.drain();
+  assert.deepEqual(await foundOf(store, 'anew'), [1, 1]);
+});
+
 test('a database that was moved or restored is known again', async () => {
   const directory = directoryOf();
   const left = await openGateway(directory, ours!, { is_dead: true });

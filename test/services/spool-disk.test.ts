@@ -52,6 +52,38 @@ describe('a disk in trouble', () => {
     await spool.lookAround();
   });
 
+  it('that has no room for what is set aside is told of once, however often it is tried', async () => {
+    const scene = new Scene();
+    const { state, disk } = failing(['appendFile'], 'ENOSPC');
+    const spool = scene.open({ disk });
+    const request = reservation();
+    await spool.forward(request);
+    await spool.settle(settlement(request));
+    const refuse: WriteRow = async () => {
+      throw Object.assign(new Error('no partition'), { code: '23514' });
+    };
+    for (let attempt = 0; attempt < 3; attempt++) await spool.drain(refuse);
+    assert.deepEqual(scene.errors(), ['the spool cannot be written to']);
+    assert.equal(spool.due, 1, 'it waits');
+    state.on = false;
+    await spool.drain(refuse);
+    assert.deepEqual(scene.errors().slice(1), ['a part of the spool cannot be put into the ledger; it is set aside']);
+    assert.equal(spool.due, 0);
+  });
+
+  it('whose files cannot be taken over is told of once for each, and they are tried again', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    await doomed.forward(reservation());
+    const { state, disk } = failing(['rename'], 'EROFS');
+    const next = scene.open({ disk });
+    for (let attempt = 0; attempt < 3; attempt++) await next.lookAround();
+    assert.equal(scene.logged.filter(({ text }) => text === 'a spool cannot be taken over').length, 1);
+    state.on = false;
+    await next.lookAround();
+    assert.equal(next.due, 1);
+  });
+
   it('leaves no trace of what failed between others that did not', async () => {
     const scene = new Scene();
     const { state, disk } = failing(['write'], 'ENOSPC', { bytes: 30 });

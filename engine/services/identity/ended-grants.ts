@@ -1,4 +1,5 @@
 import type { Clock, Log } from '../../api.ts';
+import { StageError } from '../../errors.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
 import { waitAtMost } from '../wait-at-most.ts';
@@ -51,6 +52,18 @@ where session_id = (
 )
 returning session_id, issuer, sealed_grant, attempts`;
 
+async function open(
+  { tokens }: Pick<Identity, 'tokens'>,
+  sealed_grant: string,
+): Promise<{ readonly grant: ProviderGrant | undefined } | 'elsewhere'> {
+  try {
+    return { grant: (await tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined };
+  } catch (error) {
+    if (error instanceof StageError && error.code === 'temporarily_unavailable') return 'elsewhere';
+    throw error;
+  }
+}
+
 /** A session nobody ended, whose time is up. */
 const EXPIRE = `
 update sessions set sealed_grant = '' where ctid in (
@@ -81,7 +94,14 @@ export function startEndedGrants(options: {
   const tell = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
     // What one provider gave is not shown to another.
     if (identity === undefined || !identity.isVouchedFor({ issuer })) return true;
-    const grant = (await identity.tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
+    const opened = await open(identity, sealed_grant);
+    if (opened === 'elsewhere') {
+      // Another replica has the key, and both tries still.
+      const untried = 'update ended_grants set attempts = attempts - 1 where session_id = $1';
+      await database.query('ended_grant_untried', untried, [session_id]);
+      return false;
+    }
+    const { grant } = opened;
     if (grant === undefined) return true;
     try {
       const told = await identity.provider.revoke(grant);

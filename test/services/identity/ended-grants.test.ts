@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
+import { StageError } from '../../../engine/errors.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
 import { cutOff } from '../../../engine/services/cut-off.ts';
 import type { Person } from '../../../engine/services/identity/admission.ts';
@@ -21,6 +22,7 @@ let clock: FrozenClock;
 let told: string[];
 let answer: () => boolean;
 let ended: EndedGrants;
+let key_is_elsewhere = false;
 let onRevoked: (() => void) | undefined;
 
 function open(vouched = 'https://id.example.com'): EndedGrants {
@@ -38,7 +40,14 @@ function open(vouched = 'https://id.example.com'): EndedGrants {
   });
   opened.use({
     isVouchedFor: ({ issuer }: Pick<Person, 'issuer'>) => issuer === vouched,
-    tokens: { open: async (sealed: string) => (sealed === 'of another key' ? undefined : { refresh_token: sealed }) },
+    tokens: {
+      async open(sealed: string) {
+        if (sealed === 'of a key elsewhere' && key_is_elsewhere) {
+          throw new StageError('temporarily_unavailable', 'another gateway has the key');
+        }
+        return sealed === 'of another key' ? undefined : { refresh_token: sealed };
+      },
+    },
     provider: {
       revoke: async ({ refresh_token }: ProviderGrant) => {
         told.push(String(refresh_token));
@@ -140,6 +149,29 @@ describe('the provider is told that a session ended', () => {
       clock.advance(TEN_MINUTES_MS);
     }
     assert.deepEqual(told, ['unheard', 'unheard']);
+    assert.equal(await waiting(), 0);
+  });
+
+  it('by a replica that has the key, and one that has not goes on with the others', async () => {
+    key_is_elsewhere = true;
+    await end(await begin(somebody(), 'of a key elsewhere'));
+    clock.advance(1000);
+    await end(await begin(somebody(), 'of a key here'));
+    for (let tries = 0; tries < 4; tries++) {
+      await ended.sweep();
+      assert.deepEqual(told, ['of a key here']);
+      clock.advance(TEN_MINUTES_MS);
+    }
+    key_is_elsewhere = false;
+    answer = () => {
+      answer = () => true;
+      throw new ProviderError('unavailable', 'it is down');
+    };
+    await ended.sweep();
+    clock.advance(TEN_MINUTES_MS);
+    await ended.sweep();
+    const own = told.filter((grant) => grant === 'of a key elsewhere');
+    assert.equal(own.length, 2, 'it still has its two tries');
     assert.equal(await waiting(), 0);
   });
 
