@@ -148,7 +148,10 @@ function settledWithin({ since, until, upstream }: RepriceWish): SqlPart {
   );
 }
 
-/** Requests of ten minutes, by id; what they cost includes what was put right before. */
+/**
+ * Requests of ten minutes, by id; what they cost includes what was put right before. That is looked up by index for each:
+ * the server knows little of rows written just now, and a join of those with each other took it hours.
+ */
 function readPage(
   database: Pick<Database, 'knex'>,
   wish: RepriceWish,
@@ -164,10 +167,11 @@ function readPage(
          l.cache_write_1h_tokens as cache_write_1h, l.server_tools, l.billed, l.provenance ->> 'cost' as source,
          to_char(l.settled_at at time zone 'UTC', 'YYYY-MM-DD') as day,
          cast(extract(epoch from l.forwarded_at) * 1000 as double precision) as at,
-         cast(l.cost_nano_usd + coalesce(a.cost_nano_usd, 0) as bigint) as cost
-       from ledger l left join (
-         select request_id, sum(cost_nano_usd) as cost_nano_usd from ledger
-         where kind = 'adjustment' and settled_at >= ? and settled_at < ? group by 1) a using (request_id)
+         cast(l.cost_nano_usd + coalesce((
+           select sum(a.cost_nano_usd) from ledger a
+           where a.request_id = l.request_id and a.kind = 'adjustment' and a.settled_at >= ? and a.settled_at < ?
+         ), 0) as bigint) as cost
+       from ledger l
        where l.kind = 'request' and l.settled_at >= ? and l.settled_at < ? and l.request_id > ? and ${within.text}
        order by l.request_id limit ${PAGE}`,
       [from, to, from, to, after, ...within.values],

@@ -74,14 +74,15 @@ describe('pricing again beside others', () => {
     assert.equal(sum!.cost_nano_usd, BigInt(count) * 72n);
   });
 
-  it('goes through any number of requests', async () => {
+  it('goes through any number of requests, each of which was priced again before', async () => {
     await books.database.knex.raw(`
-      insert into ledger (request_id, surface, principal_id, user_email, model, upstream, upstream_model, aborted, input_tokens,
-        output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd, provenance, counter_ids,
-        forwarded_at, settled_at)
-      select 'many-' || n, 'messages', 'user:ann', 'ann', 'coder-1', 'main', 'coder-1', false, 1, 0, 0, 0, 0,
-        case when n % 1000 = 0 then 5 else 1 end, '{"cost":"upstream"}', '{}', at, at
-      from generate_series(1, 45000) as n, (values (timestamptz '2026-03-10T12:00:00Z')) as moment (at)`);
+      insert into ledger (request_id, kind, surface, principal_id, user_email, model, upstream, upstream_model, aborted,
+        input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd,
+        provenance, counter_ids, forwarded_at, settled_at)
+      select 'many-' || n, kind, 'messages', 'user:ann', 'ann', 'coder-1', 'main', 'coder-1', false, tokens, 0, 0, 0, 0,
+        case when kind = 'adjustment' then -1 when n % 1000 = 0 then 6 else 2 end, '{"cost":"upstream"}', '{}', at, at
+      from generate_series(1, 45000) as n, (values ('request', 1), ('adjustment', 0)) as kinds (kind, tokens),
+        (values (timestamptz '2026-03-10T12:00:00Z')) as moment (at)`);
     const { compared, written } = await books.reprice(CHEAP);
     assert.deepEqual([compared, written], [45_000, { requests: 45, difference_nano_usd: -180n }]);
   });
