@@ -197,6 +197,26 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
       findings.hideRange(file, [range[0], range[1]]);
     },
   });
+  for (const range of textsBelowSecretKeys(text)) findings.hideRange(file, range);
+}
+
+/** A line that ends with a key which promises a secret or its variable, and no more of a value than how it is written. */
+const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*[^\w\s]?[^\w\s]?\d?\s*(?:#.*)?$/;
+
+/** The lines indented below such keys, which the parser may have read as something else where the file is damaged. */
+function textsBelowSecretKeys(text: string): [number, number][] {
+  const ranges: [number, number][] = [];
+  let offset = 0;
+  let deeper_than: number | undefined;
+  for (const line of text.split('\n')) {
+    const indent = line.length - line.trimStart().length;
+    if (deeper_than !== undefined && line.trim() !== '' && indent <= deeper_than) deeper_than = undefined;
+    if (deeper_than !== undefined) ranges.push([offset, offset + line.length]);
+    const key = KEY_ALONE.exec(line.slice(-200))?.[1] ?? '';
+    if (deeper_than === undefined && (key.endsWith('_env') || isSecretKey(key))) deeper_than = indent;
+    offset += line.length + 1;
+  }
+  return ranges;
 }
 
 /** A space that only looks like one, where a key begins: YAML takes it for a letter. */
