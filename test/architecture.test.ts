@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { describe, test } from 'node:test';
-import { PURE_FOLDERS } from './support/lanes.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const LINES_MAX = 350;
@@ -148,10 +147,9 @@ test('no default exports but stages and migrations', () => {
   );
 });
 
-test('files of tests that share a process have no hooks that would hold for each other', () => {
-  for (const folder of PURE_FOLDERS) {
-    for (const { path, text } of filesUnder(`test/${folder}`)) {
-      assert.doesNotMatch(text, /^(?:before|after)Each\(/m, `${path}: put it into a describe`);
-    }
+test('what test files share has no hooks of its own, for they would belong to the first file of a process', () => {
+  for (const { path, text } of filesUnder('test')) {
+    if (path.endsWith('.test.ts') || path === 'test/support/file-end.ts') continue;
+    assert.doesNotMatch(text, /^(?:before|after)(?:Each)?\(/m, `${path}: put it into a function, or use atFileEnd`);
   }
 });

@@ -1,5 +1,6 @@
 /**
- * Runs the tests: `npm test [-- files or options of node --test]`. Starts one PostgreSQL for all of them.
+ * Runs the tests: `npm test [-- files or options of node --test]`. Starts one PostgreSQL for all of them, and a few
+ * processes that take the files in turn.
  * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -7,62 +8,92 @@ import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createTemplate } from './support/database.ts';
-import { everythingButPure, PURE_FOLDERS, testsBelow } from './support/lanes.ts';
+import { testFiles } from './support/lanes.ts';
 import { startSuiteServer } from './support/postgres.ts';
 
 const started = performance.now();
 process.chdir(join(import.meta.dirname, '..'));
 const given = process.argv.slice(2);
-const has_files = given.some((argument) => !argument.startsWith('-'));
+const options = given.filter((argument) => argument.startsWith('-'));
+const files = given.filter((argument) => !argument.startsWith('-'));
+const { alone, together } = files.length > 0 ? { alone: [], together: files } : testFiles();
 
 const server = await startSuiteServer();
 const template = await createTemplate(server.url);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
 const temporary = join(server.directory, 'tmp');
 mkdirSync(temporary);
-// Tests wait as long as they compute, so two cores are worth three files; node would run one.
-const files_at_once = Math.max(3, availableParallelism() - 1);
-// Every file is a process that compiles much of the same code.
-const compile_cache = join(temporary, 'compiled');
+// Tests wait as long as they compute, so two cores are worth three processes.
+const processes = Math.max(3, availableParallelism() - 1);
 const environment = {
   ...process.env,
+  // People are told times in their own zone; tests are at home in this one.
+  TZ: 'UTC',
   APPSCLI_TEST_POSTGRES_URL: server.url,
   APPSCLI_TEST_POSTGRES_TEMPLATE: template,
   TMPDIR: temporary,
-  NODE_COMPILE_CACHE: compile_cache,
+  NODE_COMPILE_CACHE: join(temporary, 'compiled'),
 };
 const running = new Set<ChildProcess>();
-// Ctrl-C in a terminal reaches the runners by itself, and being told twice does no harm.
+// Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.on(signal, () => {
-    for (const runner of running) runner.kill(signal);
+    for (const worker of running) worker.kill(signal);
   });
 }
 
-/** Runs test files; the exit code. What `report: 'at the end'` prints does not mix with what others print. */
-async function runTests(options: readonly string[], report: 'as it comes' | 'at the end'): Promise<number> {
-  const args = ['--test', '--test-randomize', '--test-reporter=spec', '--test-timeout=120000', ...options];
-  const piped = report === 'at the end';
-  const runner = spawn(process.execPath, args, { stdio: piped ? 'pipe' : 'inherit', env: environment });
-  running.add(runner);
-  const printed: Buffer[] = [];
-  for (const stream of [runner.stdout, runner.stderr]) stream?.on('data', (bytes: Buffer) => printed.push(bytes));
-  const code = await new Promise<number>((resolve) => {
-    runner.once('error', () => resolve(1));
-    runner.once('close', (status) => resolve(status ?? 130));
+/** What a process printed after its last file: its counts and its failures. */
+const summaries: string[] = [];
+
+/** Runs files in a process of their own until none is left; resolves with its exit code. Prints whole files at a time. */
+async function runFiles(takeFile: () => string | undefined): Promise<number> {
+  const args = [
+    '--test-randomize',
+    '--test-reporter=spec',
+    '--test-timeout=120000',
+    ...options,
+    'test/support/worker.ts',
+  ];
+  const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env: environment });
+  running.add(worker);
+  let printed = '';
+  worker.stdout!.setEncoding('utf8').on('data', (text: string) => {
+    printed += text;
   });
-  running.delete(runner);
-  process.stdout.write(Buffer.concat(printed));
+  worker.on('message', () => {
+    const lines = printed.lastIndexOf('\n') + 1;
+    process.stdout.write(printed.slice(0, lines));
+    printed = printed.slice(lines);
+    worker.send(takeFile() ?? '');
+  });
+  const code = await new Promise<number>((resolve) => {
+    worker.once('error', () => resolve(1));
+    worker.once('close', (status) => resolve(status ?? 130));
+  });
+  running.delete(worker);
+  summaries.push(printed);
   return code;
 }
 
-const separately = [`--test-concurrency=${files_at_once}`, ...given];
-const codes = has_files
-  ? [await runTests(separately, 'as it comes')]
-  : await Promise.all([
-      runTests([...separately, ...everythingButPure()], 'as it comes'),
-      runTests(['--test-isolation=none', ...given, ...PURE_FOLDERS.map(testsBelow)], 'at the end'),
-    ]);
+/** Files with a process of their own first, then what is left of the others in one more process. */
+async function runLane(): Promise<number> {
+  let worst = 0;
+  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+    const only = [file];
+    worst = Math.max(worst, await runFiles(() => only.shift()));
+  }
+  return shared.length === 0 ? worst : Math.max(worst, await runFiles(() => shared.shift()));
+}
+
+const waiting = [...alone];
+const shared = [...together];
+const codes = await Promise.all(Array.from({ length: processes }, runLane));
 await server.close();
+process.stdout.write(summaries.join(''));
+const count = (name: string) =>
+  summaries
+    .flatMap((text) => [...text.matchAll(new RegExp(`^ℹ ${name} (\\d+)$`, 'gm'))])
+    .reduce((sum, [, n]) => sum + Number(n), 0);
+console.log(`\n${count('pass')} passed, ${count('fail') + count('cancelled')} failed`);
 console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s`);
 process.exitCode = Math.max(...codes);

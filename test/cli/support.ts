@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
 import { runCommandLine } from '../../engine/cli/main.ts';
 import type { Terminal } from '../../engine/cli/terminal.ts';
 import { printable, printableLine } from '../../engine/diagnostics/printable.ts';
 import { stages } from '../../stages/index.ts';
+import { atFileEnd } from '../support/file-end.ts';
 
 /** The launcher of this source checkout. */
 export const LAUNCHER = fileURLToPath(new URL('../../engine/bin/appscli.js', import.meta.url));
@@ -47,7 +47,7 @@ process.env.TZ = 'UTC';
 const running = new Map<ChildProcess, Promise<unknown>>();
 
 // What a failed test left running would keep its file from ending, and its PostgreSQL from stopping.
-after(async () => {
+atFileEnd(async () => {
   for (const [child, ended] of running) {
     const patience = setTimeout(() => child.kill('SIGKILL'), 10_000);
     child.kill('SIGINT');

@@ -23,7 +23,7 @@ export interface CommandBench {
   start(...arguments_: readonly string[]): RunningCommand;
   /** Makes a token without the command line. */
   newToken(wish: TokenWish): Promise<string>;
-  /** Sends a request and waits for its audit record, so that its ledger row is there as well; gives its id. */
+  /** Sends a request and waits for its audit record and its ledger row; gives its id. */
   request(token: string): Promise<string>;
 }
 
@@ -60,10 +60,10 @@ export function commandBench(): CommandBench {
     const response = await ask(gateway.url, token);
     assert.equal(response.status, 200, response.text);
     const request_id = String(response.headers['x-gateway-request-id']);
-    await until(
-      'the request is in the audit log',
-      async () => (await gateway.database.knex('audit_log').where({ request_id })).length === 1,
-    );
+    for (const table of ['audit_log', 'ledger']) {
+      const rows = () => gateway.database.knex(table).where({ request_id });
+      await until(`the request is in ${table}`, async () => (await rows()).length === 1);
+    }
     return request_id;
   };
   return bench;

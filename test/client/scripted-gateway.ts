@@ -4,16 +4,16 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import type { CommandContext } from '../../engine/cli/program.ts';
 import type { FrozenClock } from '../../engine/services/clock.ts';
+import { atFileEnd } from '../support/file-end.ts';
 
 // People are told times in their own zone; tests are at home in this one.
 process.env.TZ = 'UTC';
 
 const closing: (() => void)[] = [];
-after(() => {
-  for (const close of closing) close();
+atFileEnd(() => {
+  for (const close of closing.splice(0)) close();
 });
 
 /** What came in. */

@@ -1,37 +1,24 @@
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { globSync } from 'node:fs';
 
-const TESTS = join(import.meta.dirname, '..');
+/** Measure their process, or change it, and so have one of their own. The longest ones come first. */
+const ALONE = [
+  'test/e2e/package.test.ts',
+  'test/e2e/money-crashes.test.ts',
+  'test/e2e/one-caller.test.ts',
+  'test/e2e/stream-memory.test.ts',
+  'test/e2e/hostile-json.test.ts',
+  'test/e2e/reload-load.test.ts',
+  'test/e2e/backpressure.test.ts',
+];
 
-/**
- * Folders whose tests need no server and change nothing of their process, and so run in one: starting a process for each
- * file took longer than the tests. They have no `beforeEach` or `afterEach` outside a `describe`, for it would hold for all.
- */
-export const PURE_FOLDERS = [
-  'bodies',
-  'diagnostics',
-  'diff',
-  'forwarding',
-  'golden',
-  'json',
-  'limits',
-  'load',
-  'policies',
-  'rules',
-  'run',
-  'schemas',
-  'testing',
-  'translation',
-] as const;
-
-/** The tests of a folder, as a pattern. */
-export function testsBelow(folder: string): string {
-  return `test/${folder}/**/*.test.ts`;
+/** Test files in the order in which they start: those with a process of their own, then those that share some. */
+export function testFiles(): { readonly alone: readonly string[]; readonly together: readonly string[] } {
+  const all = globSync('test/**/*.test.ts').sort(endToEndFirst);
+  return { alone: ALONE, together: all.filter((file) => !ALONE.includes(file)) };
 }
 
-/** Patterns of all tests that have a process for each file. */
-export function everythingButPure(): string[] {
-  const pure: readonly string[] = PURE_FOLDERS;
-  const folders = readdirSync(TESTS, { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  return ['test/*.test.ts', ...folders.filter(({ name }) => !pure.includes(name)).map(({ name }) => testsBelow(name))];
+/** What takes long goes first, so that the processes end at about the same time. */
+function endToEndFirst(one: string, other: string): number {
+  const rank = (file: string) => (file.startsWith('test/e2e/') ? 0 : 1);
+  return rank(one) - rank(other) || one.localeCompare(other);
 }

@@ -4,8 +4,17 @@ import { dirname, join } from 'node:path';
 import { openEmbeddedPostgres } from '../../engine/services/embedded-postgres.ts';
 import { readServerState, stopServer } from '../../engine/services/postgres-process.ts';
 
-/** Durability is not what the tests test, and fsync is most of what they would wait for. */
-const FAST = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '300' };
+/**
+ * Durability is not what the tests test, and fsync is most of what they would wait for. Vacuum would come at a moment of
+ * its own, and only the superuser may end it.
+ */
+const FAST = {
+  fsync: 'off',
+  synchronous_commit: 'off',
+  full_page_writes: 'off',
+  autovacuum: 'off',
+  max_connections: '300',
+};
 
 /** A log that nobody reads. */
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };

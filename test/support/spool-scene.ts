@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, afterEach } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../engine/services/clock.ts';
 import { openSpool, type Spool } from '../../engine/services/spool.ts';
 import type { WriteRow } from '../../engine/services/spool-rows.ts';
+import { atFileEnd } from './file-end.ts';
 import { deadProcess, SOME_DATABASE, type WrittenRow } from './spool.ts';
 import { quietLog } from './store.ts';
 
@@ -14,10 +14,10 @@ import { quietLog } from './store.ts';
 export const start = '2026-03-10T12:00:00Z';
 const root = mkdtempSync(join(tmpdir(), 'appscli-spool-'));
 const opened: Spool[] = [];
-afterEach(async () => {
+atFileEnd(async () => {
   for (const spool of opened.splice(0)) await spool.close();
+  rmSync(root, { recursive: true, force: true });
 });
-after(() => rmSync(root, { recursive: true }));
 let directories = 0;
 
 /** A directory, the time, and what reached the ledger. */

@@ -1,9 +1,9 @@
 /** Projects for tests of `engine/testing/`: a gateway.yaml, a pipeline of its own, and tests of it. */
-import { after } from 'node:test';
 import type { StageDefinition } from '../../engine/api.ts';
 import { type CaseResult, openSuite, type Suite } from '../../engine/testing/suite.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, type Project } from '../load/support/project.ts';
+import { atFileEnd } from '../support/file-end.ts';
 
 export const GATEWAY = `
 server: { listen: "127.0.0.1:8080", public_url: "https://gateway.example.com", region_header: x-region }
@@ -62,8 +62,8 @@ export const REQUEST = 'request: { json: { model: coder-1, max_tokens: 10, messa
 export const UPSTREAM = 'upstream: { json: { type: message, usage: { input_tokens: 1, output_tokens: 1 } } }';
 
 const opened: { close(): unknown }[] = [];
-after(async () => {
-  for (const each of opened) await each.close();
+atFileEnd(async () => {
+  for (const each of opened.splice(0)) await each.close();
 });
 
 /** Writes a project; `cases` are the lines of its one test file. */
