@@ -34,8 +34,16 @@ export interface Conversation {
   /** Whether the provider may keep the answer. */
   readonly store?: boolean;
   /** The longest prompt cache lifetime asked for as a whole, where single parts don't say it. */
-  readonly cache?: { readonly key?: string; readonly ttl: CacheTtl };
+  readonly cache?: PromptCache;
   readonly stream: boolean;
+}
+
+/** What is said about caching the prompt as a whole. */
+export interface PromptCache {
+  readonly key?: string;
+  readonly ttl: CacheTtl;
+  /** Lifetime of the marks that an upstream sets by itself, where the client says one: `none` for no such marks. */
+  readonly own_marks?: CacheTtl | 'none';
 }
 
 /** Lifetime of a prompt cache entry. */

@@ -11,8 +11,18 @@ import { isAbsent, objectAt, optional, textAt } from './read-json.ts';
 export function readPromptCache(body: Json): Conversation['cache'] {
   const key = optional(body, 'prompt_cache_key', textAt);
   const retention = optional(body, 'prompt_cache_retention', textAt);
-  if (key === undefined && retention === undefined) return undefined;
-  return { ...(key !== undefined && { key }), ttl: retention === '24h' ? '1h' : '5m' };
+  const options = optional(body, 'prompt_cache_options', objectAt);
+  if (key === undefined && retention === undefined && options === undefined) return undefined;
+  return {
+    ...(key !== undefined && { key }),
+    ttl: retention === '24h' ? '1h' : '5m',
+    ...(options !== undefined && { own_marks: ownMarks(options) }),
+  };
+}
+
+function ownMarks({ mode, ttl }: Json): CacheTtl | 'none' {
+  if (mode === 'explicit') return 'none';
+  return ttl === '12h' ? '1h' : '5m';
 }
 
 /** Reads the mark of a part. Raises invalid_request. */

@@ -162,7 +162,7 @@ const SHARED_RULES = {
   prompt_cache_options: fromCompat(
     'dropped',
     'prompt_cache_options, and lifetimes of prompt_cache_breakpoint',
-    'A prompt is kept for five minutes, or for an hour where a mark asks for twelve.',
+    'Messages upstreams keep a prompt for five minutes, or for an hour where twelve are asked for; others decide themselves.',
   ),
   answer_citations: rulesBetween('response', ['messages', 'responses'], PROTOCOLS)(
     'dropped',

@@ -93,6 +93,22 @@ describe('tokens written to a cache for half a day or half an hour', () => {
   }
 });
 
+test('a prompt that is to be kept for half a day is kept for an hour by a Messages upstream, and where it is not to be kept, not', async () => {
+  const marked = async (surface: Protocol, prompt_cache_options: object) => {
+    provider.reset();
+    const body = askBody(surface, modelVia('messages'), 'Hi', { prompt_cache_options });
+    const answer = await post(gateway, surface, body);
+    assert.equal(answer.status, 200, answer.text);
+    assert.ok((await lossesOf(answer)).includes('prompt_cache_options'));
+    return provider.only().body.messages[0].content[0].cache_control;
+  };
+  for (const surface of ['chat', 'responses'] as const) {
+    assert.deepEqual(await marked(surface, { ttl: '12h' }), { type: 'ephemeral', ttl: '1h' });
+    assert.deepEqual(await marked(surface, { ttl: '30m', mode: 'implicit' }), { type: 'ephemeral' });
+    assert.equal(await marked(surface, { ttl: '12h', mode: 'explicit' }), undefined);
+  }
+});
+
 test('a request that only prepares the cache of a provider does not become one for an answer', async () => {
   for (const upstream of ['messages', 'chat'] as const) {
     for (const asked of [{ prompt_cache_options: { prewarm: true } }, { generate: false }]) {

@@ -20,10 +20,11 @@ function blocksOf({ tools, system, messages }: Prompt): Block[] {
 
 /** Marks the prompt for a client that asks for caching as a whole, unless parts of it ask for it themselves. */
 export function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes): void {
-  if (cache === undefined || marksOf(prompt).length > 0) return;
+  if (cache === undefined || cache.own_marks === 'none' || marksOf(prompt).length > 0) return;
+  const ttl = cache.own_marks === '1h' ? '1h' : cache.ttl;
   const last_message = prompt.messages.at(-1)?.content.findLast(({ type }) => !UNMARKABLE.has(type));
   for (const block of [prompt.tools.at(-1), prompt.system.at(-1), last_message]) {
-    if (block !== undefined) block.cache_control = cacheControl(cache.ttl);
+    if (block !== undefined) block.cache_control = cacheControl(ttl);
   }
   notes.note('prompt_cache');
 }
