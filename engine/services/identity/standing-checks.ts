@@ -56,16 +56,20 @@ export function startStandingChecks(options: {
     const asking = { config, identity, database, clock, log };
     let is_away = false;
     let asked = 0;
-    for (let due = await takeDue(interval_ms); due.length > 0 && !is_away; due = await takeDue(interval_ms)) {
-      for (const email of due) {
-        if (isOver() || is_away) break;
+    while (!is_away) {
+      const due = await takeDue(interval_ms);
+      if (due.length === 0) break;
+      while (due.length > 0 && !isOver() && !is_away) {
+        // Whoever got no answer waits for an interval: one about whom there never is one must not keep the others waiting.
+        const email = due.shift()!;
         const answer = await askAbout(asking, email);
         asked++;
         is_away = answer === 'unavailable';
         if (answer === 'refused') await restPerson(asking, email, 'the identity provider refused to renew the sign-in');
       }
+      if (due.length > 0) await giveBack(due);
+      if (isOver()) return;
     }
-    if (isOver()) return;
     await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
     await putOffRest(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
     log.debug({ asked }, 'the identity provider was asked about people who were due');
@@ -86,6 +90,11 @@ export function startStandingChecks(options: {
       [new Date(now), new Date(now - interval_ms)],
     );
     return rows.map(({ email }) => email);
+  }
+
+  /** People who were not asked about after all are due again at the next look. */
+  async function giveBack(emails: readonly string[]): Promise<void> {
+    await database.query('people_not_asked', 'update principals set asked_at = null where email = any($1)', [emails]);
   }
 
   /** Where the provider can't be asked: nobody's tokens come to rest until then for want of its word. */
