@@ -108,23 +108,39 @@ function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
 
 /** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
 const SEARCHED_BYTES = 1024 * 1024;
+/** Bytes that are looked at together: what is sought often stands near the beginning. */
+const WINDOW_BYTES = 65_536;
 const OVERLAP = 8;
 
-/** Whether the bytes hold what a pattern of less than `OVERLAP` characters describes; all that does contains `start`. */
-function holds(bytes: Buffer, pattern: RegExp, start: string): boolean {
-  if (bytes.length <= SEARCHED_BYTES && !bytes.includes(start)) return false;
-  for (let from = 0; from < bytes.length; from += SEARCHED_BYTES) {
-    if (pattern.test(bytes.toString('latin1', from, from + SEARCHED_BYTES + OVERLAP))) return true;
+/**
+ * Whether the bytes hold what a pattern of less than `OVERLAP` characters describes.
+ * @param rare what all that does contains, beginning with a byte that few texts are full of
+ */
+function holds(bytes: Buffer, pattern: RegExp, rare: string): boolean {
+  const first = bytes.length <= SEARCHED_BYTES ? bytes.indexOf(rare) : 0;
+  if (first < 0) return false;
+  for (let from = Math.max(0, first - OVERLAP); from < bytes.length; from += WINDOW_BYTES) {
+    if (pattern.test(bytes.toString('latin1', from, from + WINDOW_BYTES + OVERLAP))) return true;
   }
   return false;
 }
 
-/** The longest lifetime that marks on parts anywhere in the body can ask for, and tools of the provider for what they read. */
+/**
+ * The longest lifetime that marks on parts anywhere in the body can ask for, and tools of the provider for what they read.
+ * A native search is several times as fast for what begins with a byte that few texts are full of.
+ */
 function markedLifetime(bytes: Buffer): CacheLifetime {
-  const breakpoint = bytes.includes('prompt_cache_breakpoint');
-  const marked = breakpoint || bytes.includes('cache_control') || bytes.includes('"caching"');
-  if (marked && (holds(bytes, /"1h"/, '"1h"') || (breakpoint && holds(bytes, /"12h"/, '"12h"')))) return '1h';
+  const marked =
+    (bytes.includes('_control') && bytes.includes('cache_control')) ||
+    hasBreakpoint(bytes) ||
+    bytes.includes('"caching"');
+  if (marked && holds(bytes, /"1h"/, '1h"')) return '1h';
+  if (marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return '1h';
   // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
   if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';
   return marked ? '5m' : 'none';
+}
+
+function hasBreakpoint(bytes: Buffer): boolean {
+  return bytes.includes('_breakpoint') && bytes.includes('prompt_cache_breakpoint');
 }

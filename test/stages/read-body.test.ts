@@ -68,6 +68,25 @@ describe('read-body', () => {
     assert.equal((await factsOf('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
   });
 
+  it('finds a lifetime wherever it stands in a large body, behind what only looks like one', async () => {
+    const lifetimeBehind = async (head: string, size: number, tail: string) => {
+      const begin = `{"model":"m","x":[${head}"`;
+      return (await factsOf(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))['request.cache.ttl'];
+    };
+    const marked = '{"cache_control":{}},"11h",';
+    const of_provider = '{"prompt_cache_breakpoint":{}},"112h",';
+    for (const end of [65_536, 131_072, 1_048_576, 1_114_112]) {
+      for (let size = end - 8; size <= end + 2; size++) {
+        assert.equal(await lifetimeBehind(marked, size, '"1h"'), '1h', `${size}`);
+        if (end > 131_072) continue;
+        assert.equal(await lifetimeBehind(marked, size, '"12h"'), '5m', `${size}`);
+        assert.equal(await lifetimeBehind(of_provider, size, '"12h"'), '1h', `${size}`);
+        assert.equal(await lifetimeBehind('"\\u001b",', size, '"\\u0063"'), '1h', `${size}`);
+        assert.equal(await lifetimeBehind('"\\u001b",', size, '"_control"'), 'none', `${size}`);
+      }
+    }
+  });
+
   it('bounds the input by its bytes and by what the body only refers to', async () => {
     const plain = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
     const bytes = Buffer.byteLength(JSON.stringify(plain));
