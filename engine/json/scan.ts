@@ -141,10 +141,6 @@ export class JsonScan {
     let i = this.#at;
     while (i < until) {
       const byte = bytes[i]!;
-      if (isSpace(byte)) {
-        i++;
-        continue;
-      }
       if (byte === QUOTE) {
         if (next === KEY || next === KEY_OR_CLOSE) {
           const start = i;
@@ -183,6 +179,8 @@ export class JsonScan {
         if (!is_array) this.#seen.length = this.#seen_from.pop()!;
         i++;
         next = this.#valueEnds(-1, i);
+      } else if (isSpace(byte)) {
+        i++;
       } else {
         if (ATOM[byte] !== 3 || (next !== VALUE && next !== VALUE_OR_CLOSE)) return this.#fails('structure', i);
         const start = i++;
