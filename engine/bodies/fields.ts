@@ -162,3 +162,11 @@ export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
   if (retention === '24h' || fieldsOf(options).ttl === '12h') return '1h';
   return key == null && retention == null && options == null ? 'none' : '5m';
 }
+
+const AUDIO_TYPE = /^.{0,40}audio/i;
+
+/** Whether a part of a conversation is audio; some servers tell by its keys where it has no type. */
+export function isAudio(part: unknown): boolean {
+  const { type, input_audio, audio_url } = fieldsOf(part);
+  return (typeof type === 'string' && AUDIO_TYPE.test(type)) || input_audio != null || audio_url != null;
+}

@@ -1,7 +1,7 @@
 import { StageError } from '../errors.ts';
 import { invalid, isObject } from '../translation/read-json.ts';
 import { type FieldRule, fieldRule, type KeyCount } from './field-rules.ts';
-import type { Fields } from './fields.ts';
+import { type Fields, isAudio } from './fields.ts';
 import { TOOL_DEFINITIONS } from './mid-conversation.ts';
 
 /** A field of a body that decides something, at its place. */
@@ -41,9 +41,6 @@ const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', mea
 
 /** Parts of a conversation that are billed as audio. */
 const AUDIO: FieldRule = fieldRule('input_audio', true)!;
-
-/** Longest type of a part that is looked at. */
-const NAME_CHARS_MAX = 100;
 
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;
@@ -274,8 +271,9 @@ function readConversation(conversation: unknown, key: string, reading: Reading):
   for (let i = 0; i < conversation.length; i++) {
     const item = conversation[i];
     if (typeof item !== 'object' || item === null) continue;
-    const { tools, content, audio } = item as Fields;
+    const { tools, content, audio, output } = item as Fields;
     const param = `${key}[${i}]`;
+    if (Array.isArray(output) && output.some(isAudio)) noteAudio(`${param}.output`);
     // What the model said before, by an identifier.
     if (audio != null) noteAudio(`${param}.audio`);
     if (Array.isArray(tools)) places.push({ value: tools, param: `${param}.tools`, in_tools: true });
@@ -284,8 +282,7 @@ function readConversation(conversation: unknown, key: string, reading: Reading):
       const part = content[j];
       if (typeof part !== 'object' || part === null) continue;
       const { type } = part as Fields;
-      if (typeof type === 'string' && type.length <= NAME_CHARS_MAX && type.includes('audio'))
-        noteAudio(`${param}.content[${j}]`);
+      if (type !== 'text' && type !== 'input_text' && isAudio(part)) noteAudio(`${param}.content[${j}]`);
       for (const name of TOOL_DEFINITIONS) {
         const value = (part as Fields)[name];
         if (typeof value !== 'object' || value === null) continue;

@@ -130,6 +130,21 @@ describe('audio', () => {
     assert.equal(answer.status, 200, answer.text);
   });
 
+  test('is known by its type, by its key, and in the results of tools', async () => {
+    const FORMS: readonly (readonly [Protocol, object])[] = [
+      [
+        'chat',
+        { messages: [{ role: 'user', content: [{ type: 'audio_url', audio_url: { url: 'https://a.test/a' } }] }] },
+      ],
+      ['chat', { messages: [{ role: 'user', content: [{ input_audio: { data: 'AAAA', format: 'wav' } }] }] }],
+      ['chat', { messages: [{ role: 'user', content: [{ type: 'Input_Audio', data: 'AAAA' }] }] }],
+      ['chat', { messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] }],
+      ['responses', { input: [{ type: 'function_call_output', call_id: 'c', output: [{ type: 'input_audio' }] }] }],
+    ];
+    for (const [surface, said] of FORMS)
+      assert.match(await refusal(surface, modelVia(surface), said), /^\w+\[0\]\.\S+: "audio" has no price/);
+  });
+
   test('of a Responses client is refused as audio where it would have to be translated', async () => {
     const said = await refusal('responses', 'hears-1', { input: heard });
     assert.match(said, /^input\.0\.content\.0: the API of the upstream has no audio/);
@@ -198,6 +213,7 @@ describe('a whole answer', () => {
       ['chat', completion({ content: 'x', images: [image] }), 'answer_extras'],
       ['chat', completion({ content: [{ type: 'text', text: 'x' }, image] }), 'answer_extras'],
       ['responses', response([message('m', text('x'), { type: 'output_audio', data: 'A' })]), 'answer_unknown_part'],
+      ['responses', response([{ ...message('m', text('x')), phase: 'commentary' }]), 'answer_phase'],
     ];
     for (const [upstream, document, rule] of LOST) {
       const answer = await answered('messages', upstream, document);

@@ -130,6 +130,7 @@ class MessageItem implements OutputItem {
   }
 
   done(item: Json, emit: Emit): void {
+    if (item.phase === 'commentary') this.#parts.notes.note('answer_phase');
     for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
       if (!isObject(content)) continue;
       if (!TEXT_PARTS.has(content.type)) {

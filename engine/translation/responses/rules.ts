@@ -101,6 +101,11 @@ export const RESPONSES_RULES = {
     'calls of shells, of patches and of a computer in the history, with their results',
     'They become calls of tools of these names; calls without a result are left out.',
   ),
+  answer_phase: answered(
+    'dropped',
+    'phase commentary of messages',
+    'What the model says on its way and its answer are texts of one answer.',
+  ),
   answer_unknown_part: answered(
     'dropped',
     'parts of messages of a type this version does not know',
