@@ -152,6 +152,8 @@ describe('audio', () => {
 });
 
 describe('tools that a provider has taught its models', () => {
+  const SCREEN = 'https://screens.test/1.png';
+
   test('are not said to be run by the provider where the client runs them', async () => {
     const of_client = {
       messages: [{ type: 'bash_20250124', name: 'bash' }],
@@ -182,6 +184,8 @@ describe('tools that a provider has taught its models', () => {
       },
       { type: 'apply_patch_call', call_id: 'c3', operation: { type: 'delete_file', path: 'a.txt' } },
       { type: 'apply_patch_call_output', call_id: 'c3', status: 'completed', output: 'deleted' },
+      { type: 'computer_call', id: 'cc', call_id: 'c5', action: { type: 'screenshot' } },
+      { type: 'computer_call_output', call_id: 'c5', output: { type: 'computer_screenshot', image_url: SCREEN } },
       { type: 'local_shell_call', id: 'unanswered', call_id: 'c4', action: { type: 'exec', command: ['x'] } },
       { role: 'user', content: 'Go on.' },
     ];
@@ -191,7 +195,7 @@ describe('tools that a provider has taught its models', () => {
       assert.equal(answer.status, 200, answer.text);
       assert.deepEqual(provider.refused, []);
       const sent = JSON.stringify(provider.only().body);
-      for (const said of ['local_shell', 'a.txt', 'cat a.txt', 'Hello', 'delete_file', 'deleted'])
+      for (const said of [SCREEN, 'screenshot', 'local_shell', 'a.txt', 'cat a.txt', 'Hello', 'delete_file', 'deleted'])
         assert.ok(sent.includes(said), said);
       assert.ok(!sent.includes('c4'), 'nobody answered the last call');
       assert.ok((await lossesOf(answer)).includes('client_tool_history'));

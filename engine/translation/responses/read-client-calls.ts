@@ -23,15 +23,15 @@ function namesOf({ call_id, id }: Json): readonly string[] {
   return [call_id, id].filter((name) => typeof name === 'string' && name !== '') as string[];
 }
 
+const isResult = ({ type }: Json): boolean => typeof type === 'string' && type.endsWith('_output');
+
 /** The calls and results of one input that belong together. */
 export class ClientCalls {
   /** Identifiers of calls, by all their names, that have a result. */
   readonly #answered = new Map<string, string>();
 
   constructor(items: readonly unknown[]) {
-    const results = new Set(
-      items.flatMap((item) => (isObject(item) && String(item.type).endsWith('_output') ? namesOf(item) : [])),
-    );
+    const results = new Set(items.flatMap((item) => (isObject(item) && isResult(item) ? namesOf(item) : [])));
     for (const item of items) {
       if (!isObject(item) || !CALLS.has(item.type)) continue;
       const names = namesOf(item);
