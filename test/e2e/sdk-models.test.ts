@@ -150,7 +150,7 @@ describe('any client', () => {
 
   test('has the list within 50 ms although the upstream never answers', async () => {
     const times: number[] = [];
-    for (let i = 0; i < 5; i++) {
+    for (let i = 0; i < 20; i++) {
       const begun = performance.now();
       await get('/v1/models?limit=1000', gateway.token);
       times.push(performance.now() - begun);

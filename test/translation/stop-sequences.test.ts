@@ -64,7 +64,7 @@ describe('a text', () => {
     take(END);
     const took = performance.now() - started;
     assert.equal(said(left).length, 100_000);
-    assert.ok(took < 500, `${took} ms`);
+    assert.ok(took < 5000, `${took} ms`);
   });
 
   it('is not looked through for more than a bounded number of characters', () => {

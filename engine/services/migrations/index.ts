@@ -16,7 +16,7 @@ import { people } from './0012_people.ts';
 import { provider } from './0014_provider.ts';
 import { unseenSuccessors } from './0015_unseen_successors.ts';
 import { databaseIdentity } from './0016_database_identity.ts';
-import { repeatedSignIns } from './0016_repeated_sign_ins.ts';
+import { repeatedSignIns } from './0017_repeated_sign_ins.ts';
 
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [

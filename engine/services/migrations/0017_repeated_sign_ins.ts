@@ -48,7 +48,7 @@ end $$;
 
 /** A device whose first answer got lost is given its session again. */
 export const repeatedSignIns: SchemaMigration = {
-  name: '0016_repeated_sign_ins',
+  name: '0017_repeated_sign_ins',
   async up(knex) {
     await knex.raw(REPEATED_SIGN_INS);
   },
