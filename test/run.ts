@@ -23,8 +23,8 @@ const template = await createTemplate(server.url);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
 const temporary = join(server.directory, 'tmp');
 mkdirSync(temporary);
-// Tests wait as long as they compute, so two cores are worth three processes.
-const processes = Math.max(3, availableParallelism() - 1);
+// Tests wait as long as they compute, so two cores are worth four processes.
+const processes = Math.max(4, availableParallelism() - 1);
 const environment = {
   ...process.env,
   // People are told times in their own zone; tests are at home in this one.
