@@ -4,6 +4,7 @@
  * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -34,10 +35,14 @@ const environment = {
   TMPDIR: temporary,
   NODE_COMPILE_CACHE: join(temporary, 'compiled'),
 };
+const waiting = [...alone];
+const shared = [...together];
 const running = new Set<ChildProcess>();
 // Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.on(signal, () => {
+    waiting.length = 0;
+    shared.length = 0;
     for (const worker of running) worker.kill(signal);
   });
 }
@@ -57,6 +62,8 @@ async function runFiles(takeFile: () => string | undefined): Promise<number> {
   const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env: environment });
   running.add(worker);
   let printed = '';
+  /** Empty once there are none left for it. */
+  let file: string | undefined;
   worker.stdout!.setEncoding('utf8').on('data', (text: string) => {
     printed += text;
   });
@@ -64,15 +71,20 @@ async function runFiles(takeFile: () => string | undefined): Promise<number> {
     const lines = printed.lastIndexOf('\n') + 1;
     process.stdout.write(printed.slice(0, lines));
     printed = printed.slice(lines);
-    worker.send(takeFile() ?? '');
+    file = takeFile() ?? '';
+    worker.send(file);
   });
-  const code = await new Promise<number>((resolve) => {
-    worker.once('error', () => resolve(1));
-    worker.once('close', (status) => resolve(status ?? 130));
-  });
+  // One that ended cannot be sent to; its end is what counts.
+  worker.on('error', () => {});
+  const [status, signal] = (await once(worker, 'close')) as [number | null, NodeJS.Signals | null];
   running.delete(worker);
+  if (file !== '') {
+    const ended = `its process ended (${signal ?? status}) before the file was done`;
+    const idle = `a process ended (${signal ?? status}) before it took a file; write options as --name=value`;
+    printed += `\n✖ ${file === undefined ? idle : `${file}: ${ended}`}\n`;
+  }
   summaries.push(printed);
-  return code;
+  return file === '' ? (status ?? 130) : Math.max(status ?? 130, 1);
 }
 
 /** Files with a process of their own first, then what is left of the others in one more process. */
@@ -85,8 +97,6 @@ async function runLane(): Promise<number> {
   return shared.length === 0 ? worst : Math.max(worst, await runFiles(() => shared.shift()));
 }
 
-const waiting = [...alone];
-const shared = [...together];
 const codes = await Promise.all(Array.from({ length: processes }, runLane));
 await server.close();
 process.stdout.write(summaries.join(''));
@@ -94,6 +104,9 @@ const count = (name: string) =>
   summaries
     .flatMap((text) => [...text.matchAll(new RegExp(`^ℹ ${name} (\\d+)$`, 'gm'))])
     .reduce((sum, [, n]) => sum + Number(n), 0);
-console.log(`\n${count('pass')} passed, ${count('fail') + count('cancelled')} failed`);
+const failed = count('fail') + count('cancelled');
+const worst = Math.max(...codes);
+const unless = worst > 0 && failed === 0 ? ', and not everything was run: see above' : '';
+console.log(`\n${count('pass')} passed, ${failed} failed${unless}`);
 console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s`);
-process.exitCode = Math.max(...codes);
+process.exitCode = worst;
