@@ -122,6 +122,8 @@ export class StopCutter {
       }
       case 'end':
       case 'error':
+        // Of a text that was cut, the sequence still waits.
+        if (this.#cut !== undefined) break;
         for (const text of this.#by_index.values()) text.ended = true;
         this.#apart = true;
         this.#advance(emit);

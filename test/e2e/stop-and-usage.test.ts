@@ -61,6 +61,21 @@ describe('a stop sequence at an upstream that knows none', () => {
     });
   }
 
+  it('that was found after a thought is not said itself, in a stream nor in a document', async () => {
+    provider.model = () => ({
+      said: [
+        { kind: 'thought', text: 'Hm.' },
+        { kind: 'text', text: 'One. STOP Two.' },
+      ],
+    });
+    for (const stream of [true, false]) {
+      const more = { stop_sequences: ['STOP'], stream, max_tokens: 4000, thinking: { type: 'adaptive' } };
+      const { text } = await post(gateway, 'messages', askBody('messages', modelVia('responses'), 'Go.', more));
+      assert.match(text, /Hm\./);
+      assert.equal(textIn('messages', stream ? eventsIn(text) : JSON.parse(text)), 'One. ');
+    }
+  });
+
   it('that was found ends the answer well, also where the upstream breaks off after it', async () => {
     const script = provider.upstream.script;
     const events = eventsOf('responses', { said: [{ kind: 'text', text: 'One. STOP Two.' }], piece: 100 });

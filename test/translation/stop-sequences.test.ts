@@ -99,6 +99,18 @@ describe('a text', () => {
     ]);
   });
 
+  it('that is cut after a thought ends there: the sequence itself is not said', () => {
+    const events = [start(0, 'reasoning'), delta('hm'), stop(), start(1), delta('aENDb', 1), stop(1), END];
+    for (const one_text of [false, true]) {
+      assert.deepEqual(cut(['END'], events, one_text).slice(3), [
+        start(1),
+        delta('a', 1),
+        stop(1),
+        { ...END, reason: 'stop_sequence', stop_sequence: 'END' },
+      ]);
+    }
+  });
+
   it('is looked through alone: thoughts and arguments pass as they are', () => {
     const events = [start(0, 'reasoning'), delta('END'), stop(), start(1), delta('a EN', 1), stop(1), END];
     assert.equal(said(cut(['END'], events)), 'ENDa EN');
