@@ -201,16 +201,18 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
 }
 
 /** A line that ends with a key which promises a secret or its variable, and no more of a value than how it is written. */
-const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*[^\w\s]?[^\w\s]?\d?\s*(?:#.*)?$/;
+const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
+const BEGINS_WITH_KEY = /^\s*[\w"'!-][^:]{0,100}:(?:\s|$)/;
 
-/** The lines indented below such keys, which the parser may have read as something else where the file is damaged. */
+/** The lines that such keys promise, indented below them or as deep without a key of their own, which the parser may have read as something else where the file is damaged. */
 function textsBelowSecretKeys(text: string): [number, number][] {
   const ranges: [number, number][] = [];
   let offset = 0;
   let deeper_than: number | undefined;
   for (const line of text.split('\n')) {
     const indent = line.length - line.trimStart().length;
-    if (deeper_than !== undefined && line.trim() !== '' && indent <= deeper_than) deeper_than = undefined;
+    const is_below = deeper_than === undefined || indent > deeper_than || line.trim() === '';
+    if (!is_below && (indent !== deeper_than || BEGINS_WITH_KEY.test(line))) deeper_than = undefined;
     if (deeper_than !== undefined) ranges.push([offset, offset + line.length]);
     const key = KEY_ALONE.exec(line.slice(-200))?.[1] ?? '';
     if (deeper_than === undefined && (key.endsWith('_env') || isSecretKey(key))) deeper_than = indent;

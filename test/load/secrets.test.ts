@@ -58,15 +58,15 @@ describe('a secret that was written into the file is never repeated', () => {
     });
   }
 
-  test('below a key that the parser reads as something else', async () => {
-    const damaged = GATEWAY.replace(
-      '    api_key_env: UPSTREAM_KEY',
-      '    !api_key_env: |\n      hunter2/hunter2\n      second',
-    );
-    const said = await everythingSaid(damaged);
-    assert.match(said, /C1007/);
-    assert.ok(!said.includes('hunter2'), said);
-  });
+  for (const written of [': |\n      S', ': |2-\n      S', ': &name !!str |\n      S', ':\n    S']) {
+    test(`below a key that the parser reads as something else, in ${JSON.stringify(written)}`, async () => {
+      const value = written.replace('S', 'hunter2/hunter2');
+      const damaged = GATEWAY.replace('    api_key_env: UPSTREAM_KEY', `    !api_key_env${value}\n      second`);
+      const said = await everythingSaid(damaged);
+      assert.match(said, /C1007/);
+      assert.ok(!said.includes('hunter2'), said);
+    });
+  }
 
   test('whatever else is wrong in the file', async () => {
     const damage = fc.constantFrom('', '\t', ' ', '"', "'", '{', '[', ': ', '- ', '&a ', '*', '!', '<<: ', '%', 'x');
