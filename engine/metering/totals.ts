@@ -23,9 +23,9 @@ export function overlayTotals(reading: UsageReading, value: unknown, names: Tota
   const details = asObject(usage[names.input_details]);
   const read = take(details?.cached_tokens ?? usage.prompt_cache_hit_tokens) ?? 0;
   const split = asObject(details?.cache_write_tokens_details);
-  const short = take(split?.ttl_30m_tokens);
-  const long = take(split?.ttl_12h_tokens);
-  const written = Math.max(take(details?.cache_write_tokens) ?? 0, (short ?? 0) + (long ?? 0));
+  const short = take(split?.ttl_30m_tokens) ?? 0;
+  const long = take(split?.ttl_12h_tokens) ?? 0;
+  const written = Math.max(take(details?.cache_write_tokens) ?? 0, short + long);
   if (input !== undefined) {
     // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
     const is_part = read + written <= input;
@@ -33,8 +33,8 @@ export function overlayTotals(reading: UsageReading, value: unknown, names: Tota
     reported.input_tokens = is_part ? input - read - written : input;
     reported.cache_read_input_tokens = is_part ? read : 0;
     reported.cache_creation_input_tokens = is_part ? written : 0;
-    if (short !== undefined) reported.ephemeral_5m_input_tokens = is_part ? short : 0;
-    if (long !== undefined) reported.ephemeral_1h_input_tokens = is_part ? long : 0;
+    reported.ephemeral_5m_input_tokens = is_part ? short : 0;
+    reported.ephemeral_1h_input_tokens = is_part ? long : 0;
   }
   const output = take(usage[names.output]);
   if (output === undefined) return;

@@ -57,6 +57,13 @@ describe('metering of chat completions', () => {
     }
   });
 
+  it('bills cache writes by the last usage alone, whether or not it tells their lifetimes', async () => {
+    const written = { cache_write_tokens: 30, cache_write_tokens_details: { ttl_12h_tokens: 30 } };
+    const earlier = { ...USAGE, prompt_tokens_details: { cached_tokens: 2000, ...written } };
+    const { tokens } = await bill({ events: [counts(earlier), says({ content: 'Hi' }), stops(), counts(USAGE), DONE] });
+    assert.deepEqual(tokens, TOKENS);
+  });
+
   it('adds reasoning where the total shows that the output is without it, and only there', async () => {
     const outputOf = async (usage: object) => (await bill({ events: document({ ...USAGE, ...usage }) })).tokens.output;
     assert.equal(await outputOf({ total_tokens: 2130 + 40 + 15 }), 55);
