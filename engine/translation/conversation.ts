@@ -42,8 +42,10 @@ export interface Conversation {
 export interface PromptCache {
   readonly key?: string;
   readonly ttl: CacheTtl;
-  /** Lifetime of the marks that an upstream sets by itself, where the client says one: `none` for no such marks. */
-  readonly own_marks?: CacheTtl | 'none';
+  /** Whether every mark is to last for an hour, its own lifetime or not. */
+  readonly long_marks?: boolean;
+  /** Whether parts that are not marked are not to be kept. */
+  readonly only_marked?: boolean;
 }
 
 /** Lifetime of a prompt cache entry. */

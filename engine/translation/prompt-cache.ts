@@ -16,13 +16,8 @@ export function readPromptCache(body: Json): Conversation['cache'] {
   return {
     ...(key !== undefined && { key }),
     ttl: retention === '24h' ? '1h' : '5m',
-    ...(options !== undefined && { own_marks: ownMarks(options) }),
+    ...(options !== undefined && { long_marks: options.ttl === '12h', only_marked: options.mode === 'explicit' }),
   };
-}
-
-function ownMarks({ mode, ttl }: Json): CacheTtl | 'none' {
-  if (mode === 'explicit') return 'none';
-  return ttl === '12h' ? '1h' : '5m';
 }
 
 /** Reads the mark of a part. Raises invalid_request. */

@@ -109,6 +109,30 @@ test('a prompt that is to be kept for half a day is kept for an hour by a Messag
   }
 });
 
+test('marks without a lifetime get that of the request, and none is kept for longer than one before it', async () => {
+  const marked = async (surface: Protocol, ttls: readonly (string | undefined)[], ttl?: string) => {
+    provider.reset();
+    const type = surface === 'chat' ? 'text' : 'input_text';
+    const content = ttls.map((one) => ({ type, text: 'x', prompt_cache_breakpoint: { mode: 'explicit', ttl: one } }));
+    const said = [{ role: 'user', content }];
+    const more = { prompt_cache_options: { mode: 'explicit', ttl } };
+    const body = {
+      ...askBody(surface, modelVia('messages'), '', more),
+      [surface === 'chat' ? 'messages' : 'input']: said,
+    };
+    const answer = await post(gateway, surface, body);
+    assert.equal(answer.status, 200, answer.text);
+    const blocks: readonly { cache_control?: { ttl?: string } }[] = provider.only().body.messages[0].content;
+    return blocks.map(({ cache_control }) => cache_control?.ttl ?? '5m');
+  };
+  for (const surface of ['chat', 'responses'] as const) {
+    assert.deepEqual(await marked(surface, [undefined, undefined], '12h'), ['1h', '1h']);
+    assert.deepEqual(await marked(surface, [undefined, undefined], '30m'), ['5m', '5m']);
+    // A Messages upstream refuses a longer lifetime after a shorter one.
+    assert.deepEqual(await marked(surface, [undefined, '12h', '30m']), ['1h', '1h', '5m']);
+  }
+});
+
 test('a request that only prepares the cache of a provider does not become one for an answer', async () => {
   for (const upstream of ['messages', 'chat'] as const) {
     for (const asked of [{ prompt_cache_options: { prewarm: true } }, { generate: false }]) {
@@ -162,6 +186,27 @@ describe('tools that a provider has taught its models', () => {
     for (const surface of ['messages', 'responses'] as const) {
       const said = await refusal(surface, modelVia('chat'), { tools: of_client[surface] });
       assert.match(said, /tools that a provider runs, or has taught its models, exist at that provider only/);
+    }
+  });
+
+  test('may be a computer that is told several actions at once, or none', async () => {
+    const screen = (call_id: string) => ({
+      ...{ type: 'computer_call_output', call_id },
+      output: { type: 'computer_screenshot', image_url: SCREEN },
+    });
+    const input = [
+      { role: 'user', content: 'Look around.' },
+      { type: 'computer_call', call_id: 'c1', actions: [{ type: 'screenshot' }, { type: 'wait' }] },
+      screen('c1'),
+      { type: 'computer_call', call_id: 'c2' },
+      screen('c2'),
+    ];
+    for (const upstream of ['messages', 'chat'] as const) {
+      provider.reset();
+      const answer = await post(gateway, 'responses', { model: modelVia(upstream), input });
+      assert.equal(answer.status, 200, answer.text);
+      assert.deepEqual(provider.refused, []);
+      assert.match(JSON.stringify(provider.only().body), /screenshot.*wait/);
     }
   });
 

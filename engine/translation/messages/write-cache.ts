@@ -18,16 +18,24 @@ function blocksOf({ tools, system, messages }: Prompt): Block[] {
   return [...tools, ...system, ...messages.flatMap(({ content }) => content)];
 }
 
-/** Marks the prompt for a client that asks for caching as a whole, unless parts of it ask for it themselves. */
+/**
+ * Marks the prompt for a client that asks for caching as a whole, unless parts of it ask for it themselves. Marks before a long
+ * one are long as well: upstreams refuse a longer lifetime after a shorter one.
+ */
 export function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes): void {
-  if (cache === undefined || cache.own_marks === 'none' || marksOf(prompt).length > 0) return;
-  const ttl = cache.own_marks === '1h' ? '1h' : cache.ttl;
+  const marked = marksOf(prompt);
+  const long = cache?.long_marks ? marked.length : marked.findLastIndex(isLong) + 1;
+  for (const block of marked.slice(0, long)) block.cache_control = cacheControl('1h');
+  if (cache === undefined || cache.only_marked || marked.length > 0) return;
+  const ttl = cache.long_marks ? '1h' : cache.ttl;
   const last_message = prompt.messages.at(-1)?.content.findLast(({ type }) => !UNMARKABLE.has(type));
   for (const block of [prompt.tools.at(-1), prompt.system.at(-1), last_message]) {
     if (block !== undefined) block.cache_control = cacheControl(ttl);
   }
   notes.note('prompt_cache');
 }
+
+const isLong = ({ cache_control }: Block): boolean => (cache_control as Block).ttl === '1h';
 
 /** Takes away the first marks where there are more than upstreams take. */
 export function limitMarks(prompt: Prompt, notes: Notes): void {

@@ -6,7 +6,7 @@
 import type { Json } from '../adapter.ts';
 import type { ImagePart, ToolCallPart, ToolResultPart } from '../conversation.ts';
 import { readUrl } from '../files.ts';
-import { isObject, jsonTextAt, objectAt } from '../read-json.ts';
+import { isAbsent, isObject, jsonTextAt, objectAt } from '../read-json.ts';
 
 /** The name of the tool, and the field with what it was told. */
 const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
@@ -45,7 +45,9 @@ export class ClientCalls {
     const id = this.#idOf(item);
     if (name === undefined || id === undefined) return undefined;
     const at = `${param}.${told}`;
-    return { kind: 'tool_call', id, name, arguments: jsonTextAt(objectAt(item[told!], at), at) };
+    // A computer can be told several actions at once, or none.
+    const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
+    return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
   }
 
   /** The result that an item is; `undefined` for other items, and for results of no call. Raises invalid_request. */
