@@ -19,6 +19,20 @@ const options = given.filter((argument) => argument.startsWith('-'));
 const files = given.filter((argument) => !argument.startsWith('-'));
 const { alone, together } = files.length > 0 ? { alone: [], together: files } : testFiles();
 
+const waiting = [...alone];
+const shared = [...together];
+const running = new Set<ChildProcess>();
+let interrupted = false;
+// Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.on(signal, () => {
+    interrupted = true;
+    waiting.length = 0;
+    shared.length = 0;
+    for (const worker of running) worker.kill(signal);
+  });
+}
+
 const server = await startSuiteServer();
 const template = await createTemplate(server.url);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
@@ -35,17 +49,6 @@ const environment = {
   TMPDIR: temporary,
   NODE_COMPILE_CACHE: join(temporary, 'compiled'),
 };
-const waiting = [...alone];
-const shared = [...together];
-const running = new Set<ChildProcess>();
-// Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  process.on(signal, () => {
-    waiting.length = 0;
-    shared.length = 0;
-    for (const worker of running) worker.kill(signal);
-  });
-}
 
 /** What a process printed after its last file: its counts and its failures. */
 const summaries: string[] = [];
@@ -105,7 +108,7 @@ const count = (name: string) =>
     .flatMap((text) => [...text.matchAll(new RegExp(`^ℹ ${name} (\\d+)$`, 'gm'))])
     .reduce((sum, [, n]) => sum + Number(n), 0);
 const failed = count('fail') + count('cancelled');
-const worst = Math.max(...codes);
+const worst = Math.max(...codes, interrupted ? 130 : 0);
 const unless = worst > 0 && failed === 0 ? ', and not everything was run: see above' : '';
 console.log(`\n${count('pass')} passed, ${failed} failed${unless}`);
 console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s`);
