@@ -154,9 +154,9 @@ const SHARED_RULES = {
     'stop_reason pause_turn',
     'The answer says that the model stopped.',
   ),
-  result_error: rulesBetween('request', ['messages'], ['chat', 'responses'])(
+  result_error: rulesBetween('request', ['messages', 'responses'], ['chat', 'responses'])(
     'changed',
-    'is_error of results of tools',
+    'is_error of results of tools, status failed of patches',
     'The text of the result begins with "Error: ".',
   ),
   prompt_cache_options: fromCompat(

@@ -15,12 +15,11 @@ export function readCacheWrites(details: unknown): ModelUsage {
   const split = isObject(details.cache_write_tokens_details) ? details.cache_write_tokens_details : {};
   const cache_write_5m = tokenCount(split.ttl_30m_tokens);
   const cache_write_1h = tokenCount(split.ttl_12h_tokens);
-  const told = tokenCount(details.cache_write_tokens);
-  return present({ cache_write: told ?? sumOf(cache_write_5m, cache_write_1h), cache_write_5m, cache_write_1h });
-}
-
-function sumOf(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0);
+  const counts = [tokenCount(details.cache_write_tokens), cache_write_5m, cache_write_1h];
+  if (counts.every((count) => count === undefined)) return {};
+  const [told = 0, short = 0, long = 0] = counts;
+  // As they are billed: no less than the parts.
+  return present({ cache_write: Math.max(told, short + long), cache_write_5m, cache_write_1h });
 }
 
 /** Tokens that were not cached, of an input that includes cached ones. */

@@ -90,6 +90,17 @@ describe('tokens written to a cache for half a day or half an hour', () => {
         assert.deepEqual(cache_creation, { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 40 });
       });
     }
+
+    test(`are told as they are billed where the ${upstream} upstream's total is less than its parts`, async () => {
+      const written = JSON.parse(
+        JSON.stringify(DOCUMENTS[upstream]).replace('"cache_write_tokens":50', '"cache_write_tokens":0'),
+      );
+      const answer = await answered('messages', upstream, written);
+      const row = await ledgerRow(gateway.database, idOf(answer));
+      const { input_tokens, cache_creation_input_tokens } = answer.json().usage;
+      assert.deepEqual([row.input_tokens, row.cache_write_5m_tokens, row.cache_write_1h_tokens], [45, 10, 40]);
+      assert.deepEqual([input_tokens, cache_creation_input_tokens], [45, 50]);
+    });
   }
 });
 
@@ -187,6 +198,23 @@ describe('tools that a provider has taught its models', () => {
       const said = await refusal(surface, modelVia('chat'), { tools: of_client[surface] });
       assert.match(said, /tools that a provider runs, or has taught its models, exist at that provider only/);
     }
+  });
+
+  test('may fail: a patch that could not be applied does not come as one that was', async () => {
+    const operation = { type: 'delete_file', path: 'a.txt' };
+    const input = [
+      { role: 'user', content: 'Delete it.' },
+      { type: 'apply_patch_call', call_id: 'c', status: 'completed', operation },
+      { type: 'apply_patch_call_output', call_id: 'c', status: 'failed' },
+    ];
+    const sentTo = async (upstream: Protocol) => {
+      provider.reset();
+      const answer = await post(gateway, 'responses', { model: modelVia(upstream), input });
+      assert.equal(answer.status, 200, answer.text);
+      return provider.only().body.messages.at(-1);
+    };
+    assert.equal((await sentTo('messages')).content[0].is_error, true);
+    assert.match(JSON.stringify((await sentTo('chat')).content), /Error: /);
   });
 
   test('may be a computer that is told several actions at once, or none', async () => {

@@ -54,7 +54,12 @@ export class ClientCalls {
   resultOf(item: Json, param: string): ToolResultPart | undefined {
     const call_id = RESULTS.has(item.type) ? this.#idOf(item) : undefined;
     if (call_id === undefined) return undefined;
-    return { kind: 'tool_result', call_id, parts: partsOf(item.output, `${param}.output`), is_error: false };
+    return {
+      kind: 'tool_result',
+      call_id,
+      parts: partsOf(item.output, `${param}.output`),
+      is_error: item.status === 'failed',
+    };
   }
 
   #idOf(item: Json): string | undefined {
