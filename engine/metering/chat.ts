@@ -14,6 +14,8 @@ const NAMES: TotalNames = {
 /** What is said in a delta, by the keys that upstreams use, up to the first letter. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
 
+const MESSAGE = /message"\s*:\s*\{/;
+
 /** Takes in what an upstream that speaks chat completions sent. Only the few chunks that may tell more than text are parsed. */
 export function readChatUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name === undefined) {
@@ -26,6 +28,7 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
   else {
     const delta = data.indexOf('delta":');
     if (delta >= 0) countDelta(reading, data, delta);
+    else if (reading.deltas === 0) countMessage(reading, data);
     if (delta < 0 || tells(data, 'usage":') || tells(data, 'finish_reason":')) readChunk(reading, parseObject(data));
   }
 }
@@ -70,6 +73,17 @@ function noteAnswer(reading: UsageReading, said: Record<string, unknown>): void 
 
 function withValue({ service_tier }: Record<string, unknown>): object {
   return service_tier == null ? {} : { service_tier };
+}
+
+/** A whole message where a stream was asked for: all that it says. After deltas it would be a repetition. */
+function countMessage(reading: UsageReading, data: string): void {
+  const message = data.search(MESSAGE);
+  if (message < 0) return;
+  DELTA_TEXT.lastIndex = message;
+  while (DELTA_TEXT.test(data)) {
+    reading.deltas++;
+    reading.delta_chars += jsonTextLength(data, DELTA_TEXT.lastIndex);
+  }
 }
 
 /** Every chunk that says something is a token or more. */

@@ -57,6 +57,16 @@ describe('metering of chat completions', () => {
     }
   });
 
+  it('estimates what a stream says whole, without deltas and without a usage, and not what it repeats', async () => {
+    const call = { type: 'function', function: { name: 'f', arguments: 'y'.repeat(80) } };
+    const message = { role: 'assistant', content: 'x'.repeat(400), tool_calls: [call] };
+    const whole: Event = ['message', { choices: [{ index: 0, message, finish_reason: 'stop' }] }];
+    const outputOf = async (events: Event[]) => (await bill({ events: [...events, DONE] })).tokens.output;
+    assert.equal(await outputOf([whole]), 480 / 4);
+    assert.equal(await outputOf([says({ content: 'x'.repeat(40) }), whole]), 10);
+    assert.equal(await outputOf([['message', { error: { message: 'content' } }]]), 0);
+  });
+
   it('bills cache writes by the last usage alone, whether or not it tells their lifetimes', async () => {
     const written = { cache_write_tokens: 30, cache_write_tokens_details: { ttl_12h_tokens: 30 } };
     const earlier = { ...USAGE, prompt_tokens_details: { cached_tokens: 2000, ...written } };
