@@ -98,7 +98,7 @@ async function foreignSpools(client: pg.Client, spool_dir: string): Promise<stri
   try {
     return (await listForeignSpools(spool_dir, id)).map(({ name, database_id, rename_to }) =>
       database_id === undefined
-        ? `the spool file ${name} in ${spool_dir} was left by an earlier version and names no database, so it stays there; if it belongs to this one, rename it to ${rename_to}`
+        ? `the spool file ${name} in ${spool_dir} was left by an earlier version and names no database, so it stays there; if it belongs to this one and the gateway that wrote it has ended, rename it to ${rename_to}`
         : `the spool file ${name} in ${spool_dir} belongs to another database, so it stays there until a gateway of that one takes it; this one is ${id}`,
     );
   } catch (error) {
