@@ -318,7 +318,9 @@ test('the command prints one line each, changes nothing in the database, and fai
   spool(earlier);
   const { stdout } = await run(env);
   assert.match(stdout, new RegExp(`warning: the spool file ${theirs}.spool in .* belongs to another database`));
-  const { rename_to } = new RegExp(`${earlier}.spool in .* the gateway that wrote it has ended, rename it to (?<rename_to>\\S+)`).exec(stdout)!.groups!;
+  const { rename_to } = new RegExp(
+    `${earlier}.spool in .* the gateway that wrote it has ended, rename it to (?<rename_to>\\S+)`,
+  ).exec(stdout)!.groups!;
   assert.match(rename_to!, new RegExp(`^[-0-9a-f]{36}\\.${earlier}\\.spool$`));
 
   const wrong = new URL(database.url);

@@ -8,15 +8,30 @@ import { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { endFile } from './file-end.ts';
 
+const LOAD_MS = 60_000;
+const END_MS = 30_000;
+
 async function nextFile(): Promise<string | undefined> {
   process.send!('next');
   const [file] = (await once(process, 'message')) as [string];
   return file === '' ? undefined : file;
 }
 
+/** Ends the process with words where the test runner would wait for ever. Stopped by what it returns. */
+function failLater(milliseconds: number, why: () => string): NodeJS.Timeout {
+  return setTimeout(() => {
+    console.error(why());
+    process.exit(1);
+  }, milliseconds);
+}
+
 for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
   const { href } = pathToFileURL(file);
-  await suite(file, async () => void (await import(href)));
+  await suite(file, async () => {
+    const waiting = failLater(LOAD_MS, () => `${file} was not loaded within ${LOAD_MS / 1000} seconds`);
+    await import(href).finally(() => clearTimeout(waiting));
+  });
   await endFile();
 }
 process.disconnect();
+failLater(END_MS, () => `tests left open: ${process.getActiveResourcesInfo().join(', ')}`).unref();
