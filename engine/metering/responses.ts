@@ -27,6 +27,9 @@ const DELTAS: ReadonlySet<string> = new Set([
 
 const DELTA_TEXT = /"delta"\s*:\s*"(?!")/;
 
+const OUTPUT = /"output"\s*:\s*\[/;
+const OUTPUT_TEXT = /"(?:text|refusal|arguments|input)"\s*:\s*"(?!")/g;
+
 /** Where most upstreams say what an event is. */
 const TYPE_FIRST = '{"type":"';
 
@@ -48,6 +51,7 @@ export function readResponsesUsage(reading: UsageReading, { name, data }: Respon
   else if (type === 'response.completed' || type === 'response.incomplete' || type === 'response.failed') {
     if (type === 'response.failed') reading.failed = true;
     readEnd(reading, asObject(parseObject(data)?.response), type !== 'response.failed');
+    if (reading.complete && !reading.counted && reading.deltas === 0) countOutput(reading, data);
   }
 }
 
@@ -62,6 +66,20 @@ function countDelta(reading: UsageReading, data: string): void {
   if (found === null) return;
   reading.deltas++;
   reading.delta_chars += jsonTextLength(data, found.index + found[0].length);
+}
+
+/** A whole answer where a stream was asked for: all that it says. After deltas it would be a repetition. */
+function countOutput(reading: UsageReading, data: string): void {
+  const output = data.search(OUTPUT);
+  if (output < 0) return;
+  // They are told back, and can be texts as well.
+  const instructions = data.indexOf('"instructions"', output);
+  const end = instructions < 0 ? data.length : instructions;
+  OUTPUT_TEXT.lastIndex = output;
+  while (OUTPUT_TEXT.test(data) && OUTPUT_TEXT.lastIndex < end) {
+    reading.deltas++;
+    reading.delta_chars += jsonTextLength(data, OUTPUT_TEXT.lastIndex);
+  }
 }
 
 function readItem(reading: UsageReading, data: string): void {

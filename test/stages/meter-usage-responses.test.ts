@@ -66,6 +66,20 @@ describe('metering of Responses', () => {
     assert.equal(odd.tokens.output, 2);
   });
 
+  it('estimates what a stream says in its last event alone, without a usage, and not what is repeated there', async () => {
+    const output = [
+      { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'x'.repeat(400) }] },
+      { type: 'function_call', name: 'f', call_id: 'c', arguments: 'y'.repeat(80) },
+    ];
+    const instructions = [{ role: 'developer', content: [{ type: 'input_text', text: 'z'.repeat(4000) }] }];
+    const outputOf = async (...events: Event[]) => (await bill({ events: [CREATED, ...events] })).tokens.output;
+    const whole = ends(null, 'completed', { instructions, output });
+    assert.equal(await outputOf(whole), 480 / 4);
+    assert.equal(await outputOf(unnamed(whole)), 480 / 4);
+    assert.equal(await outputOf(delta('x'.repeat(40)), whole), 10);
+    assert.equal(await outputOf(ends(USAGE, 'completed', { output })), 40);
+  });
+
   it('charges nothing where the upstream failed before it said anything', async () => {
     const events: Event[][] = [
       [CREATED, ends(null, 'failed', { error: { code: 'server_error', message: 'x' } })],
