@@ -63,9 +63,14 @@ export function hideSecrets(line: string): string {
 
 /** Blanks out ranges (offsets, start and end) of a text, and whatever else in it looks like a secret. Line breaks stay. */
 export function hideRanges(text: string, ranges: readonly (readonly [number, number])[]): string {
-  let hidden = text;
-  for (const [start, end] of ranges) {
-    hidden = hidden.slice(0, start) + hidden.slice(start, end).replace(/[^\r\n]/g, '*') + hidden.slice(end);
+  const pieces: string[] = [];
+  let done = 0;
+  for (const [start, end] of ranges.toSorted(([one], [other]) => one - other)) {
+    const from = Math.max(start, done);
+    if (end <= from) continue;
+    pieces.push(text.slice(done, from), text.slice(from, end).replace(/[^\r\n]/g, '*'));
+    done = end;
   }
-  return hidden.split('\n').map(hideSecrets).join('\n');
+  pieces.push(text.slice(done));
+  return pieces.join('').split('\n').map(hideSecrets).join('\n');
 }

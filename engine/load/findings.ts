@@ -49,7 +49,8 @@ export function createFindings(): Findings {
   const allowed: { readonly at: Mark; readonly code: string }[] = [];
   let errors = 0;
   const hideRange = (file: string, range: readonly [number, number]) => {
-    hidden.set(file, [...(hidden.get(file) ?? []), range]);
+    if (!hidden.has(file)) hidden.set(file, []);
+    hidden.get(file)!.push(range);
   };
   return {
     report(code, at, message, details = {}) {
