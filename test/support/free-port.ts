@@ -11,7 +11,7 @@ const BLOCKS = 200;
 
 let taken = 0;
 
-/** A port that nothing listens on, and that no other test process is given. */
+/** A port that nothing listens on, from a block that hardly another process of the tests has. */
 export async function freePort(): Promise<number> {
   const block = FIRST + (process.pid % BLOCKS) * PORTS_PER_PROCESS;
   for (let tries = 0; tries < PORTS_PER_PROCESS; tries++) {
