@@ -204,7 +204,10 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
 const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
 const BEGINS_WITH_KEY = /^\s*[\w"'!-][^:]{0,100}:(?:\s|$)/;
 
-/** The lines that such keys promise, indented below them or as deep without a key of their own, which the parser may have read as something else where the file is damaged. */
+/**
+ * The lines below such keys, indented more or as deep without a key of their own: where the file is damaged, the parser may
+ * have read them as something else.
+ */
 function textsBelowSecretKeys(text: string): [number, number][] {
   const ranges: [number, number][] = [];
   let offset = 0;

@@ -35,7 +35,10 @@ export interface SpoolFiles {
   setAside(owned: OwnedFile, text: string, why: object): Promise<void>;
   /** Shows others that this process is alive. Never rejects. */
   touch(): Promise<void>;
-  /** Takes over the files of processes that are gone, as far as they are of this database; `adopt` gets their lines and says how many requests count. Never rejects. */
+  /**
+   * Takes over the files of processes that are gone, as far as they are of this database; `adopt` gets their lines and says how
+   * many requests count. Never rejects.
+   */
   takeOver(adopt: (owned: OwnedFile, lines: readonly Found[]) => number): Promise<void>;
   /** Leaves the files to whoever comes next. Never rejects. */
   close(): Promise<void>;

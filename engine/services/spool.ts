@@ -29,8 +29,8 @@ export interface Spool {
   /** Audit records that wait for the database. */
   readonly records: SpooledRecords;
   /**
-   * Writes the rows of all requests of the database in use that are over, several at a time. A row that the ledger refuses for good is set aside.
-   * Raises what `write` raises for trouble that passes; the rest stays for the next time.
+   * Writes the rows of all requests of the database in use that are over, several at a time. A row that the ledger
+   * refuses for good is set aside. Raises what `write` raises for trouble that passes; the rest stays for the next time.
    */
   drain(write: WriteRow): Promise<void>;
   /** Writes to the disk and takes it back, so that trouble with it is in the log before anybody depends on it. Says whether it takes requests; never rejects. */

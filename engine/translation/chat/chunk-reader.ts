@@ -23,16 +23,14 @@ const REASONS: Readonly<Record<string, StopReason>> = {
 
 /** What is read of a delta, and what says it once more. */
 const READ_KEYS = new Set([
-  ...[
-    'role',
-    'content',
-    'reasoning_content',
-    'reasoning',
-    'reasoning_details',
-    'refusal',
-    'tool_calls',
-    'function_call',
-  ],
+  'role',
+  'content',
+  'reasoning_content',
+  'reasoning',
+  'reasoning_details',
+  'refusal',
+  'tool_calls',
+  'function_call',
 ]);
 
 /** Words by which some upstreams say that they broke off. */
