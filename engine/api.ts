@@ -2,12 +2,6 @@
  * The one public surface of the engine for stages: everything a stage may import from this project.
  * @module
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { GatewayConfig } from './config.ts';
-import type { ErrorCode, StageError } from './errors.ts';
-import type { FactPath, FactValue } from './facts.ts';
-import type { KeyNames } from './json/key-names.ts';
-import type { Services } from './stage-services.ts';
 
 export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
 export type { DecisiveChoice } from './bodies/read-decisive.ts';
@@ -23,6 +17,23 @@ export type {
   Window,
 } from './config.ts';
 export { WINDOWS } from './config.ts';
+export {
+  type Answer,
+  answerJson,
+  type Capability,
+  type DrainLimits,
+  defineStage,
+  type JsonSchema,
+  type JsonValue,
+  type Relay,
+  type RequestBody,
+  type ResponseConverter,
+  type ResponseEvent,
+  type ResponseHead,
+  type StageContext,
+  type StageDefinition,
+  type StageHooks,
+} from './contract/stage.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
 export type { FactPath, FactValue } from './facts.ts';
 export { windowAsked } from './forwarding/decisive-headers.ts';
@@ -111,287 +122,3 @@ export { removeMadeReasoning } from './translation/made-reasoning.ts';
 export { askedIn, type Protocol, protocolOf } from './translation/protocol.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
 export { withoutUsageChunk } from './translation/usage-chunk.ts';
-
-/**
- * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
- * `body.rename`, `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
- * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
- */
-export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
-
-/** A complete response made by the gateway itself. */
-export interface Answer {
-  readonly kind: 'answer';
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
-}
-
-/** How far an answer is read on for its bill once nobody waits for it any more. */
-export interface DrainLimits {
-  readonly seconds: number;
-  readonly bytes: number;
-  /** How many requests are read on at once under these limits; the engine counts them, over all and by caller. */
-  readonly requests: number;
-  running: number;
-  readonly running_of: Map<string, number>;
-}
-
-/** An upstream response to stream to the client as it is. */
-export interface Relay {
-  readonly kind: 'relay';
-  readonly response: IncomingMessage;
-  /** Longest silence between two chunks, in seconds. */
-  readonly idle_seconds: number;
-  /** Longest silence before the first of them; `idle_seconds` where absent. */
-  readonly first_chunk_seconds?: number;
-  /**
-   * Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns an error when this
-   * is no answer to pass on. Without it the head is sent at once.
-   */
-  readonly inspect?: (first: Buffer | undefined) => StageError | undefined;
-}
-
-/** Answers with JSON. */
-export function answerJson(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
-  return {
-    kind: 'answer',
-    status,
-    headers: { 'content-type': 'application/json', ...headers },
-    body: JSON.stringify(value),
-  };
-}
-
-/** A value that JSON can say. */
-export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
-
-/** A request body held in memory from `readBody` until the upstream has answered. */
-export interface RequestBody {
-  /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
-  readonly bytes: Buffer;
-  /**
-   * A parsed copy. With `names` no object may have one of these keys twice, or in another spelling that some parsers take for
-   * it. Raises invalid_encoding, invalid_json, and invalid_request for an ambiguous key, too many values or levels.
-   */
-  json(names?: KeyNames): Promise<unknown>;
-  /** The parsed value of a top-level key, the last where there are several; `undefined` without it. The body must be JSON. */
-  value(key: string): unknown;
-  /**
-   * Puts a value in the place of that of a top-level key, or adds the key, leaving every other byte as it is, and records the
-   * rewrite. Needs the `rewrite-body` capability.
-   */
-  rewrite(key: string, value: JsonValue): void;
-  /**
-   * Gives a top-level key another name, leaving every other byte as it is, and records the rewrite of the key. Does nothing
-   * without it. Needs the `rewrite-body` capability.
-   */
-  rename(key: string, name: string): void;
-  /**
-   * Takes elements of arrays out of the body, each by the keys and indexes that lead to it, such as
-   * `['messages', 3, 'content', 0]`, leaving every other byte as it is, and records the rewrite of the top-level key. A path
-   * that leads to no element is left out. The body must be JSON. Needs the `rewrite-body` capability.
-   */
-  remove(paths: readonly (readonly (string | number)[])[]): Promise<void>;
-  /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
-  replace(json: string): void;
-  /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
-  free(): void;
-  /** Whether the bytes are no longer those that were received. */
-  readonly rewritten: boolean;
-  /** Whether `replace` was called: the body is no longer what its surface's protocol says. */
-  readonly replaced: boolean;
-}
-
-/**
- * Turns the bytes of an upstream's response into those the client gets. Bytes come without content encoding, in pieces of
- * any size; the converter keeps what it cannot yet turn.
- */
-export interface ResponseConverter {
-  /** Raises upstream_invalid. */
-  write(chunk: Buffer): Buffer | string;
-  /** The upstream's response has ended. Raises upstream_invalid and upstream_failed. */
-  end(): Buffer | string;
-  /** What ends the stream after an error, when something of it was sent already: whole events. Absent: the engine's own. */
-  fail?(error: StageError): string;
-}
-
-/** What a stage sees of the upstream's response head before anything was sent. */
-export interface ResponseHead {
-  readonly status: number;
-  get(name: string): string | undefined;
-  /** Throws for what no header can be, and for a header that frames the response or rules its connection. */
-  set(name: string, value: string): void;
-  remove(name: string): void;
-  /** Puts headers in the place of all whose name begins with `prefix`, which is in lower case and not empty. Throws like `set`. */
-  replaceAll(prefix: string, headers: Readonly<Record<string, string>>): void;
-}
-
-/**
- * One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). An event that
- * has no name of its own is called `message` (WHATWG HTML, server-sent events).
- */
-export interface ResponseEvent {
-  readonly name: string | undefined;
-  readonly data: string;
-  /** Of a large document its size, and its text without long strings and deep values; empty where too much would be left. */
-  readonly large?: { readonly bytes: number; readonly outline: string };
-}
-
-/**
- * One request on its way through a pipeline, as a stage with these declared reads and writes sees it. A stage that is not
- * one of the shipped ones can use it only while the hook it was given to runs.
- */
-export interface StageContext<
-  Reads extends FactPath = FactPath,
-  ReadsIfSet extends FactPath = FactPath,
-  Writes extends FactPath = FactPath,
-> {
-  /** Received headers, lower-case names. Credentials are here: never copy them into facts, logs or errors. */
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Path and query string as received. */
-  readonly url: string;
-  /** The value of a fact; `undefined` only for facts declared in `readsIfSet`. */
-  get<P extends Reads>(path: P): FactValue<P>;
-  get<P extends ReadsIfSet>(path: P): FactValue<P> | undefined;
-  /** Writes a fact. Throws when it is undeclared or already written. */
-  set<P extends Writes>(path: P, value: FactValue<P>): void;
-  /** Reads the body into memory. Raises body_too_large, request_timeout, rate_limit_exceeded, overloaded, bad_http. */
-  readBody(): Promise<RequestBody>;
-  /**
-   * Counts the request, until it is answered, among those that are under way in this process under a name.
-   * @returns false, and counts nothing, when there are `most` already
-   */
-  occupy(name: string, most: number): boolean;
-  /**
-   * The same, but requests whose answers are only read on, as their clients have gone, make room: it waits a second for them,
-   * and then ends the oldest.
-   */
-  occupyInTime(name: string, most: number): Promise<boolean>;
-  /** The body read earlier; `undefined` before that and after the upstream has answered. */
-  readonly body: RequestBody | undefined;
-  /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */
-  state: unknown;
-  /** Whether the client has gone away. */
-  readonly aborted: boolean;
-  /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */
-  onCancel(listener: (reason: StageError) => void): void;
-  /**
-   * Says that an upstream has the request from now on. If the client goes away, the answer is read on within these limits,
-   * so that what it costs is known; without limits, or beyond them, `onCancel` is told. Needs the `network` capability.
-   */
-  drainWithin(limits: DrainLimits | undefined): void;
-  /**
-   * Has an answer read on for its bill that comes after the stage has failed, for some seconds within the limits of
-   * `drainWithin`; `cancel` then gives up on it. @returns false where that can't be.
-   */
-  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean;
-  /** Records in the fact `outcome.shadow` that something in shadow mode held, by name: `routing:<rule>`, `spend:<rule>`. */
-  noteShadow(name: string): void;
-  /**
-   * Has the upstream's response converted on its way to the client. `make` is called once, when the head is known and the
-   * `response` hooks have seen it, and may change the head; without a converter the bytes pass as they are. Needs the
-   * `convert-response` capability; one stage of a pipeline can do it for a request.
-   */
-  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void;
-  /** Whether the response may be converted, so that the upstream must not compress it. */
-  readonly converts_response: boolean;
-  /** Size of what the upstream has sent so far, in bytes. */
-  readonly relayed_bytes: number;
-  /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
-  readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
-}
-
-type MaybePromise<T> = T | Promise<T>;
-
-/**
- * What a stage does, by moment. The order of a request's life:
- * `request` in YAML order until one answers; `response` when the upstream's head is known; `event` for everything
- * observed; `finish` newest first, exactly once per entered stage, whatever happened; `finally` last, in YAML order.
- */
-export interface StageHooks<C = StageContext> {
-  request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
-  /** The head is sent when it returns: a promise is a failure. */
-  response?(ctx: C, head: ResponseHead): void;
-  event?(ctx: C, event: ResponseEvent): void;
-  /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */
-  finish?(ctx: C): MaybePromise<void>;
-  /** Only for stages listed under `finally:`; runs after the response, cannot change it. */
-  finally?(ctx: C): MaybePromise<void>;
-  /** Releases what `create` opened; called after the plan's last request. */
-  close?(): MaybePromise<void>;
-}
-
-/** A JSON Schema object. */
-export type JsonSchema = Readonly<Record<string, unknown>>;
-
-/** A stage: one step a pipeline can name. Made with `defineStage`. */
-export interface StageDefinition {
-  readonly name: string;
-  readonly version: number;
-  /** One sentence, present tense. */
-  readonly summary: string;
-  /** Closed JSON Schema of the options (`additionalProperties: false`), every property with a description. */
-  readonly options: JsonSchema;
-  /** Complete stage entries that compile; shown in the reference. */
-  readonly examples: readonly { readonly title: string; readonly yaml: string }[];
-  readonly reads: readonly FactPath[];
-  readonly readsIfSet: readonly FactPath[];
-  readonly writes: readonly FactPath[];
-  /** Error codes its hooks may raise. */
-  readonly raises: readonly ErrorCode[];
-  readonly needs: readonly Capability[];
-  /** Whether its `request` hook always ends the request with an answer. */
-  readonly terminal: boolean;
-  /** Stages that must stand above it where they are in the same pipeline, because their `finish` must come after its own. */
-  readonly below: readonly string[];
-  /** The list of a pipeline it belongs into: `finally` for a stage with a `finally` hook. */
-  readonly place: 'stages' | 'finally';
-  /** Longest one of its hooks may take, in seconds, where a pipeline says nothing else. */
-  readonly timeout_seconds?: number;
-  /** Load-time checks that a schema can't say; returns one sentence per problem. */
-  readonly check?: (options: never, config: GatewayConfig) => readonly string[];
-  create(options: never, services: Services): StageHooks;
-}
-
-/**
- * Defines a stage. Reading a fact that is not in `reads` or `readsIfSet` does not compile.
- * @example export default defineStage({ name: 'greet', version: 1, ... })
- */
-export function defineStage<
-  Options,
-  const Reads extends FactPath = never,
-  const ReadsIfSet extends FactPath = never,
-  const Writes extends FactPath = never,
->(definition: {
-  name: string;
-  version: number;
-  summary: string;
-  options: JsonSchema;
-  examples: readonly { title: string; yaml: string }[];
-  reads?: readonly Reads[];
-  readsIfSet?: readonly ReadsIfSet[];
-  writes?: readonly Writes[];
-  raises?: readonly ErrorCode[];
-  needs?: readonly Capability[];
-  terminal?: boolean;
-  below?: readonly string[];
-  place?: 'stages' | 'finally';
-  timeout_seconds?: number;
-  check?: (options: Options, config: GatewayConfig) => readonly string[];
-  create(options: Options, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
-}): StageDefinition {
-  const { check, create, ...rest } = definition;
-  return Object.freeze({
-    reads: [],
-    readsIfSet: [],
-    writes: [],
-    raises: [],
-    needs: [],
-    terminal: false,
-    below: [],
-    place: 'stages',
-    ...rest,
-    ...(check === undefined ? {} : { check: check as StageDefinition['check'] & {} }),
-    create: create as unknown as StageDefinition['create'],
-  });
-}

@@ -3,8 +3,9 @@
  * `engine/api.ts`.
  * @module
  */
-import type { StageContext } from './api.ts';
+
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { StageContext } from './contract/stage.ts';
 import type { CounterName, Ledger, TokenCounts } from './money-services.ts';
 
 export type * from './money-services.ts';

@@ -1,4 +1,4 @@
-import type { RequestBody } from '../api.ts';
+import type { RequestBody } from '../contract/stage.ts';
 import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
 import type { CacheLifetime } from '../metering/bill.ts';

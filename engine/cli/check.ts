@@ -1,5 +1,5 @@
-import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { renderDiagnostics } from '../diagnostics/render.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';

@@ -1,4 +1,4 @@
-import type { Log } from '../api.ts';
+import type { Log } from '../stage-services.ts';
 
 /** One thing to close, and how long that may take. */
 export interface ClosingStep {

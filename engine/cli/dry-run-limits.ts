@@ -1,5 +1,5 @@
-import type { LimitUnit } from '../api.ts';
 import { nanoToUsd } from '../services/money.ts';
+import type { LimitUnit } from '../stage-services.ts';
 import type { ClaimStanding } from '../testing/memory-ledger.ts';
 
 /** A limit as the request would find it; amounts in the unit. */

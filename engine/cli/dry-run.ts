@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded, StageEntry } from '../load/spec.ts';
 import { routingRules } from '../rules/config-rules.ts';
@@ -8,6 +7,7 @@ import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { describeLimit, type SpendLimit, spendLimits } from '../rules/spend-limits.ts';
 import { traceCondition } from '../rules/trace.ts';
 import { describeCondition } from '../rules/words.ts';
+import type { FactView } from '../stage-services.ts';
 import type { Call, Played } from '../testing/played.ts';
 import type { StageTrace } from '../testing/watch.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';

@@ -1,4 +1,3 @@
-import type { AuditRecord, FactView, ModelCaller, ModelRefusal } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { FactPath } from '../facts.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
@@ -12,6 +11,7 @@ import { modelFacts, upstreamFacts } from '../services/route-facts.ts';
 import { readCounters, readRunTimeLimits } from '../services/spending.ts';
 import { StartError } from '../services/start-error.ts';
 import { findAuditRecord } from '../services/usage.ts';
+import type { AuditRecord, FactView, ModelCaller, ModelRefusal } from '../stage-services.ts';
 import type { Counted } from '../testing/memory-ledger.ts';
 import { type DryRun, entryStep, routingSteps, type StageStep, spendingSteps, verdictOf } from './dry-run.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';

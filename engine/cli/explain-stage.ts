@@ -1,4 +1,4 @@
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { ERRORS } from '../errors.ts';
 import { schemaRows } from './schema-words.ts';

@@ -1,4 +1,3 @@
-import type { Clock, Health, Log } from '../api.ts';
 import type { OpenAccessTokens } from '../services/access-tokens.ts';
 import type { Database } from '../services/database.ts';
 import { createHealth } from '../services/health.ts';
@@ -6,6 +5,7 @@ import type { OpenRevocations } from '../services/identity/revocations.ts';
 import type { OpenLedger } from '../services/ledger.ts';
 import type { SpoolingLedger } from '../services/spooling-ledger.ts';
 import { servesWithoutHolds } from '../services/without-store.ts';
+import type { Clock, Health, Log } from '../stage-services.ts';
 import type { Reloader } from './reload.ts';
 
 /** Readiness of a running gateway, whose configuration a reload can change. */

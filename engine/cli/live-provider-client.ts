@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import type { Log } from '../api.ts';
 import type { OidcConfig } from '../config.ts';
 import { systemClock } from '../services/clock.ts';
 import { otherMethod, secretMethod } from '../services/identity/client-authentication.ts';
 import { type IdentityProvider, ProviderError, type SignInAttempt } from '../services/identity/provider.ts';
 import { createProvider } from '../services/identity/provider-client.ts';
 import { StartError } from '../services/start-error.ts';
+import type { Log } from '../stage-services.ts';
 import type { LiveOutcome } from './live.ts';
 import type { ProbeAnswer } from './live-http.ts';
 

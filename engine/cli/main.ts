@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { reportFailure } from './failure.ts';
 import { createProgram } from './program.ts';

@@ -1,9 +1,9 @@
-import type { FactView } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { compileCondition } from '../rules/compile.ts';
 import { compileLimits } from '../rules/limit-claims.ts';
 import type { Hold } from '../services/admission.ts';
 import { systemClock } from '../services/clock.ts';
+import type { FactView } from '../stage-services.ts';
 import { type Counted, openMemoryLedger } from '../testing/memory-ledger.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 

@@ -1,4 +1,3 @@
-import type { Services } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
 import { createManagedPolicies } from '../policies/managed-policies.ts';
@@ -7,6 +6,7 @@ import { createBearerTokens } from '../services/bearer-tokens.ts';
 import { type DecidingGroups, decidingGroups } from '../services/identity/deciding-groups.ts';
 import { createIdentity, type Identity, type IdentityFoundation } from '../services/identity/index.ts';
 import { createModelCatalog } from '../services/models.ts';
+import type { Services } from '../stage-services.ts';
 
 /** Services that follow from one configuration; a reload makes them anew. */
 export type PlanServices = Pick<Services, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;

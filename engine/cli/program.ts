@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { printableLine } from '../diagnostics/printable.ts';
 import { programVersion } from '../package-root.ts';
 import { addAudit } from './commands/audit.ts';

@@ -1,9 +1,9 @@
-import type { Clock, Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import type { Loaded } from '../load/spec.ts';
 import type { Plan } from '../run/plan.ts';
 import type { ReloadState } from '../services/health.ts';
+import type { Clock, Log } from '../stage-services.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import { type ConfigurationParts, changedFiles, digestFiles, directoriesToWatch } from './configuration-files.ts';
 import { adoptConfig } from './restart-keys.ts';

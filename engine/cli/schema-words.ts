@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../api.ts';
+import type { JsonSchema } from '../contract/stage.ts';
 import { flow } from '../load/schema-wording.ts';
 
 const TYPES: Readonly<Record<string, string>> = {

@@ -1,9 +1,9 @@
 import { closeSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
 import { isatty } from 'node:tty';
-import type { Log } from '../api.ts';
 import { asError } from '../run/contain.ts';
 import { strayStage } from '../run/strays.ts';
+import type { Log } from '../stage-services.ts';
 
 /** What runs until a signal ends it. */
 export interface Closable {

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { jsonText, printableLines } from '../diagnostics/printable.ts';
 import { wrapText } from '../diagnostics/wrap-text.ts';
 import { createFindings } from '../load/findings.ts';

@@ -1,6 +1,6 @@
 import type { Router } from 'express';
-import type { Clock, Log, Services, StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { adminDoors } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
@@ -33,6 +33,7 @@ import { EXIT_CONFIGURATION, StartError } from '../services/start-error.ts';
 import { openAccessTokens } from '../services/tokens.ts';
 import { waitAtMost } from '../services/wait-at-most.ts';
 import { goesOnWithoutStore } from '../services/without-store.ts';
+import type { Clock, Log, Services } from '../stage-services.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
 import { createGatewayHealth } from './gateway-health.ts';
 import { explainListenError } from './listen-error.ts';

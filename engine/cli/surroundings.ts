@@ -1,6 +1,6 @@
-import type { Clock } from '../api.ts';
 import type { Fetch } from '../client/http.ts';
 import { printableLines } from '../diagnostics/printable.ts';
+import type { Clock } from '../stage-services.ts';
 import type { Terminal } from './terminal.ts';
 
 /** What commands that talk to a gateway are given beyond their options; tests put theirs in its place. */

@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from 'node:fs';
-import type { Clock, Log, Timer } from '../api.ts';
+import type { Clock, Log, Timer } from '../stage-services.ts';
 
 /** Directories under watch. */
 export interface DirectoryWatch {

@@ -1,10 +1,10 @@
-import type { Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { StageError } from '../errors.ts';
 import { type Database, openDatabase } from '../services/database.ts';
 import { createLog } from '../services/log.ts';
 import { describeTrouble, isTrouble } from '../services/postgres-client.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import type { Log } from '../stage-services.ts';
 import { loadToRead } from './load-configuration.ts';
 import type { CommandContext } from './program.ts';
 

@@ -1,6 +1,6 @@
-import type { Clock } from '../api.ts';
 import { systemClock } from '../services/clock.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import type { Clock } from '../stage-services.ts';
 import { chooseBaseUrl } from './base-url.ts';
 import { openCredentials } from './credentials.ts';
 import { signInOver } from './errors.ts';

@@ -1,5 +1,4 @@
-import type { SpendScope, Window } from '../api.ts';
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig, SpendScope, Window } from '../config.ts';
 import { ALWAYS_COUNTED, amountFor } from '../rules/limit-claims.ts';
 import { simplify } from '../rules/simplify.ts';
 import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../rules/spend-limits.ts';

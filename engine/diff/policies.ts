@@ -1,6 +1,6 @@
-import type { EffectivePolicy, ManagedPolicies } from '../api.ts';
 import { createManagedPolicies, layOver, MODELS_KEY } from '../policies/managed-policies.ts';
 import { inOrder, type Policy } from '../policies/policy.ts';
+import type { EffectivePolicy, ManagedPolicies } from '../stage-services.ts';
 import { type Change, compareValues, type Usable } from './change.ts';
 
 /** People whom the policies of either configuration tell apart. */

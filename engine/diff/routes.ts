@@ -1,10 +1,10 @@
-import type { ModelCatalog } from '../api.ts';
 import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { routingRules } from '../rules/config-rules.ts';
 import { simplify } from '../rules/simplify.ts';
 import { describeCondition } from '../rules/words.ts';
 import { callerWithToken, createModelCatalog } from '../services/models.ts';
 import { modelFacts } from '../services/route-facts.ts';
+import type { ModelCatalog } from '../stage-services.ts';
 import { type Change, isSame } from './change.ts';
 import { groupsOf } from './models.ts';
 

@@ -1,5 +1,5 @@
-import type { RequestBody } from '../api.ts';
 import type { ChatBound } from '../config.ts';
+import type { RequestBody } from '../contract/stage.ts';
 
 /** The other field by which chat completions are bounded. */
 export function otherBound(field: ChatBound): ChatBound {

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { hideSecrets } from '../diagnostics/secrets.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';

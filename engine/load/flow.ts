@@ -1,4 +1,4 @@
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../facts.ts';
 import { quote } from './describe.ts';
 import type { Findings } from './findings.ts';

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import type { Policy } from '../policies/policy.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { createFindings, type Findings } from './findings.ts';

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
-import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { didYouMean, listed } from '../diagnostics/suggest.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { FactRead } from '../rules/check.ts';

@@ -1,4 +1,4 @@
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { listed } from '../diagnostics/suggest.ts';
 import { OPERATORS } from '../rules/operators.ts';
 import { keyName } from './describe.ts';

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../api.ts';
+import type { JsonSchema } from '../contract/stage.ts';
 import { isSecretKey, looksSecret } from '../diagnostics/secrets.ts';
 import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
 import { keyName } from './describe.ts';

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../api.ts';
+import type { JsonSchema } from '../contract/stage.ts';
 import type { DiagnosticCode } from '../diagnostics/codes.ts';
 import { looksSecret } from '../diagnostics/secrets.ts';
 import { closest, listed } from '../diagnostics/suggest.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { JsonSchema } from '../api.ts';
+import type { JsonSchema } from '../contract/stage.ts';
 import { PACKAGE_ROOT } from '../package-root.ts';
 
 function readSchema(name: string): JsonSchema {

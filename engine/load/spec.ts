@@ -1,5 +1,5 @@
-import type { StageDefinition } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Policy } from '../policies/policy.ts';

@@ -1,4 +1,4 @@
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import { ERRORS } from '../errors.ts';
 import { ENGINE_FACTS, FACTS } from '../facts.ts';
 import { schemaProblem } from './validate.ts';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
-import type { JsonSchema } from '../api.ts';
+import type { JsonSchema } from '../contract/stage.ts';
 import { parseListenAddress } from './addresses.ts';
 import type { Findings } from './findings.ts';
 import { type Node, toValue } from './node.ts';

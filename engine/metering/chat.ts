@@ -1,4 +1,4 @@
-import type { ResponseEvent } from '../api.ts';
+import type { ResponseEvent } from '../contract/stage.ts';
 import { jsonTextLength } from './json-text.ts';
 import { asObject, isCount, parseObject, TOKENS_MAX, type UsageReading } from './reading.ts';
 import { noteModel, noteServed } from './telling.ts';

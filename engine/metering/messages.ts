@@ -1,4 +1,4 @@
-import type { ResponseEvent } from '../api.ts';
+import type { ResponseEvent } from '../contract/stage.ts';
 import { readIterations } from './iterations.ts';
 import {
   asObject,

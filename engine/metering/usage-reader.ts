@@ -1,4 +1,4 @@
-import type { ResponseEvent } from '../api.ts';
+import type { ResponseEvent } from '../contract/stage.ts';
 import { readChatUsage } from './chat.ts';
 import { readMessagesUsage } from './messages.ts';
 import type { UsageReading } from './reading.ts';

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { EffectivePolicy, ManagedPolicies } from '../api.ts';
 import type { GatewayConfig, ModelConfig } from '../config.ts';
 import { deepFreeze } from '../load/freeze.ts';
 import { childOf, itemsOf, type MapNode, textOf, toValue } from '../load/node.ts';
 import { matchesGlob } from '../rules/glob.ts';
+import type { EffectivePolicy, ManagedPolicies } from '../stage-services.ts';
 import { canonicalJson, checksumOf } from './canonical-json.ts';
 import { mergeAll } from './merge.ts';
 import { domainOf, inOrder, type Policy } from './policy.ts';

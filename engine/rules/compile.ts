@@ -1,6 +1,6 @@
 import jsonLogic from 'json-logic-js';
-import type { FactView } from '../api.ts';
 import { usdToNano } from '../services/money.ts';
+import type { FactView } from '../stage-services.ts';
 import { compileRanges } from './address-range.ts';
 import { compileGlob } from './glob.ts';
 import { expressionOf, truthy } from './logic.ts';

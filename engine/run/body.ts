@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { JsonValue, RequestBody } from '../api.ts';
+import type { JsonValue, RequestBody } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import type { ByteRange, ElementPath } from '../json/elements.ts';
 import { describeFault, describeSyntaxError } from '../json/faults.ts';

@@ -1,8 +1,9 @@
-import type { FactView, Services, StageDefinition, StageHooks } from '../api.ts';
+import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import type { ErrorCode } from '../errors.ts';
 import { ENGINE_FACTS } from '../facts.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { compileCondition } from '../rules/compile.ts';
+import type { FactView, Services } from '../stage-services.ts';
 import { factMask } from './fact-store.ts';
 import type { PlanObserver } from './plan.ts';
 import { runAsStage } from './strays.ts';

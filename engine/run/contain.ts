@@ -2,8 +2,10 @@
  * Runs the hooks of stages that have a time limit or may fail without failing the request: the operator's own, and those
  * a pipeline says so about. Hooks of all other stages are called directly, at no cost.
  */
-import type { Clock, ResponseEvent, ResponseHead, Services, StageHooks } from '../api.ts';
+
+import type { ResponseEvent, ResponseHead, StageHooks } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
+import type { Clock, Services } from '../stage-services.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 import { Lease } from './lease.ts';

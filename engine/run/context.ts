@@ -1,19 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type {
   Capability,
-  Clock,
   DrainLimits,
-  FactView,
   Relay,
   RequestBody,
   ResponseConverter,
   ResponseHead,
   StageContext,
-} from '../api.ts';
+} from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import type { FactPath, FactValue } from '../facts.ts';
 import type { Connections } from '../http/connections.ts';
 import type { JsonBounds } from '../json/scan.ts';
+import type { Clock, FactView } from '../stage-services.ts';
 import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';

@@ -1,5 +1,5 @@
-import type { FactView } from '../api.ts';
 import { FACTS, type FactPath, type FactValue } from '../facts.ts';
+import type { FactView } from '../stage-services.ts';
 
 const PATHS = Object.keys(FACTS) as FactPath[];
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));

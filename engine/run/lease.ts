@@ -1,17 +1,17 @@
 import type {
   Capability,
   DrainLimits,
-  FactView,
   JsonValue,
   Relay,
   RequestBody,
   ResponseConverter,
   ResponseHead,
   StageContext,
-} from '../api.ts';
+} from '../contract/stage.ts';
 import type { StageError } from '../errors.ts';
 import { FACTS, type FactPath, type FactValue } from '../facts.ts';
 import { deepFreeze } from '../load/freeze.ts';
+import type { FactView } from '../stage-services.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 import { factIndex } from './fact-store.ts';

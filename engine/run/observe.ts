@@ -2,7 +2,7 @@ import type { Transform } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
-import type { ResponseEvent } from '../api.ts';
+import type { ResponseEvent } from '../contract/stage.ts';
 import { isEventStream, isPlain } from '../forwarding/media-type.ts';
 import { outlinePolitely } from '../json/polite.ts';
 import type { HeldBytes } from './body-budget.ts';

@@ -1,5 +1,6 @@
-import { type Clock, StageError } from '../api.ts';
+import { StageError } from '../errors.ts';
 import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
+import type { Clock } from '../stage-services.ts';
 
 /** So long a request waits for answers that nobody waits for, before the oldest of them has to give way. */
 const PATIENCE_MS = 1000;

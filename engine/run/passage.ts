@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
-import type { ResponseConverter } from '../api.ts';
+import type { ResponseConverter } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import { isEventStream, isPlain } from '../forwarding/media-type.ts';
 import { brokenStreamEvents } from '../http/broken-stream.ts';

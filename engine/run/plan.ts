@@ -1,6 +1,6 @@
-import type { FactView, Services } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
+import type { FactView, Services } from '../stage-services.ts';
 import { type CompiledClause, type CompiledStage, compileClause, compileStage } from './compile-stage.ts';
 import { closeStage } from './contain.ts';
 import { pathFinder } from './paths.ts';

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import type { Clock, Timer } from '../api.ts';
 import { StageError } from '../errors.ts';
+import type { Clock, Timer } from '../stage-services.ts';
 import type { HeldBytes } from './body-budget.ts';
 import { releaseMemory } from './memory.ts';
 

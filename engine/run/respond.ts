@@ -1,4 +1,4 @@
-import type { Answer } from '../api.ts';
+import type { Answer } from '../contract/stage.ts';
 import { sendWhole } from '../http/send-whole.ts';
 import type { RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';

@@ -1,5 +1,5 @@
 import { IncomingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
-import type { Answer, Capability, Relay } from '../api.ts';
+import type { Answer, Capability, Relay } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';

@@ -1,4 +1,4 @@
-import type { Relay, ResponseEvent, StageHooks } from '../api.ts';
+import type { Relay, ResponseEvent, StageHooks } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/envelopes.ts';
 import type { CompiledStage } from './compile-stage.ts';

@@ -1,4 +1,4 @@
-import type { ResponseHead } from '../api.ts';
+import type { ResponseHead } from '../contract/stage.ts';
 import { checkHeader } from './result.ts';
 
 /** An upstream's response head, with its end-to-end headers, before it is sent. */

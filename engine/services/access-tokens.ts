@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import type { BearerTokens, Clock, Log, Principal } from '../api.ts';
 import { StageError } from '../errors.ts';
+import type { BearerTokens, Clock, Log, Principal } from '../stage-services.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { Database } from './database.ts';
 import { createGroupCommit } from './group-commit.ts';

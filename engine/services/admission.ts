@@ -1,4 +1,4 @@
-import type { LimitStanding, LimitUnit, ReservationRequest } from '../api.ts';
+import type { LimitStanding, LimitUnit, ReservationRequest } from '../stage-services.ts';
 
 /** What decides whether a request has room, of what is held for it. */
 export type Hold = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'overshoot_percent' | 'tokens'>;

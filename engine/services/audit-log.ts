@@ -1,4 +1,4 @@
-import type { AuditLog, AuditRecord, Clock, Log } from '../api.ts';
+import type { AuditLog, AuditRecord, Clock, Log } from '../stage-services.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { Database } from './database.ts';
 import { type LineFile, openLineFile } from './line-file.ts';

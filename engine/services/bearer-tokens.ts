@@ -1,5 +1,5 @@
-import type { BearerTokens } from '../api.ts';
 import { StageError } from '../errors.ts';
+import type { BearerTokens } from '../stage-services.ts';
 import { isRefreshToken } from './identity/opaque.ts';
 import type { SessionTokens } from './identity/session-tokens.ts';
 import { isServiceToken } from './token-format.ts';

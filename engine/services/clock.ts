@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../api.ts';
+import type { Clock, Timer } from '../stage-services.ts';
 
 /** The machine's own time. */
 export const systemClock: Clock = {

@@ -1,4 +1,4 @@
-import type { CounterName } from '../api.ts';
+import type { CounterName } from '../stage-services.ts';
 import { storable } from './storable.ts';
 
 /** Counters of a batch, each once, as parallel columns; a position counts from 1, like an SQL array. */

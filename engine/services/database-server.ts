@@ -1,6 +1,6 @@
 import pg from 'pg';
-import type { Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { Log } from '../stage-services.ts';
 import { openEmbeddedPostgres } from './embedded-postgres.ts';
 import type { PostgresAddress } from './postgres-client.ts';
 import { EXIT_CONFIGURATION, StartError } from './start-error.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { Log } from '../stage-services.ts';
 import { type DatabaseServer, findServer } from './database-server.ts';
 import { createKnex, type Knex } from './knex.ts';
 import { createListener } from './listener.ts';

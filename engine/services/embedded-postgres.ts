@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientConfig } from 'pg';
-import type { Log } from '../api.ts';
+import type { Log } from '../stage-services.ts';
 import { countLeases, type Lease, takeLease, withLock } from './file-lock.ts';
 import { findBinaries, prepareBinaries } from './postgres-binaries.ts';
 import { createCluster, DATABASE, startServer, USER } from './postgres-cluster.ts';

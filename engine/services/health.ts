@@ -1,4 +1,4 @@
-import type { Clock, Health, HealthPart, Log } from '../api.ts';
+import type { Clock, Health, HealthPart, Log } from '../stage-services.ts';
 
 /** Longest a try may take before the part counts as down, in milliseconds: requests wait only seconds. */
 const PATIENCE_MS = 2000;

@@ -1,4 +1,4 @@
-import type { Clock, Log } from '../api.ts';
+import type { Clock, Log } from '../stage-services.ts';
 import type { Every } from './clock.ts';
 import type { GatewayProcess } from './gateway-process.ts';
 import { databaseTime, type LedgerStatements, type LedgerStore } from './ledger-statements.ts';

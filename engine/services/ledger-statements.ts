@@ -1,3 +1,4 @@
+import { alwaysCounted } from '../rules/limit-claims.ts';
 import type {
   Clock,
   CounterName,
@@ -7,8 +8,7 @@ import type {
   Settlement,
   Standing,
   TokenCounts,
-} from '../api.ts';
-import { alwaysCounted } from '../rules/limit-claims.ts';
+} from '../stage-services.ts';
 import { percentToPpm } from './admission.ts';
 import { CounterList } from './counter-list.ts';
 import type { Database } from './database.ts';

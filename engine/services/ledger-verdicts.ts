@@ -1,4 +1,4 @@
-import type { LimitClaim, LimitStanding, Reservation, ReservationRequest, Standing } from '../api.ts';
+import type { LimitClaim, LimitStanding, Reservation, ReservationRequest, Standing } from '../stage-services.ts';
 import { byLatestReset, lacksRoom } from './admission.ts';
 
 /** A reservation as the database is asked for it. */

@@ -1,13 +1,13 @@
-import {
-  type Clock,
-  type CounterName,
-  type Ledger,
-  type Log,
-  type Reservation,
-  type ReservationRequest,
-  type Settlement,
-  StageError,
-} from '../api.ts';
+import { StageError } from '../errors.ts';
+import type {
+  Clock,
+  CounterName,
+  Ledger,
+  Log,
+  Reservation,
+  ReservationRequest,
+  Settlement,
+} from '../stage-services.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import { createGroupCommit, type GroupCommit } from './group-commit.ts';

@@ -1,5 +1,4 @@
-import type { Clock } from '../api.ts';
-import type { CounterName, LimitUnit, LimitWindow } from '../stage-services.ts';
+import type { Clock, CounterName, LimitUnit, LimitWindow } from '../stage-services.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';

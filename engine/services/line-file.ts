@@ -1,5 +1,5 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Log } from '../api.ts';
+import type { Log } from '../stage-services.ts';
 
 /** A file that lines are appended to, in order, without waiting. */
 export interface LineFile {

@@ -1,6 +1,6 @@
 import { pino, stdSerializers } from 'pino';
-import type { Log } from '../api.ts';
 import { jsonText, printable, printableLine, printableWord } from '../diagnostics/printable.ts';
+import type { Log } from '../stage-services.ts';
 
 /** A log that keeps secrets out of whatever it is told. */
 export interface RedactingLog extends Log {

@@ -1,6 +1,13 @@
-import type { EffectivePrice, ManagedPolicies, ModelCaller, ModelCatalog, ModelRefusal, PricedRoute } from '../api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../config.ts';
 import { matchesGlob } from '../rules/glob.ts';
+import type {
+  EffectivePrice,
+  ManagedPolicies,
+  ModelCaller,
+  ModelCatalog,
+  ModelRefusal,
+  PricedRoute,
+} from '../stage-services.ts';
 import { answeringModels } from './answering-model.ts';
 import { costOf, createPriceBook } from './prices.ts';
 

@@ -1,7 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readlinkSync, rmdirSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, sep } from 'node:path';
-import type { Log } from '../api.ts';
+import type { Log } from '../stage-services.ts';
 import { type Account, chooseAccount, findBarrier, isRoot, ownerOf } from './postgres-account.ts';
 import { EXIT_CONFIGURATION, StartError } from './start-error.ts';
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../api.ts';
+import type { Clock } from '../stage-services.ts';
 import { databaseTime, type LedgerStore } from './ledger-statements.ts';
 
 /** What a request cost. */

@@ -1,7 +1,6 @@
-import type { Billed, Clock, TokenCounts } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
 import { matchesGlob } from '../rules/glob.ts';
-import type { Usage } from '../stage-services.ts';
+import type { Billed, Clock, TokenCounts, Usage } from '../stage-services.ts';
 import type { Actor } from './admin-changes.ts';
 import { type AnsweringModel, answeringModels } from './answering-model.ts';
 import type { Database } from './database.ts';

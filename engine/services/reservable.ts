@@ -1,4 +1,4 @@
-import type { ReservationRequest } from '../api.ts';
+import type { ReservationRequest } from '../stage-services.ts';
 import { isCount } from './ledger-statements.ts';
 import { isStorable } from './storable.ts';
 

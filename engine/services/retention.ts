@@ -1,5 +1,5 @@
-import type { Clock, Log } from '../api.ts';
 import type { RetentionConfig } from '../retention.ts';
+import type { Clock, Log } from '../stage-services.ts';
 import type { Every } from './clock.ts';
 import type { Database } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';

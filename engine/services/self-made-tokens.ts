@@ -1,5 +1,5 @@
-import type { Log } from '../api.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { Log } from '../stage-services.ts';
 import type { Changing } from './admin-changes.ts';
 import { commonTokenGroup, rolesOf } from './identity/standing.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';

@@ -1,6 +1,6 @@
-import type { Log } from '../api.ts';
 import { isPrintableLine } from '../diagnostics/printable.ts';
 import { StageError } from '../errors.ts';
+import type { Log } from '../stage-services.ts';
 import { actorLabel, type Changing } from './admin-changes.ts';
 import type { Database } from './database.ts';
 import { SERVICE_SCOPES, type ServiceScope } from './service-scopes.ts';

@@ -1,4 +1,5 @@
-import type { CounterName, LimitUnit, LimitWindow, Window } from '../api.ts';
+import type { Window } from '../config.ts';
+import type { CounterName, LimitUnit, LimitWindow } from '../stage-services.ts';
 import type { Database } from './database.ts';
 import { readForLong } from './long-report.ts';
 

@@ -1,4 +1,4 @@
-import type { Standing } from '../api.ts';
+import type { Standing } from '../stage-services.ts';
 import type { LedgerStore } from './ledger-statements.ts';
 
 /** Whether somebody's spending in a window is told although nothing limits it, so that it may not be counted either. */

@@ -2,7 +2,7 @@ import type * as file_system from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
-import type { CounterName, LedgerIdentity, Settlement } from '../api.ts';
+import type { CounterName, LedgerIdentity, Settlement } from '../stage-services.ts';
 import { createGroupCommit } from './group-commit.ts';
 
 /** What a spool needs of the file system; tests put a failing one in its place. */

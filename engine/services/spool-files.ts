@@ -1,6 +1,6 @@
 import * as file_system from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock, Log } from '../api.ts';
+import type { Clock, Log } from '../stage-services.ts';
 import { type GatewayProcess, ownProcess } from './gateway-process.ts';
 import {
   createSpoolFile,

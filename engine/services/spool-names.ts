@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Clock } from '../api.ts';
+import type { Clock } from '../stage-services.ts';
 import type { GatewayProcess } from './gateway-process.ts';
 import { isRunning } from './process-identity.ts';
 import type { Disk } from './spool-file.ts';

@@ -1,5 +1,5 @@
-import type { CounterName, Provenance, ReservationRequest, Settlement } from '../api.ts';
 import { alwaysCounted } from '../rules/limit-claims.ts';
+import type { CounterName, Provenance, ReservationRequest, Settlement } from '../stage-services.ts';
 import { ledgerIdentity } from './ledger-identity.ts';
 import { NO_TOKENS } from './prices.ts';
 import type { SpooledRequest, SpoolRecord } from './spool-file.ts';

@@ -1,4 +1,4 @@
-import type { ReservationRequest, Settlement } from '../api.ts';
+import type { ReservationRequest, Settlement } from '../stage-services.ts';
 import type { Place, SpoolRecord } from './spool-file.ts';
 import {
   asSpoolError,

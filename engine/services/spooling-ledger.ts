@@ -1,4 +1,5 @@
-import { type Clock, type Ledger, type Log, type Reservation, type ReservationRequest, StageError } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { Clock, Ledger, Log, Reservation, ReservationRequest } from '../stage-services.ts';
 import { type Every, everyInBackground } from './clock.ts';
 import type { OpenLedger } from './ledger.ts';
 import { openSpool } from './spool.ts';

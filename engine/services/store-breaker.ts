@@ -1,4 +1,5 @@
-import { type Clock, StageError } from '../api.ts';
+import { StageError } from '../errors.ts';
+import type { Clock } from '../stage-services.ts';
 import { isUnavailable } from './store-errors.ts';
 
 /** Spares callers the wait for a store that is known to be away. */

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Clock } from '../api.ts';
+import type { Clock } from '../stage-services.ts';
 
 /** Knows how long the database may still place holds that this process has not heard of. */
 export interface UndecidedHolds {

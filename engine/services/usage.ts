@@ -1,4 +1,4 @@
-import type { AuditRecord } from '../api.ts';
+import type { AuditRecord } from '../stage-services.ts';
 import type { Database } from './database.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
 

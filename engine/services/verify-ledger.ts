@@ -1,4 +1,4 @@
-import type { Clock } from '../api.ts';
+import type { Clock } from '../stage-services.ts';
 import type { Database, Knex } from './database.ts';
 import { databaseTime } from './ledger-statements.ts';
 

@@ -1,5 +1,5 @@
-import type { Clock } from '../api.ts';
 import { StageError } from '../errors.ts';
+import type { Clock } from '../stage-services.ts';
 import type { Database } from './database.ts';
 import { createGroupCommit } from './group-commit.ts';
 import { SERVICE_TOKEN_COLUMNS, SERVICE_TOKENS_FROM, type ServiceToken, showServiceToken } from './service-tokens.ts';

@@ -1,5 +1,7 @@
 /** Calendar windows without a database, the same as its `window_start` and `window_end` give. */
-import type { LimitWindow, Window } from '../api.ts';
+
+import type { Window } from '../config.ts';
+import type { LimitWindow } from '../stage-services.ts';
 
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;

@@ -1,7 +1,7 @@
 /** The configuration that a test file is about: the operator's own, or a small one, with the test's sections laid over. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import type { Findings } from '../load/findings.ts';
 import { load } from '../load/index.ts';
 import { childOf, type MapNode, type Node, nodeAt } from '../load/node.ts';

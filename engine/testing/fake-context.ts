@@ -1,8 +1,9 @@
 import { EventEmitter } from 'node:events';
-import type { FactView, RequestBody, ResponseConverter, ResponseHead, StageContext, StageDefinition } from '../api.ts';
+import type { RequestBody, ResponseConverter, ResponseHead, StageContext, StageDefinition } from '../contract/stage.ts';
 import { ENGINE_FACTS, type FactPath, type FactValue } from '../facts.ts';
 import { HeldBody } from '../run/body.ts';
 import { FactStore } from '../run/fact-store.ts';
+import type { FactView } from '../stage-services.ts';
 
 /** Values of facts by dotted path. */
 export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;

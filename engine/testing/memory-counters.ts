@@ -1,7 +1,8 @@
 /** Counters in memory, and the limits on them: the same rules as those of the database. */
-import type { CounterName, LimitClaim, LimitStanding, Standing } from '../api.ts';
+
 import { limitName } from '../services/ledger-verdicts.ts';
 import { isUncounted } from '../services/spent-by-day.ts';
+import type { CounterName, LimitClaim, LimitStanding, Standing } from '../stage-services.ts';
 import { windowAt } from './calendar.ts';
 
 /** A counter in its current window; numbers in its unit. */

@@ -1,3 +1,8 @@
+import { StageError } from '../errors.ts';
+import { alwaysCounted } from '../rules/limit-claims.ts';
+import { byLatestReset, type Hold, holdIn, lacksRoom } from '../services/admission.ts';
+import { isCount } from '../services/ledger-statements.ts';
+import { assertReservable } from '../services/reservable.ts';
 import type {
   Clock,
   CounterName,
@@ -7,12 +12,7 @@ import type {
   ReservationRequest,
   Settlement,
   Standing,
-} from '../api.ts';
-import { StageError } from '../errors.ts';
-import { alwaysCounted } from '../rules/limit-claims.ts';
-import { byLatestReset, type Hold, holdIn, lacksRoom } from '../services/admission.ts';
-import { isCount } from '../services/ledger-statements.ts';
-import { assertReservable } from '../services/reservable.ts';
+} from '../stage-services.ts';
 import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */

@@ -1,5 +1,5 @@
 /** Everything a stage may ask for, without anything outside the process. */
-import type { AuditRecord, Services } from '../api.ts';
+
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
 import { createManagedPolicies } from '../policies/managed-policies.ts';
@@ -9,6 +9,7 @@ import type { FrozenClock } from '../services/clock.ts';
 import { createModelCatalog } from '../services/models.ts';
 import { createSecrets } from '../services/secrets.ts';
 import { servesWithoutHolds } from '../services/without-store.ts';
+import type { AuditRecord, Services } from '../stage-services.ts';
 import { type MemoryLedger, openMemoryLedger } from './memory-ledger.ts';
 import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';
 import type { LogRecord } from './played.ts';

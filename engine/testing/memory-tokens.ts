@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import type { BearerTokens, Clock, Log, Principal } from '../api.ts';
 import { StageError } from '../errors.ts';
 import { openAccessTokens } from '../services/access-tokens.ts';
 import type { Database } from '../services/database.ts';
 import { generateToken, generateTokenId, hashToken } from '../services/token-format.ts';
+import type { BearerTokens, Clock, Log, Principal } from '../stage-services.ts';
 
 /** Whom a token is made for. */
 export interface TokenWish {

@@ -1,7 +1,8 @@
 /** What there is to play with, and what is known when a request was played. */
-import type { AuditRecord, FactView } from '../api.ts';
+
 import type { GatewayConfig } from '../config.ts';
 import type { Loaded } from '../load/spec.ts';
+import type { AuditRecord, FactView } from '../stage-services.ts';
 import type { ClientResponse } from './client.ts';
 import type { Attempt, Counted, LedgerRow } from './memory-ledger.ts';
 import type { Caller, CaseRequest, CaseUpstream, Spent } from './test-case.ts';

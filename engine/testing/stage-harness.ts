@@ -1,18 +1,7 @@
 /** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
-import type {
-  AuditRecord,
-  GatewayConfig,
-  LimitClaim,
-  ManagedPolicies,
-  Principal,
-  Reservation,
-  ReservationRequest,
-  Services,
-  Settlement,
-  StageDefinition,
-  StageHooks,
-  Standing,
-} from '../api.ts';
+
+import type { GatewayConfig } from '../config.ts';
+import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import { createFindings } from '../load/findings.ts';
 import { deepFreeze } from '../load/freeze.ts';
@@ -22,6 +11,17 @@ import { validate } from '../load/validate.ts';
 import { compileCondition } from '../rules/compile.ts';
 import { type FrozenClock, frozenClock } from '../services/clock.ts';
 import { createModelCatalog } from '../services/models.ts';
+import type {
+  AuditRecord,
+  LimitClaim,
+  ManagedPolicies,
+  Principal,
+  Reservation,
+  ReservationRequest,
+  Services,
+  Settlement,
+  Standing,
+} from '../stage-services.ts';
 import { FakeContext, type RequestWishes } from './fake-context.ts';
 
 export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';

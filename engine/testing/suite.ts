@@ -1,6 +1,6 @@
 /** Finds test files, loads what they are about, and runs their cases. */
 import { dirname, resolve } from 'node:path';
-import type { StageDefinition } from '../api.ts';
+import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from '../diagnostics/diagnostic.ts';
 import { filesAt } from '../load/find-files.ts';
 import { createFindings } from '../load/findings.ts';

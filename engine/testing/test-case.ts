@@ -1,5 +1,7 @@
 /** What `schemas/pipeline-test.schema.json` describes in words. */
-import type { LimitWindow, SpendScope } from '../api.ts';
+
+import type { SpendScope } from '../config.ts';
+import type { LimitWindow } from '../stage-services.ts';
 
 /** Start of time where nobody says otherwise: a Tuesday, at noon. */
 export const DEFAULT_START = '2026-03-10T12:00:00Z';

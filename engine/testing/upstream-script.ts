@@ -1,4 +1,4 @@
-import type { Clock } from '../api.ts';
+import type { Clock } from '../stage-services.ts';
 import type { CaseEvent, CaseUpstream, HeaderWishes } from './test-case.ts';
 import { EVENT_STREAM, type Exchange, type Script, sse } from './upstream.ts';
 

@@ -1,10 +1,11 @@
 /** Watches a plan at work: which stages ran, what their guards saw, which facts they wrote, what they raised. */
-import type { Answer, FactView, Relay, Services, StageContext, StageDefinition, StageHooks } from '../api.ts';
+import type { Answer, Relay, StageContext, StageDefinition, StageHooks } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import { RequestContext } from '../run/context.ts';
 import type { PlanObserver } from '../run/plan.ts';
+import type { FactView, Services } from '../stage-services.ts';
 import type { Confinement } from './no-network.ts';
 
 /** A guard as it was evaluated. */

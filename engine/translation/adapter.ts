@@ -2,8 +2,9 @@
  * What translation asks of a protocol. All of it is pure: no clock, no network, no state beyond one request.
  * @module
  */
-import type { ResponseEvent } from '../api.ts';
+
 import type { ChatBound } from '../config.ts';
+import type { ResponseEvent } from '../contract/stage.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
 import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';

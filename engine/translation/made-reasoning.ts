@@ -3,7 +3,7 @@
  * model it is still in the conversation that the client sends, and a provider refuses what it has not proven itself.
  * @module
  */
-import type { RequestBody } from '../api.ts';
+import type { RequestBody } from '../contract/stage.ts';
 import type { Json } from './adapter.ts';
 import { isMadeItem, unprovenBlock } from './proof.ts';
 import type { Protocol } from './protocol.ts';

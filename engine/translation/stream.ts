@@ -1,6 +1,6 @@
 import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
-import type { ResponseConverter } from '../api.ts';
+import type { ResponseConverter } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import { parseBounded } from '../json/bounded.ts';
 import type { StreamWriter } from './adapter.ts';

@@ -1,4 +1,4 @@
-import type { ResponseConverter, ResponseHead } from '../api.ts';
+import type { ResponseConverter, ResponseHead } from '../contract/stage.ts';
 import { StageError } from '../errors.ts';
 import { isEventStream } from '../forwarding/media-type.ts';
 import { isShortWait } from '../forwarding/patience.ts';

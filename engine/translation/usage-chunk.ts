@@ -1,4 +1,4 @@
-import type { ResponseConverter } from '../api.ts';
+import type { ResponseConverter } from '../contract/stage.ts';
 
 /** An event longer than this is passed on unseen, so that an upstream can't fill memory. */
 const EVENT_BYTES_MAX = 1024 * 1024;

@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BearerTokens, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { listed } from '../../diagnostics/suggest.ts';
 import { ERRORS, StageError } from '../../errors.ts';
@@ -9,6 +8,7 @@ import type { ServiceScope } from '../../services/service-scopes.ts';
 import type { ServiceToken } from '../../services/service-tokens.ts';
 import { isServiceToken } from '../../services/token-format.ts';
 import type { VerifyServiceToken } from '../../services/verify-service-token.ts';
+import type { BearerTokens, Principal } from '../../stage-services.ts';
 
 /** Role of those who administer the gateway. */
 const ADMIN = 'admin';

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import type { BearerTokens, Clock, Log, ModelCatalog } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import { isPlain, jsonTypeProblem } from '../../forwarding/media-type.ts';
@@ -10,6 +9,7 @@ import { receiveBody } from '../../run/receive-body.ts';
 import type { Changing } from '../../services/admin-changes.ts';
 import type { Sessions } from '../../services/identity/sessions.ts';
 import type { ServiceScope } from '../../services/service-scopes.ts';
+import type { BearerTokens, Clock, Log, ModelCatalog } from '../../stage-services.ts';
 import type { Caller } from './caller.ts';
 import { bodyFields, type Fields, queryFields } from './fields.ts';
 

@@ -1,8 +1,8 @@
-import type { Clock } from '../../api.ts';
 import { isPrintableLine } from '../../diagnostics/printable.ts';
 import { didYouMean, listed } from '../../diagnostics/suggest.ts';
 import { StageError } from '../../errors.ts';
 import { parseDate } from '../../services/times.ts';
+import type { Clock } from '../../stage-services.ts';
 
 const MAX_CHARS = 254;
 const EMAIL = /^[^\s@]+@[^\s@]+$/;

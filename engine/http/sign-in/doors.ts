@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { type Request, type Response, Router } from 'express';
-import type { Clock, Log } from '../../api.ts';
 import type { BrandingConfig, GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { Database } from '../../services/database.ts';
 import type { Identity } from '../../services/identity/index.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import type { FormLimits } from './form.ts';
 import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
 import { branded } from './page-layout.ts';

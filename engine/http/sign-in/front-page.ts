@@ -1,7 +1,7 @@
 import type { Router } from 'express';
-import type { Clock, Log } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { issuerOf } from '../../services/identity/issuer.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { type Answer, mountDoors } from './doors.ts';
 import { html } from './page-html.ts';
 import { layout } from './page-layout.ts';

@@ -1,6 +1,6 @@
-import type { Clock, Log } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { cutOff } from '../cut-off.ts';
 import type { Database } from '../database.ts';
 import { endTokensTheyLost } from '../self-made-tokens.ts';

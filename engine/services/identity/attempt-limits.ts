@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 import { isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import type { Clock, Log } from '../../api.ts';
 import type { AuthConfig } from '../../config.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import type { Database } from '../database.ts';
 import { storable } from '../storable.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';

@@ -1,5 +1,5 @@
-import type { Clock, Log } from '../../api.ts';
 import { StageError } from '../../errors.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
 import { waitAtMost } from '../wait-at-most.ts';

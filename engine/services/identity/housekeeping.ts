@@ -1,4 +1,4 @@
-import type { Clock, Log } from '../../api.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
 import { isUnavailable } from '../store-errors.ts';

@@ -1,5 +1,5 @@
-import type { Clock, Log } from '../../api.ts';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../../config.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import type { Database } from '../database.ts';
 import { type Admission, admit, isVouchedFor, mayStay, type Person } from './admission.ts';
 import { type AttemptLimits, createAttemptLimits } from './attempt-limits.ts';

@@ -19,9 +19,9 @@ import {
   setJwksCache,
   tokenRevocation,
 } from 'openid-client';
-import type { Clock, Log } from '../../api.ts';
 import type { OidcConfig } from '../../config.ts';
 import { isLoopbackUrl } from '../../load/addresses.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { promptForAccount } from './account-prompt.ts';
 import { completeClaims } from './claims.ts';
 import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';

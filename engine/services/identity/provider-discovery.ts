@@ -1,4 +1,4 @@
-import type { Clock, Log } from '../../api.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import type { ProviderError } from './provider.ts';
 import { toProviderError } from './provider-errors.ts';
 

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../api.ts';
+import type { Clock } from '../../stage-services.ts';
 
 /** One request too many, and when to try again. */
 export interface Wait {

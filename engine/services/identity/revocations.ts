@@ -1,5 +1,5 @@
-import type { Clock, Log } from '../../api.ts';
 import { StageError } from '../../errors.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
 import type { Revocations } from './session-tokens.ts';

@@ -1,6 +1,6 @@
 import { hkdfSync, randomBytes } from 'node:crypto';
-import type { Log } from '../../api.ts';
 import type { AuthConfig, OidcConfig } from '../../config.ts';
+import type { Log } from '../../stage-services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../start-error.ts';
 
 /** One secret of a configuration and the keys made of it. */

@@ -1,9 +1,9 @@
 import { createSecretKey, hash } from 'node:crypto';
 import { errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Clock, Log, Principal } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { StageError } from '../../errors.ts';
+import type { Clock, Log, Principal } from '../../stage-services.ts';
 import type { Person } from './admission.ts';
 import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from './deciding-groups.ts';
 import { issuerOf } from './issuer.ts';

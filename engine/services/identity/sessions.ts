@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Clock } from '../../api.ts';
+import type { Clock } from '../../stage-services.ts';
 import type { Database } from '../database.ts';
 import { storable, storableJson } from '../storable.ts';
 import type { Person } from './admission.ts';

@@ -1,4 +1,4 @@
-import type { Log } from '../../api.ts';
+import type { Log } from '../../stage-services.ts';
 import { type Every, everyInBackground } from '../clock.ts';
 import type { Database } from '../database.ts';
 import { waitAtMost } from '../wait-at-most.ts';

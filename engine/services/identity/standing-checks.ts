@@ -1,5 +1,5 @@
-import type { Clock, Log } from '../../api.ts';
 import type { GatewayConfig } from '../../config.ts';
+import type { Clock, Log } from '../../stage-services.ts';
 import type { Database } from '../database.ts';
 import { vouchedDays } from '../resting.ts';
 import { noteOwners } from '../service-tokens.ts';

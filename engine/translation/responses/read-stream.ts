@@ -1,4 +1,4 @@
-import type { ResponseEvent } from '../../api.ts';
+import type { ResponseEvent } from '../../contract/stage.ts';
 import type { Json, StreamReader } from '../adapter.ts';
 import { notComplete, notTheApi, parseEvent } from '../answer-faults.ts';
 import { readProblem } from '../errors.ts';
