@@ -3,8 +3,6 @@
  * @module
  */
 
-export { type BodyFacts, readBodyFacts } from './bodies/index.ts';
-export type { DecisiveChoice } from './bodies/read-decisive.ts';
 export type {
   GatewayConfig,
   ModelConfig,
@@ -15,76 +13,17 @@ export type {
   TokenGroupConfig,
   UpstreamConfig,
   Window,
-} from './config.ts';
-export { WINDOWS } from './config.ts';
-export {
-  type Answer,
-  answerJson,
-  type Capability,
-  type DrainLimits,
-  defineStage,
-  type JsonSchema,
-  type JsonValue,
-  type Relay,
-  type RequestBody,
-  type ResponseConverter,
-  type ResponseEvent,
-  type ResponseHead,
-  type StageContext,
-  type StageDefinition,
-  type StageHooks,
-} from './contract/stage.ts';
-export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './errors.ts';
-export type { FactPath, FactValue } from './facts.ts';
-export { windowAsked } from './forwarding/decisive-headers.ts';
-export { refuseForeignAnswer } from './forwarding/foreign-answer.ts';
-export { isEventStream, isPlain, jsonTypeProblem } from './forwarding/media-type.ts';
-export { spellBound } from './forwarding/output-bound.ts';
-export {
-  createUpstreamClient,
-  type OutgoingRequest,
-  type Sending,
-  type UpstreamClient,
-} from './forwarding/upstream-client.ts';
-export {
-  describeTranslated,
-  dropDigests,
-  forwardedHeaders,
-  type MessagesHeaders,
-  messagesHeaders,
-  upstreamCredential,
-} from './forwarding/upstream-headers.ts';
-export { API_PATHS, upstreamPaths } from './forwarding/upstream-path.ts';
-export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
-export { highestCost } from './limits/highest-cost.ts';
-export { limitHeaders } from './limits/limit-headers.ts';
-export { type MostTokens, mostTokens } from './limits/most-tokens.ts';
-export { refuseForLimits } from './limits/refusals.ts';
-export { usageReport } from './limits/usage-report.ts';
-export { type Bill, billFor, type CacheLifetime, emptyBill } from './metering/bill.ts';
-export { type Charged, chargeFor, clampedNumbers } from './metering/charge.ts';
-export { type Ending, endingOf, type Settled, settleUnknown } from './metering/ending.ts';
-export { type HoldWatch, moreToHold, watchHold } from './metering/hold-watch.ts';
-export { createOnceLog } from './metering/once-log.ts';
-export { type Possible, possibleFor } from './metering/possible.ts';
-export { newUsageReading, type UsageReading } from './metering/reading.ts';
-export { settleUnmetered } from './metering/unmetered.ts';
-export { type UsageReader, usageReader } from './metering/usage-reader.ts';
-export { type RoutingRule, routingRules } from './rules/config-rules.ts';
-export { matchesGlob } from './rules/glob.ts';
-export { compileLimits } from './rules/limit-claims.ts';
-export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedWords } from './services/decisive-values.ts';
-export { ledgerIdentity } from './services/ledger-identity.ts';
-export { modelNotFound } from './services/model-refusals.ts';
-export { formatUsd, nanoToUsd, usdToNano } from './services/money.ts';
-export { costOf, NO_TOKENS, unpricedTools } from './services/prices.ts';
-export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './services/route-facts.ts';
-export { servedAsAsked } from './services/served-prices.ts';
+} from './contract/config.ts';
+export { WINDOWS } from './contract/config.ts';
+export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contract/errors.ts';
+export type { FactPath, FactValue } from './contract/facts.ts';
+export { askedIn, type Protocol, protocolOf } from './contract/protocol.ts';
 export type {
   AuditLog,
   AuditRecord,
   BearerTokens,
   Billed,
+  CacheLifetime,
   Clock,
   CounterName,
   EffectivePolicy,
@@ -117,8 +56,70 @@ export type {
   Timer,
   TokenCounts,
   Usage,
-} from './stage-services.ts';
-export { removeMadeReasoning } from './translation/made-reasoning.ts';
-export { askedIn, type Protocol, protocolOf } from './translation/protocol.ts';
-export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
-export { withoutUsageChunk } from './translation/usage-chunk.ts';
+} from './contract/services.ts';
+export {
+  type Answer,
+  answerJson,
+  type Capability,
+  type DrainLimits,
+  defineStage,
+  type JsonSchema,
+  type JsonValue,
+  type Relay,
+  type RequestBody,
+  type ResponseConverter,
+  type ResponseEvent,
+  type ResponseHead,
+  type StageContext,
+  type StageDefinition,
+  type StageHooks,
+} from './contract/stage.ts';
+export { matchesGlob } from './kit/glob.ts';
+export { isEventStream, isPlain, jsonTypeProblem } from './kit/media-type.ts';
+export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
+export { createOnceLog } from './kit/once-log.ts';
+export { type Ending, endingOf, type Settled, settleUnknown } from './money/ledger/ending.ts';
+export { type HoldWatch, moreToHold, watchHold } from './money/ledger/hold-watch.ts';
+export { ledgerIdentity } from './money/ledger/ledger-identity.ts';
+export { settleUnmetered } from './money/ledger/unmetered.ts';
+export { type LimitsAtOnce, limitsAtOnce } from './money/limits/at-once.ts';
+export { highestCost } from './money/limits/highest-cost.ts';
+export { compileLimits } from './money/limits/limit-claims.ts';
+export { limitHeaders } from './money/limits/limit-headers.ts';
+export { type MostTokens, mostTokens } from './money/limits/most-tokens.ts';
+export { refuseForLimits } from './money/limits/refusals.ts';
+export { usageReport } from './money/limits/usage-report.ts';
+export { type Bill, billFor, emptyBill } from './money/prices/bill.ts';
+export { type Charged, chargeFor, clampedNumbers } from './money/prices/charge.ts';
+export { type Possible, possibleFor } from './money/prices/possible.ts';
+export { costOf, NO_TOKENS, unpricedTools } from './money/prices/prices.ts';
+export { servedAsAsked } from './money/prices/served-prices.ts';
+export { type BodyFacts, readBodyFacts } from './protocols/body/body-facts.ts';
+export { spellBound } from './protocols/body/output-bound.ts';
+export type { DecisiveChoice } from './protocols/body/read-decisive.ts';
+export { removeMadeReasoning } from './protocols/translation/features/made-reasoning.ts';
+export { createTranslator, type Translation, translateRequest } from './protocols/translation/translate.ts';
+export { withoutUsageChunk } from './protocols/translation/usage-chunk.ts';
+export { newUsageReading, type UsageReading } from './protocols/usage/reading.ts';
+export { type UsageReader, usageReader } from './protocols/usage/usage-reader.ts';
+export { type RoutingRule, routingRules } from './rules/config-rules.ts';
+export { windowAsked } from './upstreams/decisive-headers.ts';
+export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedWords } from './upstreams/decisive-values.ts';
+export { refuseForeignAnswer } from './upstreams/foreign-answer.ts';
+export { modelNotFound } from './upstreams/model-refusals.ts';
+export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './upstreams/route-facts.ts';
+export {
+  createUpstreamClient,
+  type OutgoingRequest,
+  type Sending,
+  type UpstreamClient,
+} from './upstreams/upstream-client.ts';
+export {
+  describeTranslated,
+  dropDigests,
+  forwardedHeaders,
+  type MessagesHeaders,
+  messagesHeaders,
+  upstreamCredential,
+} from './upstreams/upstream-headers.ts';
+export { API_PATHS, upstreamPaths } from './upstreams/upstream-path.ts';

@@ -6,7 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
-import { GATEWAY_SCHEMA } from '../engine/load/schemas.ts';
+import { GATEWAY_SCHEMA } from '../engine/source/schemas.ts';
 import { stages } from '../stages/index.ts';
 import { decisivePage } from './generate/decisive.ts';
 import {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type CaseResult, openSuite, type Suite, type SuiteCase } from '../engine/testing/suite.ts';
+import { type CaseResult, openSuite, type Suite, type SuiteCase } from '../engine/simulate/suite/suite.ts';
 import { stages } from '../stages/index.ts';
 
 const ROOT = join(import.meta.dirname, '..');

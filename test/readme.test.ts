@@ -7,14 +7,14 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Command } from 'commander';
 import type { StageDefinition } from '../engine/api.ts';
+import { stageSource } from '../engine/cli/create/stage-template.ts';
 import { createProgram } from '../engine/cli/program.ts';
-import { stageSource } from '../engine/cli/stage-template.ts';
 import { loadStages } from '../engine/load/custom-stages.ts';
-import { createFindings } from '../engine/load/findings.ts';
 import { loadPaths } from '../engine/load/paths.ts';
-import { PIPELINE_TEST_SCHEMA } from '../engine/load/schemas.ts';
-import { readSource } from '../engine/load/source.ts';
-import { validate } from '../engine/load/validate.ts';
+import { createFindings } from '../engine/source/findings.ts';
+import { PIPELINE_TEST_SCHEMA } from '../engine/source/schemas.ts';
+import { readSource } from '../engine/source/source.ts';
+import { validate } from '../engine/source/validate.ts';
 import { stages } from '../stages/index.ts';
 import {
   type Block,

@@ -1,4 +1,4 @@
-import { formatUsd } from '../services/money.ts';
+import { formatUsd } from '../kit/money.ts';
 
 const NANO_DIGITS = 9;
 

@@ -2,10 +2,10 @@ import { fieldsOf } from '../client/answers.ts';
 import { openClient } from '../client/api-client.ts';
 import { sentence } from '../client/errors.ts';
 import type { Fetch } from '../client/http.ts';
-import { printable } from '../diagnostics/printable.ts';
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
+import { printable } from '../kit/text/printable.ts';
+import type { CommandContext } from './context.ts';
 import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
-import type { CommandContext } from './program.ts';
 import { warner } from './surroundings.ts';
 
 /** The fields of an object that a gateway sent; every text is safe to show. */

@@ -1,4 +1,4 @@
-export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../services/start-error.ts';
+export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../contract/start-error.ts';
 
 /** Everything went well. */
 export const EXIT_OK = 0;

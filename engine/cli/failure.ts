@@ -1,8 +1,8 @@
 import { inspect } from 'node:util';
-import { printableLine } from '../diagnostics/printable.ts';
-import { StageError } from '../errors.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
-import { ConfigurationError } from './configuration-error.ts';
+import { StageError } from '../contract/errors.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { ConfigurationError } from '../gateway/configuration-error.ts';
+import { printableLine } from '../kit/text/printable.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -30,7 +30,7 @@ export function describeFailure(error: unknown): { readonly line: string; readon
 export async function reportFailure(error: unknown, terminal: Terminal, env: NodeJS.ProcessEnv): Promise<number> {
   const { line, exit_code } = describeFailure(error);
   if (error instanceof ConfigurationError) {
-    const { renderDiagnostics } = await import('../diagnostics/render.ts');
+    const { renderDiagnostics } = await import('../source/diagnostics/render.ts');
     const { diagnostics, sources } = error.findings;
     terminal.words(`${renderDiagnostics(diagnostics, { format: 'text', color: terminal.words_color, sources })}\n`);
   }

@@ -1,8 +1,8 @@
 import { lstatSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { PACKAGE_ROOT } from '../package-root.ts';
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
+import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
 
 const REASONS: Readonly<Record<string, string>> = {

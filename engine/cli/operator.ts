@@ -1,6 +1,6 @@
 import { hostname, userInfo } from 'node:os';
-import { printable } from '../diagnostics/printable.ts';
-import type { Actor } from '../services/admin-changes.ts';
+import type { Actor } from '../audit/admin-changes.ts';
+import { printable } from '../kit/text/printable.ts';
 
 const MAX_CHARS = 200;
 

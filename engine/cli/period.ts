@@ -1,4 +1,4 @@
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
 
 /** Raises StartError when a period is over before it begins; a day (YYYY-MM-DD) may begin at any hour of UTC. */

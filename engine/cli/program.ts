@@ -1,41 +1,32 @@
 import { Command } from 'commander';
-import type { StageDefinition } from '../contract/stage.ts';
-import { printableLine } from '../diagnostics/printable.ts';
-import { programVersion } from '../package-root.ts';
-import { addAudit } from './commands/audit.ts';
-import { addCheck } from './commands/check.ts';
-import { addClient } from './commands/client.ts';
-import { addCreate } from './commands/create.ts';
-import { addDiff } from './commands/diff.ts';
-import { addExplain } from './commands/explain.ts';
-import { addGateway } from './commands/gateway.ts';
-import { addInit } from './commands/init.ts';
-import { addLedger } from './commands/ledger.ts';
-import { addLimits } from './commands/limits.ts';
-import { addLogin } from './commands/login.ts';
-import { addLogout } from './commands/logout.ts';
-import { examples } from './commands/options.ts';
-import { addPeople } from './commands/people.ts';
-import { offerGateway } from './commands/place.ts';
-import { addPolicy } from './commands/policy.ts';
-import { addPrices } from './commands/prices.ts';
-import { addServiceTokens } from './commands/service-tokens.ts';
-import { addSessions } from './commands/sessions.ts';
-import { addStages } from './commands/stages.ts';
-import { addTest } from './commands/test.ts';
-import { addToken } from './commands/token.ts';
-import { addTokens } from './commands/tokens.ts';
-import { addUsage } from './commands/usage.ts';
-import { addWhoami } from './commands/whoami.ts';
-import type { Terminal } from './terminal.ts';
-
-/** What every command is given. */
-export interface CommandContext {
-  readonly terminal: Terminal;
-  readonly env: NodeJS.ProcessEnv;
-  /** The stages that ship with the program; loaded only by commands that need them. */
-  stages(): Promise<readonly StageDefinition[]>;
-}
+import { programVersion } from '../kit/package-root.ts';
+import { printableLine } from '../kit/text/printable.ts';
+import { addAudit } from './audit/command.ts';
+import { offerGateway } from './base-url-option.ts';
+import { addCheck } from './check/command.ts';
+import { addClient } from './client/command.ts';
+import type { CommandContext } from './context.ts';
+import { addCreate } from './create/command.ts';
+import { addDiff } from './diff/command.ts';
+import { addExplain } from './explain/command.ts';
+import { addGateway } from './gateway/command.ts';
+import { addInit } from './init/command.ts';
+import { addLedger } from './ledger/command.ts';
+import { addLimits } from './limits/command.ts';
+import { examples } from './options.ts';
+import { addPeople } from './people/command.ts';
+import { addPolicy } from './policy/command.ts';
+import { addPrices } from './prices/command.ts';
+import { addServiceTokens } from './service-tokens/command.ts';
+import { addSessions } from './sessions/command.ts';
+import { addLogin } from './sign-in/login-command.ts';
+import { addLogout } from './sign-in/logout-command.ts';
+import { addToken } from './sign-in/token-command.ts';
+import { addWhoami } from './sign-in/whoami-command.ts';
+import { addStages } from './stages/command.ts';
+import { addTest } from './test/command.ts';
+import { addTokens } from './tokens/command.ts';
+import { addUsage } from './usage/command.ts';
 
 /** Every command, in the order help lists them. */
 const COMMANDS = [

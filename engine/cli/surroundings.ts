@@ -1,6 +1,6 @@
 import type { Fetch } from '../client/http.ts';
-import { printableLines } from '../diagnostics/printable.ts';
-import type { Clock } from '../stage-services.ts';
+import type { Clock } from '../contract/services.ts';
+import { printableLines } from '../kit/text/printable.ts';
 import type { Terminal } from './terminal.ts';
 
 /** What commands that talk to a gateway are given beyond their options; tests put theirs in its place. */

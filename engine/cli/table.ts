@@ -1,4 +1,4 @@
-import { printableLine } from '../diagnostics/printable.ts';
+import { printableLine } from '../kit/text/printable.ts';
 
 /** One column of a table. */
 export interface Column {

@@ -1,4 +1,4 @@
-import { printable, printableLine, printableStyled } from '../diagnostics/printable.ts';
+import { printable, printableLine, printableStyled } from '../kit/text/printable.ts';
 
 /**
  * Where a command writes: data to standard output, words to standard error. What a terminal would act upon is taken out of

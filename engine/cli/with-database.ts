@@ -1,12 +1,12 @@
-import type { GatewayConfig } from '../config.ts';
-import { StageError } from '../errors.ts';
-import { type Database, openDatabase } from '../services/database.ts';
-import { createLog } from '../services/log.ts';
-import { describeTrouble, isTrouble } from '../services/postgres-client.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
-import type { Log } from '../stage-services.ts';
-import { loadToRead } from './load-configuration.ts';
-import type { CommandContext } from './program.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Log } from '../contract/services.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { loadToRead } from '../gateway/load-configuration.ts';
+import { createLog } from '../kit/log.ts';
+import { type Database, openDatabase } from '../store/database.ts';
+import { describeTrouble, isTrouble } from '../store/postgres-client.ts';
+import type { CommandContext } from './context.ts';
 
 /** The log of a command that ends by itself: only trouble, unless APPSCLI_DEBUG=1. */
 export function commandLog({ terminal, env }: CommandContext): Log {

@@ -1,4 +1,4 @@
-import type { BuildCliNames } from '../config.ts';
+import type { BuildCliNames } from '../contract/config.ts';
 import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
 import { HELPER_WAIT_SECONDS, isHelperCall, type KeyHelper } from './key-helper.ts';

@@ -1,4 +1,4 @@
-import type { CodingCliNames } from '../config.ts';
+import type { CodingCliNames } from '../contract/config.ts';
 import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, Draft, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';

@@ -1,4 +1,4 @@
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 
 /** A command that prints a credential: a program and what it is called with. */
 export interface KeyHelper {

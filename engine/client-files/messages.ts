@@ -1,4 +1,4 @@
-import type { MessagesClientNames } from '../config.ts';
+import type { MessagesClientNames } from '../contract/config.ts';
 import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../config.ts';
+import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../contract/config.ts';
 
 /** What the files, keys and variables of coding clients are called. */
 export interface ClientNames {

@@ -1,5 +1,5 @@
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
-import { printable } from '../diagnostics/printable.ts';
+import { printable } from '../kit/text/printable.ts';
 import type { Draft } from './draft.ts';
 
 const CONTEXT_LINES = 3;

@@ -17,8 +17,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { StartError } from '../services/start-error.ts';
-import { failFile, makeDirectory, PRIVATE_FILE, SHARED_FILE } from '../services/user-files.ts';
+import { StartError } from '../contract/start-error.ts';
+import { failFile, makeDirectory, PRIVATE_FILE, SHARED_FILE } from '../kit/files/user-files.ts';
 import type { Draft } from './draft.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;

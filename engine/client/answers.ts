@@ -1,4 +1,4 @@
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { sameOrigin } from './base-url.ts';
 import { sentence } from './errors.ts';
 import type { HttpAnswer } from './http.ts';

@@ -1,6 +1,6 @@
-import { systemClock } from '../services/clock.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
-import type { Clock } from '../stage-services.ts';
+import type { Clock } from '../contract/services.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { systemClock } from '../kit/clock.ts';
 import { chooseBaseUrl } from './base-url.ts';
 import { openCredentials } from './credentials.ts';
 import { signInOver } from './errors.ts';

@@ -1,5 +1,5 @@
-import { isLoopbackUrl, urlProblem } from '../load/addresses.ts';
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
+import { isLoopbackUrl, urlProblem } from '../kit/net/addresses.ts';
 
 const EXIT_USAGE = 64;
 

@@ -1,4 +1,4 @@
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { fieldsOf, type Tokens } from './answers.ts';
 import { parseBaseUrl } from './base-url.ts';
 

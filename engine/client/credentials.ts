@@ -13,9 +13,9 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { withLock } from '../services/file-lock.ts';
-import { StartError } from '../services/start-error.ts';
-import { failFile, makeDirectory, PRIVATE_FILE } from '../services/user-files.ts';
+import { StartError } from '../contract/start-error.ts';
+import { withLock } from '../kit/files/file-lock.ts';
+import { failFile, makeDirectory, PRIVATE_FILE } from '../kit/files/user-files.ts';
 import { type Credentials, formatCredentials, parseCredentials } from './credentials-text.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;

@@ -1,5 +1,5 @@
-import { StartError } from '../services/start-error.ts';
-import type { Clock } from '../stage-services.ts';
+import type { Clock } from '../contract/services.ts';
+import { StartError } from '../contract/start-error.ts';
 import { type DeviceCode, oauthError, readDeviceCode, readTokens, type Tokens, unexpected } from './answers.ts';
 import type { Endpoints } from './discovery.ts';
 import { EXIT_REFUSED, Unreachable } from './errors.ts';

@@ -1,5 +1,5 @@
-import { printable } from '../diagnostics/printable.ts';
-import { StartError } from '../services/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
+import { printable } from '../kit/text/printable.ts';
 
 /** Exit code of a command that the gateway, or the person at the browser, said no to. */
 export const EXIT_REFUSED = 1;

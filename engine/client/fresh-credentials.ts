@@ -1,5 +1,5 @@
-import { StartError } from '../services/start-error.ts';
-import type { Clock } from '../stage-services.ts';
+import type { Clock } from '../contract/services.ts';
+import { StartError } from '../contract/start-error.ts';
 import { oauthError, readTokens, unexpected } from './answers.ts';
 import type { CredentialsFile } from './credentials.ts';
 import { type Credentials, credentialsFrom } from './credentials-text.ts';

@@ -1,6 +1,6 @@
-import { programVersion } from '../package-root.ts';
-import { describeNetworkError } from '../services/network-words.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { describeNetworkError } from '../kit/net/network-words.ts';
+import { programVersion } from '../kit/package-root.ts';
 import { Unreachable } from './errors.ts';
 
 const TIMEOUT_SECONDS = 10;

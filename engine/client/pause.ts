@@ -1,4 +1,4 @@
-import type { Clock } from '../stage-services.ts';
+import type { Clock } from '../contract/services.ts';
 
 /** Waits; rejects with the signal's reason when that comes first. */
 export function pause(clock: Clock, milliseconds: number, signal?: AbortSignal): Promise<void> {

@@ -1,4 +1,4 @@
-import { EXIT_UNAVAILABLE, StartError } from '../services/start-error.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { unexpected } from './answers.ts';
 import type { Credentials } from './credentials-text.ts';
 import { discover } from './discovery.ts';

@@ -3,11 +3,11 @@
  * @module
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { GatewayConfig } from '../config.ts';
-import type { ErrorCode, StageError } from '../errors.ts';
-import type { FactPath, FactValue } from '../facts.ts';
-import type { KeyNames } from '../json/key-names.ts';
-import type { Services } from '../stage-services.ts';
+import type { GatewayConfig } from './config.ts';
+import type { ErrorCode, StageError } from './errors.ts';
+import type { FactPath, FactValue } from './facts.ts';
+import type { KeyNames } from './key-names.ts';
+import type { Services } from './services.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,

@@ -1,8 +1,8 @@
 import type { RequestListener } from 'node:http';
 import express, { type NextFunction, type Request, type Response, type Router } from 'express';
-import { StageError } from '../errors.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Log } from '../contract/services.ts';
 import type { Plan } from '../run/plan.ts';
-import type { Log } from '../stage-services.ts';
 import { pathOf } from './path.ts';
 import { sendError } from './send-error.ts';
 import { describeWrongPath } from './wrong-path.ts';

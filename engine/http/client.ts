@@ -1,4 +1,4 @@
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig } from '../contract/config.ts';
 import type { RequestContext } from '../run/context.ts';
 import { createOriginReader } from './forwarded.ts';
 

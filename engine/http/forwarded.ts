@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { BlockList, isIP } from 'node:net';
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig } from '../contract/config.ts';
 
 /** Tells where requests come from, by the address of the peer and the headers it sent. */
 export interface OriginReader {

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import type { Socket } from 'node:net';
-import type { GatewayConfig } from '../config.ts';
-import { StageError } from '../errors.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { StageError } from '../contract/errors.ts';
+import { errorBody, errorHeaders, surfaceOfPath } from '../run/answer/envelopes.ts';
+import { endSocket, isUnheard, sendWhole } from '../run/answer/send-whole.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
-import { errorBody, errorHeaders, surfaceOfPath } from './envelopes.ts';
-import { endSocket, isUnheard, sendWhole } from './send-whole.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 

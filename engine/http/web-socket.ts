@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { StageError } from '../errors.ts';
+import { StageError } from '../contract/errors.ts';
 import { sendError } from './send-error.ts';
 
 /** Whether a request asks for a WebSocket. Other protocols may be offered on any request and are ignored. */

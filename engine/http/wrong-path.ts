@@ -1,5 +1,5 @@
-import { listed } from '../diagnostics/suggest.ts';
-import { API_PATHS } from '../forwarding/upstream-path.ts';
+import { listed } from '../kit/text/suggest.ts';
+import { API_PATHS } from '../upstreams/upstream-path.ts';
 
 /** Paths that clients ask for below their base URL. */
 const ENDS = [...Object.values(API_PATHS), '/v1/messages/count_tokens', '/v1/models'];

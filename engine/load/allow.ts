@@ -1,7 +1,7 @@
-import { DIAGNOSTICS } from '../diagnostics/codes.ts';
-import { keyName } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { childOf, entriesOf, type Node } from './node.ts';
+import { keyName } from '../source/describe.ts';
+import { DIAGNOSTICS } from '../source/diagnostics/codes.ts';
+import type { Findings } from '../source/findings.ts';
+import { childOf, entriesOf, type Node } from '../source/node.ts';
 
 /** Silences the warnings that a file allows under `allow:`. */
 export function allowWarnings(root: Node, findings: Findings): void {

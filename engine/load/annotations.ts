@@ -1,15 +1,15 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { isEnvironmentName } from '../diagnostics/secrets.ts';
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { ERRORS } from '../errors.ts';
+import { ERRORS } from '../contract/errors.ts';
+import { isAddressRange, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
-import { isAddressRange, isTimeZone, urlProblem } from './addresses.ts';
-import { keyName, quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { isWritten, type Node, nodeAt } from './node.ts';
-import { reportLiteralSecret } from './schema-wording.ts';
-import type { Annotation, Validated } from './validate.ts';
+import { keyName, quote } from '../source/describe.ts';
+import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
+import type { Findings } from '../source/findings.ts';
+import { isWritten, type Node, nodeAt } from '../source/node.ts';
+import { reportLiteralSecret } from '../source/schema-wording.ts';
+import type { Annotation, Validated } from '../source/validate.ts';
 
 /** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
 export interface KnownNames {

@@ -6,10 +6,10 @@ import type {
   Profile,
   RoutingRuleConfig,
   UpstreamConfig,
-} from '../config.ts';
-import type { Protocol } from '../translation/protocol.ts';
-import { deepFreeze } from './freeze.ts';
-import { isWritten, type MapNode } from './node.ts';
+} from '../contract/config.ts';
+import type { Protocol } from '../contract/protocol.ts';
+import { deepFreeze } from '../kit/freeze.ts';
+import { isWritten, type MapNode } from '../source/node.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
 /** What clients assume of a model whose window is not stated. */

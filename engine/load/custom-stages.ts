@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../contract/stage.ts';
-import { hideSecrets } from '../diagnostics/secrets.ts';
-import { quote } from './describe.ts';
-import type { Findings } from './findings.ts';
+import { quote } from '../source/describe.ts';
+import { hideSecrets } from '../source/diagnostics/secrets.ts';
+import type { Findings } from '../source/findings.ts';
 import { definitionProblem } from './stage-definition.ts';
 import { filesOfModule, importModule } from './stage-modules.ts';
 

@@ -1,7 +1,6 @@
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { keyName } from './describe.ts';
-import type { Findings } from './findings.ts';
-import type { FragmentLibrary } from './fragments.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { keyName } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
 import {
   type Chain,
   childOf,
@@ -13,8 +12,9 @@ import {
   type Node,
   remark,
   textOf,
-} from './node.ts';
-import { refusePlaceholders, substitute } from './placeholders.ts';
+} from '../source/node.ts';
+import { refusePlaceholders, substitute } from '../source/placeholders.ts';
+import type { FragmentLibrary } from './fragments.ts';
 
 /** What an entry with `use` says about each stage of its fragment. */
 const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];

@@ -1,11 +1,11 @@
+import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
-import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../facts.ts';
-import { quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { excludes, implies } from './guards.ts';
-import type { LinkedStage } from './link-stages.ts';
-import type { Mark } from './node.ts';
-import type { StageEntry } from './spec.ts';
+import { excludes, implies } from '../rules/guards.ts';
+import { quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import type { Mark } from '../source/node.ts';
+import type { StageEntry } from '../source/spec.ts';
+import type { LinkedStage } from './link/link-stages.ts';
 
 /** The lists of a pipeline whose every entry was resolved. */
 export interface LinkedPipeline {

@@ -1,13 +1,13 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { keyName, quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { childOf, entriesOf, type MapNode, type Node, scalarsOf, textOf } from './node.ts';
-import { placeholder, placeholdersIn } from './placeholders.ts';
-import { FRAGMENT_SCHEMA } from './schemas.ts';
-import { readSource } from './source.ts';
-import { validate } from './validate.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { keyName, quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import { childOf, entriesOf, type MapNode, type Node, scalarsOf, textOf } from '../source/node.ts';
+import { placeholder, placeholdersIn } from '../source/placeholders.ts';
+import { FRAGMENT_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
+import { validate } from '../source/validate.ts';
 
 /** A fragment file that was read and has the right keys. */
 export interface Fragment {

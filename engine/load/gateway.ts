@@ -1,16 +1,16 @@
 import { dirname } from 'node:path';
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig } from '../contract/config.ts';
 import { createConditionChecker } from '../rules/check.ts';
+import { childOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
+import { GATEWAY_SCHEMA } from '../source/schemas.ts';
+import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
-import { linkGateway } from './link-gateway.ts';
-import { checkPrices } from './link-money.ts';
-import { childOf, itemsOf, type MapNode, textOf } from './node.ts';
+import { linkGateway } from './link/link-gateway.ts';
+import { checkPrices } from './link/link-money.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
-import { GATEWAY_SCHEMA } from './schemas.ts';
-import { validate } from './validate.ts';
 
 /** gateway.yaml after its passes. */
 export interface CheckedGateway {

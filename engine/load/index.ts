@@ -1,17 +1,17 @@
 import { resolve } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
-import type { Policy } from '../policies/policy.ts';
+import { createFindings, type Findings } from '../source/findings.ts';
+import { isWritten, type MapNode, nodeAt, type SourcePlace } from '../source/node.ts';
+import { readSource } from '../source/source.ts';
+import type { Policy } from '../source/spec.ts';
+import { type Loaded, type PipelineSpec, placeOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
-import { createFindings, type Findings } from './findings.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
-import { lintGroups } from './lint-groups.ts';
-import { lintTranslation } from './lint-translation.ts';
-import { lintRouting } from './lints.ts';
-import { isWritten, type MapNode, nodeAt } from './node.ts';
+import { lintGroups } from './lint/lint-groups.ts';
+import { lintTranslation } from './lint/lint-translation.ts';
+import { lintRouting } from './lint/lints.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { loadPolicies } from './policies.ts';
-import { readSource } from './source.ts';
-import { type Loaded, type PipelineSpec, placeOf, type SourcePlace } from './spec.ts';
 
 /** How to load a configuration. */
 export interface LoadOptions {

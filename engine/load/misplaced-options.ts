@@ -1,10 +1,10 @@
 import type { StageDefinition } from '../contract/stage.ts';
-import { listed } from '../diagnostics/suggest.ts';
+import { listed } from '../kit/text/suggest.ts';
 import { OPERATORS } from '../rules/operators.ts';
-import { keyName } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { childOf, entriesOf, type MapNode, type Node, textOf } from './node.ts';
-import { PIPELINE_SCHEMA } from './schemas.ts';
+import { keyName } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import { childOf, entriesOf, type MapNode, type Node, textOf } from '../source/node.ts';
+import { PIPELINE_SCHEMA } from '../source/schemas.ts';
 
 const LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
 

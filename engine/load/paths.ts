@@ -1,18 +1,18 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
-import type { GatewayConfig } from '../config.ts';
-import type { Diagnostic } from '../diagnostics/diagnostic.ts';
-import { didYouMean } from '../diagnostics/suggest.ts';
-import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from '../testing/test-file.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { didYouMean } from '../kit/text/suggest.ts';
+import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
+import { filesAt } from '../source/find-files.ts';
+import { createFindings, type Findings } from '../source/findings.ts';
+import { readSource } from '../source/source.ts';
+import type { PipelineSpec } from '../source/spec.ts';
 import { loadStages } from './custom-stages.ts';
-import { filesAt } from './find-files.ts';
-import { createFindings, type Findings } from './findings.ts';
 import { readFragment } from './fragments.ts';
 import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
 import { compilePipeline, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readPolicy } from './policies.ts';
-import { readSource } from './source.ts';
-import type { PipelineSpec } from './spec.ts';
+import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
 
 /** What a check of files and directories found. */
 export interface CheckedPaths {

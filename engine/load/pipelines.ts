@@ -1,22 +1,22 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { PACKAGE_ROOT } from '../package-root.ts';
+import { deepFreeze } from '../kit/freeze.ts';
+import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { createConditionChecker } from '../rules/check.ts';
+import { quote } from '../source/describe.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from '../source/node.ts';
+import { PIPELINE_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
+import { type NamedRule, type PipelineSpec, placeOf } from '../source/spec.ts';
+import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
-import { quote } from './describe.ts';
 import { expand } from './expand.ts';
 import { checkFlow } from './flow.ts';
 import { createFragmentLibrary } from './fragments.ts';
-import { deepFreeze } from './freeze.ts';
-import { type LinkContext, type LinkedStage, linkStages } from './link-stages.ts';
-import { lintProtocols } from './lint-protocols.ts';
-import { lintPipeline } from './lints.ts';
+import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
+import { lintProtocols } from './lint/lint-protocols.ts';
+import { lintPipeline } from './lint/lints.ts';
 import { nestOptions } from './misplaced-options.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from './node.ts';
-import { PIPELINE_SCHEMA } from './schemas.ts';
-import { readSource } from './source.ts';
-import { type NamedRule, type PipelineSpec, placeOf } from './spec.ts';
-import { validate } from './validate.ts';
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');

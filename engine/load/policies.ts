@@ -1,19 +1,19 @@
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { ModelConfig } from '../config.ts';
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { MODELS_KEY, namesModel } from '../policies/managed-policies.ts';
-import type { Policy, PolicyMatch } from '../policies/policy.ts';
+import type { ModelConfig } from '../contract/config.ts';
+import { MODELS_KEY, namesModel } from '../identity/policies/managed-policies.ts';
+import { deepFreeze } from '../kit/freeze.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { keyName, quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../source/node.ts';
+import { POLICY_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
+import type { Policy, PolicyMatch } from '../source/spec.ts';
+import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
-import { keyName, quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { deepFreeze } from './freeze.ts';
-import { checkGroupName, keptGroups, reportForgotten } from './link-auth.ts';
-import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from './node.ts';
+import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
-import { POLICY_SCHEMA } from './schemas.ts';
-import { readSource } from './source.ts';
-import { validate } from './validate.ts';
 
 /** What gateway.yaml says about policies that are handed out. */
 export interface PolicySource {

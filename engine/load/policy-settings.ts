@@ -1,11 +1,12 @@
-import { isSecretKey, looksSecret } from '../diagnostics/secrets.ts';
-import { closest } from '../diagnostics/suggest.ts';
-import { MODELS_KEY } from '../policies/managed-policies.ts';
-import { isDenyKey } from '../policies/merge.ts';
-import { inOrder, type Policy } from '../policies/policy.ts';
-import { keyName, quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { type Entry, entryOf, type MapNode, type Mark, type Node, type ScalarNode } from './node.ts';
+import { MODELS_KEY } from '../identity/policies/managed-policies.ts';
+import { isDenyKey } from '../identity/policies/merge.ts';
+import { inOrder } from '../identity/policies/policy.ts';
+import { closest } from '../kit/text/suggest.ts';
+import { keyName, quote } from '../source/describe.ts';
+import { isSecretKey, looksSecret } from '../source/diagnostics/secrets.ts';
+import type { Findings } from '../source/findings.ts';
+import { type Entry, entryOf, type MapNode, type Mark, type Node, type ScalarNode } from '../source/node.ts';
+import type { Policy } from '../source/spec.ts';
 
 /** Keys that would change how an object works in programs which copy settings into one. */
 const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);

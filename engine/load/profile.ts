@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { Profile } from '../config.ts';
+import type { Profile } from '../contract/config.ts';
+import { quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import { childOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
+import { PROFILE_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
+import { validate } from '../source/validate.ts';
 import type { AnnotationContext } from './annotations.ts';
-import { quote } from './describe.ts';
-import type { Findings } from './findings.ts';
-import { childOf, itemsOf, type MapNode, type Node, textOf } from './node.ts';
-import { PROFILE_SCHEMA } from './schemas.ts';
-import { readSource } from './source.ts';
-import { validate } from './validate.ts';
 
 /** The profiles that a gateway.yaml names. */
 export interface LoadedProfiles {

@@ -3,7 +3,7 @@ import { readFileSync, realpathSync } from 'node:fs';
 import { type ResolveFnOutput, registerHooks } from 'node:module';
 import { basename, extname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { runAsStage } from '../run/strays.ts';
+import { runAsStage } from '../kit/strays.ts';
 
 const ENGINE_URL = new URL('..', import.meta.url).href;
 const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;

@@ -1,6 +1,6 @@
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { keyName, quote } from '../load/describe.ts';
-import type { Findings } from '../load/findings.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { keyName, quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
 import { isFact } from './fact-paths.ts';
 import { eachItemHelp, literalHelp, numberHelp, readFactHelp, withHelp } from './type-help.ts';
 import { inWords, type Kind, kindWords, type Typed } from './types.ts';

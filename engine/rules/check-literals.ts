@@ -1,7 +1,7 @@
-import { describe, quote } from '../load/describe.ts';
-import type { Findings } from '../load/findings.ts';
-import { usdToNano } from '../services/money.ts';
-import { rangeProblem } from './address-range.ts';
+import { usdToNano } from '../kit/money.ts';
+import { rangeProblem } from '../kit/net/address-range.ts';
+import { describe, quote } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
 import type { Expression } from './expression.ts';
 import { windowProblem } from './time-window.ts';
 

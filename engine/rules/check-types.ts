@@ -1,5 +1,5 @@
-import { keyName } from '../load/describe.ts';
-import type { Findings } from '../load/findings.ts';
+import { keyName } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
 import { checkEquality, checkMembership, checkNumber, checkOrdering, reportWrongOperand } from './check-comparisons.ts';
 import { checkLiteral } from './check-literals.ts';
 import type { Call, Expression } from './expression.ts';

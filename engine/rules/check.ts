@@ -1,8 +1,8 @@
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import type { FactPath } from '../facts.ts';
-import { describe, keyName } from '../load/describe.ts';
-import type { Findings } from '../load/findings.ts';
-import { entriesOf, type Mark, type Node } from '../load/node.ts';
+import type { FactPath } from '../contract/facts.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { describe, keyName } from '../source/describe.ts';
+import type { Findings } from '../source/findings.ts';
+import { entriesOf, type Mark, type Node } from '../source/node.ts';
 import { TypeChecker } from './check-types.ts';
 import { type Expression, ExpressionReader } from './expression.ts';
 import { isFact } from './fact-paths.ts';

@@ -1,8 +1,8 @@
 import jsonLogic from 'json-logic-js';
-import { usdToNano } from '../services/money.ts';
-import type { FactView } from '../stage-services.ts';
-import { compileRanges } from './address-range.ts';
-import { compileGlob } from './glob.ts';
+import type { FactView } from '../contract/services.ts';
+import { compileGlob } from '../kit/glob.ts';
+import { usdToNano } from '../kit/money.ts';
+import { compileRanges } from '../kit/net/address-range.ts';
 import { expressionOf, truthy } from './logic.ts';
 import { type Operator, operatorSpec, takesOperands } from './operators.ts';
 import { compileWindow } from './time-window.ts';

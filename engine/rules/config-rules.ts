@@ -1,4 +1,4 @@
-import type { GatewayConfig, RoutingRuleConfig, RuleMode } from '../config.ts';
+import type { GatewayConfig, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
 
 /** A rule of gateway.yaml with all that it asks of a request in one condition. */
 interface ConfigRule {

@@ -1,4 +1,4 @@
-import { FACTS, type FactPath, INITIAL_FACTS } from '../facts.ts';
+import { FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
 import { compileExpression } from './compile.ts';
 import type { Call, Expression } from './expression.ts';
 import { truthy } from './logic.ts';

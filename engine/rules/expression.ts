@@ -1,9 +1,9 @@
-import { looksSecret } from '../diagnostics/secrets.ts';
-import { didYouMean, listed } from '../diagnostics/suggest.ts';
-import { FACTS, type FactPath } from '../facts.ts';
-import { describe, keyName } from '../load/describe.ts';
-import type { Findings } from '../load/findings.ts';
-import type { MapNode, Mark, Node, ScalarNode } from '../load/node.ts';
+import { FACTS, type FactPath } from '../contract/facts.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { describe, keyName } from '../source/describe.ts';
+import { looksSecret } from '../source/diagnostics/secrets.ts';
+import type { Findings } from '../source/findings.ts';
+import type { MapNode, Mark, Node, ScalarNode } from '../source/node.ts';
 import { isFact, unknownFactHelp } from './fact-paths.ts';
 import {
   OPERATORS,

@@ -1,5 +1,5 @@
-import { closest, closestKey, listed } from '../diagnostics/suggest.ts';
-import { FACTS, type FactPath } from '../facts.ts';
+import { FACTS, type FactPath } from '../contract/facts.ts';
+import { closest, closestKey, listed } from '../kit/text/suggest.ts';
 
 const FACT_PATHS = Object.keys(FACTS);
 

@@ -1,4 +1,4 @@
-import type { FactView } from '../stage-services.ts';
+import type { FactView } from '../contract/services.ts';
 
 /** Facts by dotted path as one nested, null-prototype object, the form in which conditions see them. */
 export function factView(facts: Iterable<readonly [path: string, value: unknown]>): FactView {

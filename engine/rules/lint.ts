@@ -1,4 +1,4 @@
-import type { Findings } from '../load/findings.ts';
+import type { Findings } from '../source/findings.ts';
 import { constancy, dependencies } from './constancy.ts';
 import type { Call, Expression } from './expression.ts';
 import { describeCondition } from './words.ts';

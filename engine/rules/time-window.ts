@@ -1,5 +1,5 @@
-import { didYouMean } from '../diagnostics/suggest.ts';
-import { isTimeZone } from '../load/addresses.ts';
+import { isTimeZone } from '../kit/net/addresses.ts';
+import { didYouMean } from '../kit/text/suggest.ts';
 
 const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
 const MINUTES_PER_DAY = 24 * 60;

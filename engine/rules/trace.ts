@@ -1,4 +1,4 @@
-import type { FactView } from '../stage-services.ts';
+import type { FactView } from '../contract/services.ts';
 import { compileExpression } from './compile.ts';
 import { expressionOf, truthy } from './logic.ts';
 

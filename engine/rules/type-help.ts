@@ -1,4 +1,4 @@
-import type { FactPath } from '../facts.ts';
+import type { FactPath } from '../contract/facts.ts';
 import { isFact } from './fact-paths.ts';
 import { isMoney, type Kind, type Typed } from './types.ts';
 

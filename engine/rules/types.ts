@@ -1,5 +1,5 @@
-import { FACTS, type FactPath } from '../facts.ts';
-import { describe } from '../load/describe.ts';
+import { FACTS, type FactPath } from '../contract/facts.ts';
+import { describe } from '../source/describe.ts';
 import type { Expression } from './expression.ts';
 import type { Operator } from './operators.ts';
 

@@ -1,4 +1,4 @@
-import { FACTS, type FactKind } from '../facts.ts';
+import { FACTS, type FactKind } from '../contract/facts.ts';
 import { expressionOf } from './logic.ts';
 
 /** How tightly the words of an expression hold together: a looser part of a tighter whole is put in parentheses. */

@@ -1,5 +1,5 @@
-import { StageError } from '../errors.ts';
-import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
+import { StageError } from '../contract/errors.ts';
+import { NEXT_ROOM_SECONDS } from '../kit/patience.ts';
 
 const MIB = 1024 * 1024;
 

@@ -1,13 +1,14 @@
 import { isUtf8 } from 'node:buffer';
+import { StageError } from '../contract/errors.ts';
+import type { KeyNames } from '../contract/key-names.ts';
 import type { JsonValue, RequestBody } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import type { ByteRange, ElementPath } from '../json/elements.ts';
-import { describeFault, describeSyntaxError } from '../json/faults.ts';
-import { type KeyNames, keyText } from '../json/key-names.ts';
-import { findElements, parseScanned, scanAll } from '../json/polite.ts';
-import { type AmbiguousKey, type JsonBounds, JsonScan } from '../json/scan.ts';
+import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
+import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
+import { keyText } from '../kit/json/key-names.ts';
+import { findElements, parseScanned, scanAll } from '../kit/json/polite.ts';
+import { type AmbiguousKey, type JsonBounds, JsonScan } from '../kit/json/scan.ts';
+import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
-import { releaseMemory } from './memory.ts';
 
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };

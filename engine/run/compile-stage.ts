@@ -1,12 +1,12 @@
+import type { ErrorCode } from '../contract/errors.ts';
+import { ENGINE_FACTS } from '../contract/facts.ts';
+import type { FactView, Services } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
-import type { ErrorCode } from '../errors.ts';
-import { ENGINE_FACTS } from '../facts.ts';
-import type { ErrorClause, PipelineSpec, StageEntry } from '../load/spec.ts';
+import { runAsStage } from '../kit/strays.ts';
 import { compileCondition } from '../rules/compile.ts';
-import type { FactView, Services } from '../stage-services.ts';
+import type { ErrorClause, PipelineSpec, StageEntry } from '../source/spec.ts';
 import { factMask } from './fact-store.ts';
 import type { PlanObserver } from './plan.ts';
-import { runAsStage } from './strays.ts';
 
 /** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
 export interface CompiledStage {

@@ -3,14 +3,14 @@
  * a pipeline says so about. Hooks of all other stages are called directly, at no cost.
  */
 
+import { StageError } from '../contract/errors.ts';
+import type { Clock, Services } from '../contract/services.ts';
 import type { ResponseEvent, ResponseHead, StageHooks } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import type { Clock, Services } from '../stage-services.ts';
+import { runAsStage } from '../kit/strays.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 import { Lease } from './lease.ts';
 import { checkResult, discardResult, type Result } from './result.ts';
-import { runAsStage } from './strays.ts';
 
 /** Where a request hears of a stage's failure. */
 export type FailureReport = (stage: CompiledStage, moment: keyof StageHooks, error: unknown) => void;

@@ -1,4 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { StageError } from '../contract/errors.ts';
+import type { FactPath, FactValue } from '../contract/facts.ts';
+import type { Clock, FactView } from '../contract/services.ts';
 import type {
   Capability,
   DrainLimits,
@@ -8,11 +11,8 @@ import type {
   ResponseHead,
   StageContext,
 } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import type { FactPath, FactValue } from '../facts.ts';
-import type { Connections } from '../http/connections.ts';
-import type { JsonBounds } from '../json/scan.ts';
-import type { Clock, FactView } from '../stage-services.ts';
+import type { JsonBounds } from '../kit/json/scan.ts';
+import type { Connections } from './answer/connections.ts';
 import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';

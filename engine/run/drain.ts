@@ -1,6 +1,6 @@
+import type { StageError } from '../contract/errors.ts';
+import type { Clock, Timer } from '../contract/services.ts';
 import type { DrainLimits, Relay } from '../contract/stage.ts';
-import type { StageError } from '../errors.ts';
-import type { Clock, Timer } from '../stage-services.ts';
 
 /** An answer that may still come although the request has failed, and who gives up on it. */
 export interface LateAnswer {

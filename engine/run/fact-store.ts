@@ -1,5 +1,5 @@
-import { FACTS, type FactPath, type FactValue } from '../facts.ts';
-import type { FactView } from '../stage-services.ts';
+import { FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
+import type { FactView } from '../contract/services.ts';
 
 const PATHS = Object.keys(FACTS) as FactPath[];
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
-import { CONNECTION_HEADERS, nominated } from '../forwarding/connection-headers.ts';
-import { actsOnOrigin } from '../forwarding/origin-headers.ts';
+import { CONNECTION_HEADERS, nominated } from '../upstreams/connection-headers.ts';
+import { actsOnOrigin } from '../upstreams/origin-headers.ts';
 
 /** The gateway's own request identifier, set on every response. */
 export const REQUEST_ID_HEADER = 'x-gateway-request-id';

@@ -1,3 +1,6 @@
+import type { StageError } from '../contract/errors.ts';
+import { FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
+import type { FactView } from '../contract/services.ts';
 import type {
   Capability,
   DrainLimits,
@@ -8,10 +11,7 @@ import type {
   ResponseHead,
   StageContext,
 } from '../contract/stage.ts';
-import type { StageError } from '../errors.ts';
-import { FACTS, type FactPath, type FactValue } from '../facts.ts';
-import { deepFreeze } from '../load/freeze.ts';
-import type { FactView } from '../stage-services.ts';
+import { deepFreeze } from '../kit/freeze.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 import { factIndex } from './fact-store.ts';

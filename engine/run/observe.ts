@@ -3,8 +3,8 @@ import { StringDecoder } from 'node:string_decoder';
 import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../contract/stage.ts';
-import { isEventStream, isPlain } from '../forwarding/media-type.ts';
-import { outlinePolitely } from '../json/polite.ts';
+import { outlinePolitely } from '../kit/json/polite.ts';
+import { isEventStream, isPlain } from '../kit/media-type.ts';
 import type { HeldBytes } from './body-budget.ts';
 
 /** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */

@@ -1,6 +1,6 @@
-import { StageError } from '../errors.ts';
-import { NEXT_ROOM_SECONDS } from '../forwarding/patience.ts';
-import type { Clock } from '../stage-services.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Clock } from '../contract/services.ts';
+import { NEXT_ROOM_SECONDS } from '../kit/patience.ts';
 
 /** So long a request waits for answers that nobody waits for, before the oldest of them has to give way. */
 const PATIENCE_MS = 1000;

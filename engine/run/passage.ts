@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
+import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import { isEventStream, isPlain } from '../forwarding/media-type.ts';
-import { brokenStreamEvents } from '../http/broken-stream.ts';
+import { isEventStream, isPlain } from '../kit/media-type.ts';
+import { brokenStreamEvents } from './answer/broken-stream.ts';
 import type { RequestContext } from './context.ts';
 import { decompressor } from './observe.ts';
 import type { UpstreamHead } from './upstream-head.ts';

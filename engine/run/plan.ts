@@ -1,9 +1,9 @@
-import type { GatewayConfig } from '../config.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../load/spec.ts';
-import type { FactView, Services } from '../stage-services.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import type { FactView, Services } from '../contract/services.ts';
+import { pathFinder } from '../kit/path-patterns.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
 import { type CompiledClause, type CompiledStage, compileClause, compileStage } from './compile-stage.ts';
 import { closeStage } from './contain.ts';
-import { pathFinder } from './paths.ts';
 
 /** A pipeline ready to run. */
 export interface CompiledPipeline {

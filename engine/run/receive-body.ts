@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import { StageError } from '../errors.ts';
-import type { Clock, Timer } from '../stage-services.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Clock, Timer } from '../contract/services.ts';
+import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
-import { releaseMemory } from './memory.ts';
 
 /** What a client may take for sending a body. */
 export interface BodyLimits {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { StageError } from '../contract/errors.ts';
+import type { Timer } from '../contract/services.ts';
 import type { Relay, ResponseEvent } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import type { Timer } from '../stage-services.ts';
 import type { RequestContext } from './context.ts';
 import { passedHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';

@@ -1,5 +1,5 @@
 import type { Answer } from '../contract/stage.ts';
-import { sendWhole } from '../http/send-whole.ts';
+import { sendWhole } from './answer/send-whole.ts';
 import type { RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 

@@ -1,6 +1,6 @@
 import { IncomingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
+import { StageError } from '../contract/errors.ts';
 import type { Answer, Capability, Relay } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import type { RequestContext } from './context.ts';
 

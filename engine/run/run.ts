@@ -1,6 +1,6 @@
+import { StageError } from '../contract/errors.ts';
 import type { Relay, ResponseEvent, StageHooks } from '../contract/stage.ts';
-import { StageError } from '../errors.ts';
-import { errorBody, errorHeaders } from '../http/envelopes.ts';
+import { errorBody, errorHeaders } from './answer/envelopes.ts';
 import type { CompiledStage } from './compile-stage.ts';
 import {
   asError,

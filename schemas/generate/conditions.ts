@@ -1,4 +1,4 @@
-import { FACTS, type FactPath } from '../../engine/facts.ts';
+import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { OPERATORS, type OperatorSpec } from '../../engine/rules/operators.ts';
 import { choice, factMeaning } from './words.ts';
 

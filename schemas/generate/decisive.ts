@@ -1,5 +1,5 @@
-import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/bodies/decisive-fields.ts';
-import { DECISIVE_HEADERS } from '../../engine/forwarding/decisive-headers.ts';
+import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/protocols/body/decisive-fields.ts';
+import { DECISIVE_HEADERS } from '../../engine/upstreams/decisive-headers.ts';
 import { code, codes, page, table } from './markdown.ts';
 
 const APIS: Readonly<Record<DecisiveField['apis'][number], string>> = {

@@ -1,10 +1,10 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import { notInForce } from '../../engine/cli/schema-words.ts';
-import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/diagnostics/codes.ts';
-import { ERRORS, type ErrorCode } from '../../engine/errors.ts';
-import { FACTS, type FactPath } from '../../engine/facts.ts';
-import { flow } from '../../engine/load/schema-wording.ts';
+import { notInForce } from '../../engine/cli/explain/schema-words.ts';
+import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
+import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
+import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
+import { flow } from '../../engine/source/schema-wording.ts';
 import { conditionDefinitions } from './conditions.ts';
 import { stageEntry } from './entries.ts';
 import { isSchema, mapChildren, schemasIn } from './schema.ts';

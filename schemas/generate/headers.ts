@@ -1,5 +1,5 @@
-import { CONNECTION_HEADERS } from '../../engine/forwarding/connection-headers.ts';
-import { ORIGIN_HEADERS } from '../../engine/forwarding/origin-headers.ts';
+import { CONNECTION_HEADERS } from '../../engine/upstreams/connection-headers.ts';
+import { ORIGIN_HEADERS } from '../../engine/upstreams/origin-headers.ts';
 import { code, page, table } from './markdown.ts';
 
 const list = (names: readonly string[]) => names.map(code).join(', ');

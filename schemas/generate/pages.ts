@@ -1,12 +1,12 @@
 import type { Capability, StageDefinition } from '../../engine/api.ts';
-import { stagePlace } from '../../engine/cli/explain-stage.ts';
-import { factType, operatorSignature } from '../../engine/cli/explain-word.ts';
-import { schemaRows } from '../../engine/cli/schema-words.ts';
-import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/diagnostics/codes.ts';
-import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/errors.ts';
-import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/facts.ts';
-import { errorBody } from '../../engine/http/envelopes.ts';
+import { stagePlace } from '../../engine/cli/explain/explain-stage.ts';
+import { factType, operatorSignature } from '../../engine/cli/explain/explain-word.ts';
+import { schemaRows } from '../../engine/cli/explain/schema-words.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
+import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/contract/facts.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
+import { errorBody } from '../../engine/run/answer/envelopes.ts';
+import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
 import { anchor, block, code, codes, page, prose, table } from './markdown.ts';
 
 const link = (text: string, target: string) => `[${text}](${target})`;

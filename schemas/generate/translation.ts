@@ -1,6 +1,6 @@
-import { PROTOCOLS, type Protocol } from '../../engine/translation/protocol.ts';
-import type { TranslationRule } from '../../engine/translation/rule.ts';
-import { TRANSLATION_RULES } from '../../engine/translation/rules.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
+import type { TranslationRule } from '../../engine/protocols/translation/rule.ts';
+import { TRANSLATION_RULES } from '../../engine/protocols/translation/rules.ts';
 import { code, page, table } from './markdown.ts';
 
 const NAMES: Readonly<Record<Protocol, string>> = {

@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../../engine/api.ts';
-import { factType } from '../../engine/cli/explain-word.ts';
-import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/errors.ts';
-import { FACTS, type FactPath } from '../../engine/facts.ts';
+import { factType } from '../../engine/cli/explain/explain-word.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/contract/errors.ts';
+import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 
 /** What a fact is, in one sentence with its type. */
 export function factMeaning(path: FactPath): string {

@@ -18,9 +18,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { openEmbeddedPostgres } from '../../engine/services/embedded-postgres.ts';
-import { findExistingHome } from '../../engine/services/postgres-home.ts';
-import { readServerState } from '../../engine/services/postgres-process.ts';
+import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
+import { findExistingHome } from '../../engine/store/embedded/postgres-home.ts';
+import { readServerState } from '../../engine/store/embedded/postgres-process.ts';
 import { type Child, startChild, stopChildren } from './processes.ts';
 import type { ClosedJob, LedgerResult, OpenJob, Population } from './servers/ledger-user.ts';
 import { median, percentile } from './statistics.ts';

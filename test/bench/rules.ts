@@ -4,7 +4,7 @@
  * @module
  */
 import type { RoutingRuleConfig } from '../../engine/api.ts';
-import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
 
 const REQUESTS = 20_000;

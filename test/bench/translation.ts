@@ -6,10 +6,10 @@
  *     node test/bench/translation.ts --only chat-messages    one pair: what the client speaks, then what the upstream speaks
  * @module
  */
-import type { Protocol } from '../../engine/translation/protocol.ts';
-import { eventsOf, type Said } from '../support/model-provider.ts';
-import { translatorFor } from '../translation/model-answers.ts';
-import { PAIRS } from '../translation/translating.ts';
+import type { Protocol } from '../../engine/contract/protocol.ts';
+import { translatorFor } from '../protocols/translation/model-answers.ts';
+import { PAIRS } from '../protocols/translation/translating.ts';
+import { eventsOf, type Said } from '../support/model-provider/model-provider.ts';
 
 const EVENTS = 200_000;
 const ROUNDS = 3;

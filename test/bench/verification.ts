@@ -5,12 +5,12 @@
  * @module
  */
 import type { BearerTokens } from '../../engine/api.ts';
-import { createBearerTokens } from '../../engine/services/bearer-tokens.ts';
-import { systemClock } from '../../engine/services/clock.ts';
-import type { Person } from '../../engine/services/identity/admission.ts';
-import { createSessionTokens, type Revocations } from '../../engine/services/identity/session-tokens.ts';
-import { openMemoryTokens } from '../../engine/testing/memory-tokens.ts';
-import { authWith, configWith, secret } from '../services/identity/configuration.ts';
+import type { Person } from '../../engine/identity/provider/admit.ts';
+import { createSessionTokens, type Revocations } from '../../engine/identity/sessions/session-tokens.ts';
+import { createBearerTokens } from '../../engine/identity/tokens/bearer-tokens.ts';
+import { systemClock } from '../../engine/kit/clock.ts';
+import { openMemoryTokens } from '../../engine/simulate/memory/memory-tokens.ts';
+import { authWith, configWith, secret } from '../identity/sessions/configuration.ts';
 import { quietLog } from '../support/store.ts';
 
 const TOKENS = 2000;

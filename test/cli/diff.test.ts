@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
+import { commandBench } from './sign-in/with-gateway.ts';
 import { cli } from './support.ts';
-import { commandBench } from './with-gateway.ts';
 
 const bench = commandBench();
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { commandBench } from './sign-in/with-gateway.ts';
 import { cli } from './support.ts';
-import { commandBench } from './with-gateway.ts';
 
 const bench = commandBench();
 

@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { createProject, type Project } from '../load/support/project.ts';
 import { gatewayConfig } from '../support/gateway.ts';
+import { commandBench } from './sign-in/with-gateway.ts';
 import { cli, type Ended } from './support.ts';
-import { commandBench } from './with-gateway.ts';
 
 const STANDARD = `policy: standard
 version: 1

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { ask } from '../e2e/client.ts';
-import { ledgerRow } from '../e2e/state.ts';
+import { ask } from '../e2e/support/client.ts';
+import { ledgerRow } from '../e2e/support/state.ts';
 import { bootGateway, type ConfigSections, gatewayConfig, type TestGateway, writeConfig } from '../support/gateway.ts';
-import { answerJson, message, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
-import { assertNarrow } from './desk-at-gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../support/model-provider/scripted-upstream.ts';
 import { cli } from './support.ts';
+import { assertNarrow } from './tokens/desk-at-gateway.ts';
 
 const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 const PRICED = { ...SIZES, id: 'coder-1', pricing: { input: 3, output: 15, server_tools: { web_search: 10 } } };

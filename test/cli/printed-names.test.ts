@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { createProgram } from '../../engine/cli/program.ts';
-import { printable, printableStyled } from '../../engine/diagnostics/printable.ts';
-import { createLog } from '../../engine/services/log.ts';
-import { ask, bearer, messagesBody, send } from '../e2e/client.ts';
-import { auditRecord, ledgerRow } from '../e2e/state.ts';
+import { createLog } from '../../engine/kit/log.ts';
+import { printable, printableStyled } from '../../engine/kit/text/printable.ts';
+import { ask, bearer, messagesBody, send } from '../e2e/support/client.ts';
+import { auditRecord, ledgerRow } from '../e2e/support/state.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
-import { collectingContext } from './reference-context.ts';
+import { type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { collectingContext } from './explain/reference-context.ts';
 
 /** A line that a reader would take for one of the audit log. */
 const FORGED = '200  $9999  boss@example.com';

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
 import { runCommandLine } from '../../engine/cli/main.ts';
 import type { Terminal } from '../../engine/cli/terminal.ts';
-import { printable, printableLine } from '../../engine/diagnostics/printable.ts';
+import { printable, printableLine } from '../../engine/kit/text/printable.ts';
 import { stages } from '../../stages/index.ts';
 import { atFileEnd } from '../support/file-end.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { GATEWAY, PIPELINE, REQUEST, testProject, UPSTREAM } from '../testing/support.ts';
+import { GATEWAY, PIPELINE, REQUEST, testProject, UPSTREAM } from '../simulate/support.ts';
 import { cli, startCli } from './support.ts';
 
 const HOLDS = `

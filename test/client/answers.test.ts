@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { describeCode } from '../../engine/cli/sign-in-words.ts';
+import { describeCode } from '../../engine/cli/sign-in/sign-in-words.ts';
 import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
-import { StartError } from '../../engine/services/start-error.ts';
+import { StartError } from '../../engine/contract/start-error.ts';
 
 const BASE_URL = 'https://gateway.example.com';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { type ApiClient, openClient } from '../../engine/client/api-client.ts';
-import { frozenClock } from '../../engine/services/clock.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
 import { held, keep, kept, NOW } from './keep-credentials.ts';
 import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
 

@@ -16,7 +16,7 @@ import fc from 'fast-check';
 import { parseBaseUrl } from '../../engine/client/base-url.ts';
 import { credentialsPath, openCredentials } from '../../engine/client/credentials.ts';
 import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
-import { StartError } from '../../engine/services/start-error.ts';
+import { StartError } from '../../engine/contract/start-error.ts';
 import { held, keep } from './keep-credentials.ts';
 import { createDesk, type Desk } from './scripted-gateway.ts';
 

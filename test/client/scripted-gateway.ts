@@ -4,8 +4,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { CommandContext } from '../../engine/cli/program.ts';
-import type { FrozenClock } from '../../engine/services/clock.ts';
+import type { CommandContext } from '../../engine/cli/context.ts';
+import type { FrozenClock } from '../../engine/kit/clock.ts';
 import { atFileEnd } from '../support/file-end.ts';
 
 // People are told times in their own zone; tests are at home in this one.

@@ -10,8 +10,8 @@ import { after, afterEach, before, mock, test } from 'node:test';
 import { type DemoIdentityProvider, startIdentityProvider } from '../../examples/demo/identity-provider.ts';
 import { openIdentityStore } from '../../examples/demo/identity-store.ts';
 import { loginPage } from '../../examples/demo/login-page.ts';
-import { type Browser, createBrowser } from '../support/browser-by-fetch.ts';
 import { freePort } from '../support/free-port.ts';
+import { type Browser, createBrowser } from '../support/identity/browser-by-fetch.ts';
 
 const CLIENT = {
   client_id: 'demo-gateway',

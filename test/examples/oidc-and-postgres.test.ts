@@ -4,14 +4,14 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type RunningGateway, startGateway } from '../../engine/cli/start-gateway.ts';
+import { type RunningGateway, startGateway } from '../../engine/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../support/identity-provider.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../support/identity/identity-provider.ts';
+import { beginSignIn, confirmInBrowser, signIn } from '../support/identity/sign-in.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
-import { beginSignIn, confirmInBrowser, signIn } from '../support/sign-in.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = 'examples/oidc-and-postgres';

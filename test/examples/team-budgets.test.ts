@@ -4,13 +4,13 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type RunningGateway, startGateway } from '../../engine/cli/start-gateway.ts';
+import { type RunningGateway, startGateway } from '../../engine/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
+import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
-import { answerJson, type ScriptedUpstream, startUpstream } from '../support/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = 'examples/team-budgets';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { runCheck } from '../../engine/cli/check.ts';
+import { runCheck } from '../../engine/cli/check/check.ts';
 import { stages } from '../../stages/index.ts';
 
 const BASE = join(import.meta.dirname, 'check', 'base');

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { DIAGNOSTICS } from '../../engine/diagnostics/codes.ts';
-import { renderDiagnostics } from '../../engine/diagnostics/render.ts';
 import { load } from '../../engine/load/index.ts';
+import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
+import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { createProject, GATEWAY, SHIPPED } from '../load/support/project.ts';
 import { stages } from '../load/support/stages.ts';
 

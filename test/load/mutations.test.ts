@@ -4,8 +4,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from 'fast-check';
-import { renderDiagnostics } from '../../engine/diagnostics/render.ts';
 import { loadPaths } from '../../engine/load/paths.ts';
+import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject } from './support/project.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { createFindings } from '../../engine/load/findings.ts';
 import { load } from '../../engine/load/index.ts';
 import { BUILT_IN, readProfile } from '../../engine/load/profile.ts';
+import { createFindings } from '../../engine/source/findings.ts';
 import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { renderDiagnostics } from '../../engine/diagnostics/render.ts';
 import { load } from '../../engine/load/index.ts';
+import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { RoutingRuleConfig } from '../../engine/config.ts';
+import type { RoutingRuleConfig } from '../../engine/contract/config.ts';
 import { routingRules } from '../../engine/rules/config-rules.ts';
-import { stageConfig } from '../../engine/testing/stage-harness.ts';
+import { stageConfig } from '../../engine/simulate/stage-harness.ts';
 
 function logicOf(rule: Partial<RoutingRuleConfig>): unknown {
   const whole: RoutingRuleConfig = { name: 'rule', mode: 'enforce', upstream: 'spare', ...rule };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { systemClock } from '../../engine/kit/clock.ts';
 import { Drain } from '../../engine/run/drain.ts';
-import { systemClock } from '../../engine/services/clock.ts';
 
 test('one caller takes a quarter of what may be read on at once, and gets it back', () => {
   const limits = { seconds: 60, bytes: 100, requests: 8, running: 0, running_of: new Map<string, number>() };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { originHeader } from '../../engine/forwarding/origin-headers.ts';
 import { passedHeaders } from '../../engine/run/headers.ts';
+import { originHeader } from '../../engine/upstreams/origin-headers.ts';
 
 test('headers that pass keep their order, spelling and repetitions', () => {
   const raw = ['X-B', '1', 'Link', '</a>', 'link', '</b>', 'anthropic-RateLimit', '3'];

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { defineStage, type StageDefinition, type StageHooks } from '../../engine/api.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../../engine/load/spec.ts';
 import { buildPlan } from '../../engine/run/plan.ts';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../engine/source/spec.ts';
 
 const place = { file: 'pipelines/mine.yaml', line: 7, column: 5 };
 

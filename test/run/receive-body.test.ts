@@ -4,9 +4,9 @@ import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { frozenClock } from '../../engine/kit/clock.ts';
 import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
 import { receiveBody } from '../../engine/run/receive-body.ts';
-import { frozenClock } from '../../engine/services/clock.ts';
 
 const LIMITS = { max_bytes: 300_000, total_seconds: 10, silence_seconds: 4 };
 

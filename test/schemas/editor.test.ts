@@ -8,8 +8,8 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import fc from 'fast-check';
 import { parse } from 'yaml';
 import type { JsonSchema } from '../../engine/api.ts';
-import { ANNOTATIONS } from '../../engine/load/validate.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
+import { ANNOTATIONS } from '../../engine/source/validate.ts';
 import { stages } from '../../stages/index.ts';
 import { conditions } from '../rules/support/conditions.ts';
 

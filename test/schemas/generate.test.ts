@@ -1,11 +1,11 @@
 /** What is generated follows from the definitions, and nothing of them is missing. */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { DIAGNOSTICS } from '../../engine/diagnostics/codes.ts';
-import { ERRORS } from '../../engine/errors.ts';
-import { FACTS } from '../../engine/facts.ts';
+import { ERRORS } from '../../engine/contract/errors.ts';
+import { FACTS } from '../../engine/contract/facts.ts';
 import { load } from '../../engine/load/index.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
+import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
 import { generateFiles, staleFiles } from '../../schemas/generate.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, GATEWAY } from '../load/support/project.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Answer, GatewayConfig } from '../../engine/api.ts';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import answer from '../../stages/answer.ts';
 
 function answered(options: object): Answer {

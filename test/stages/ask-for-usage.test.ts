@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ResponseHead, UpstreamConfig } from '../../engine/api.ts';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import askForUsage from '../../stages/ask-for-usage.ts';
 
 const FACTS = {

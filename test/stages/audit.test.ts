@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import audit from '../../stages/audit.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../engine/api.ts';
-import { type Facts, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { type Facts, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import { enter, reserved, spendLimits, standing } from './budget-bench.ts';
 
 /** What the harness's models cost, in nano-USD per token. */

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import type { Diagnostic } from '../../engine/diagnostics/diagnostic.ts';
 import { load } from '../../engine/load/index.ts';
 import { definitionProblem } from '../../engine/load/stage-definition.ts';
+import type { Diagnostic } from '../../engine/source/diagnostics/diagnostic.ts';
 import { stages } from '../../stages/index.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ERRORS, StageError } from '../../engine/errors.ts';
-import { openStage } from '../../engine/testing/stage-harness.ts';
+import { ERRORS, StageError } from '../../engine/contract/errors.ts';
+import { openStage } from '../../engine/simulate/stage-harness.ts';
 import fail from '../../stages/fail.ts';
 
 function raised(options: object): StageError {

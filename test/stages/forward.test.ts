@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import forward from '../../stages/forward.ts';
 
 const config = stageConfig();

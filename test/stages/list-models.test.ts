@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import type { ModelCapabilities } from '@anthropic-ai/sdk/resources/models';
 import fc from 'fast-check';
 import type { Answer, ModelConfig } from '../../engine/api.ts';
-import { StageError } from '../../engine/errors.ts';
-import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { StageError } from '../../engine/contract/errors.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
 
 interface Page {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Answer } from '../../engine/api.ts';
-import { StageError } from '../../engine/errors.ts';
-import { createManagedPolicies } from '../../engine/policies/managed-policies.ts';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { StageError } from '../../engine/contract/errors.ts';
+import { createManagedPolicies } from '../../engine/identity/policies/managed-policies.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import managedSettings from '../../stages/managed-settings.ts';
-import { policy } from '../policies/support/policies.ts';
+import { policy } from '../identity/policies/support/policies.ts';
 
 const config = stageConfig({ policies: { managed: { enabled: true, directory: '/policies' } } });
 const policies = createManagedPolicies(config, [policy('staff', { b: 1, a: 2 }, { groups: ['staff'] })]);

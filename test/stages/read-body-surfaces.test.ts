@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
 
 type Surface = 'messages' | 'count_tokens' | 'chat' | 'responses';

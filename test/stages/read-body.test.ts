@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { openStage } from '../../engine/testing/stage-harness.ts';
+import { openStage } from '../../engine/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
 
 async function factsOf(body: string | object): Promise<Record<string, unknown>> {

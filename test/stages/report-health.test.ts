@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Answer } from '../../engine/api.ts';
-import { openStage, type ServiceWishes } from '../../engine/testing/stage-harness.ts';
+import { openStage, type ServiceWishes } from '../../engine/simulate/stage-harness.ts';
 import reportHealth from '../../stages/report-health.ts';
 
 async function ask(checks: readonly string[], health: ServiceWishes['health'] & {}): Promise<Answer> {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type ModelConfig, matchesGlob, type RoutingRuleConfig, type UpstreamConfig } from '../../engine/api.ts';
-import { StageError } from '../../engine/errors.ts';
-import { type Facts, openStage, stageConfig } from '../../engine/testing/stage-harness.ts';
+import { StageError } from '../../engine/contract/errors.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
 
 const ALICE: Facts = {

@@ -1,7 +1,7 @@
 /** A disk that stops in the middle of things, and may lose what was never synchronised. */
 import { existsSync, linkSync, mkdirSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { Disk } from '../../engine/services/spool-file.ts';
+import type { Disk } from '../../engine/store/spool/spool-file.ts';
 import { away, faultyDisk } from './spool.ts';
 
 /** Counts what a process does, and ends it at one of its steps. */

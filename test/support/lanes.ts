@@ -2,13 +2,13 @@ import { globSync } from 'node:fs';
 
 /** Measure their process, or change it, and so have one of their own. The longest ones come first. */
 const ALONE = [
-  'test/e2e/package.test.ts',
-  'test/e2e/money-crashes.test.ts',
-  'test/e2e/one-caller.test.ts',
-  'test/e2e/stream-memory.test.ts',
-  'test/e2e/hostile-json.test.ts',
-  'test/e2e/reload-load.test.ts',
-  'test/e2e/backpressure.test.ts',
+  'test/e2e/lifecycle/package.test.ts',
+  'test/e2e/money/money-crashes.test.ts',
+  'test/e2e/money/one-caller.test.ts',
+  'test/e2e/streams/stream-memory.test.ts',
+  'test/e2e/hostile/hostile-json.test.ts',
+  'test/e2e/lifecycle/reload-load.test.ts',
+  'test/e2e/streams/backpressure.test.ts',
 ];
 
 /** Test files in the order in which they start: those with a process of their own, then those that share some. */

@@ -1,11 +1,11 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
 import type { LimitClaim, LimitStanding, Reservation, ReservationRequest } from '../../engine/api.ts';
-import { lacksRoom, overshootOf } from '../../engine/services/admission.ts';
-import { frozenClock } from '../../engine/services/clock.ts';
-import type { Database } from '../../engine/services/database.ts';
-import { type OpenLedger, openLedger } from '../../engine/services/ledger.ts';
-import { verifyLedger } from '../../engine/services/verify-ledger.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
+import { lacksRoom, overshootOf } from '../../engine/money/limits/admission.ts';
+import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement } from './store.ts';
 
 const MINUTE_MS = 60_000;

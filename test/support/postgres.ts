@@ -1,8 +1,8 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { openEmbeddedPostgres } from '../../engine/services/embedded-postgres.ts';
-import { readServerState, stopServer } from '../../engine/services/postgres-process.ts';
+import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
+import { readServerState, stopServer } from '../../engine/store/embedded/postgres-process.ts';
 
 /**
  * Durability is not what the tests test, and fsync is most of what they would wait for. Vacuum would come at a moment of

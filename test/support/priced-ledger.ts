@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { beforeEach } from 'node:test';
 import type { Settlement } from '../../engine/api.ts';
-import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/config.ts';
-import { frozenClock } from '../../engine/services/clock.ts';
-import type { Database } from '../../engine/services/database.ts';
-import { openLedger } from '../../engine/services/ledger.ts';
-import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/services/reprice.ts';
-import { verifyLedger } from '../../engine/services/verify-ledger.ts';
+import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/contract/config.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { openLedger } from '../../engine/money/ledger/ledger.ts';
+import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/money/reports/reprice.ts';
+import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement, teamClaim, userClaim, useTestStore } from './store.ts';
 
 /** Who prices again. */

@@ -7,7 +7,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { StageDefinition } from '../../engine/api.ts';
-import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/load/schemas.ts';
+import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/source/schemas.ts';
 
 export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 

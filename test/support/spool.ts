@@ -3,9 +3,9 @@
 import type { FileHandle } from 'node:fs/promises';
 import * as file_system from 'node:fs/promises';
 import { type CounterName, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
-import { type GatewayProcess, ownProcess } from '../../engine/services/gateway-process.ts';
-import type { Disk } from '../../engine/services/spool-file.ts';
-import type { LedgerOfRows } from '../../engine/services/spooling-ledger.ts';
+import { type GatewayProcess, ownProcess } from '../../engine/kit/process/gateway-process.ts';
+import type { LedgerOfRows } from '../../engine/money/spool/spooling-ledger.ts';
+import type { Disk } from '../../engine/store/spool/spool-file.ts';
 
 /** A row as it reached the ledger. */
 export interface WrittenRow {

@@ -10,9 +10,9 @@ import {
   type Settlement,
   StageError,
 } from '../../engine/api.ts';
-import type { GatewayConfig } from '../../engine/config.ts';
-import { type Database, openDatabase } from '../../engine/services/database.ts';
-import type { OpenLedger } from '../../engine/services/ledger.ts';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
+import type { OpenLedger } from '../../engine/money/ledger/ledger.ts';
+import { type Database, openDatabase } from '../../engine/store/database.ts';
 import { createTestDatabase } from './database.ts';
 
 /** A log that keeps nothing. */

@@ -1,14 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { GatewayConfig } from '../../config.ts';
-import { listed } from '../../diagnostics/suggest.ts';
-import { ERRORS, StageError } from '../../errors.ts';
-import type { Actor, Changing } from '../../services/admin-changes.ts';
-import { rolesOf } from '../../services/identity/standing.ts';
-import type { ServiceScope } from '../../services/service-scopes.ts';
-import type { ServiceToken } from '../../services/service-tokens.ts';
-import { isServiceToken } from '../../services/token-format.ts';
-import type { VerifyServiceToken } from '../../services/verify-service-token.ts';
-import type { BearerTokens, Principal } from '../../stage-services.ts';
+import type { Actor, Changing } from '../../audit/admin-changes.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { ERRORS, StageError } from '../../contract/errors.ts';
+import type { BearerTokens, Principal } from '../../contract/services.ts';
+import { rolesOf } from '../../identity/deprovisioning/standing.ts';
+import type { ServiceScope } from '../../identity/tokens/service-scopes.ts';
+import type { ServiceToken } from '../../identity/tokens/service-tokens.ts';
+import { isServiceToken } from '../../identity/tokens/token-format.ts';
+import type { VerifyServiceToken } from '../../identity/tokens/verify-service-token.ts';
+import { listed } from '../../kit/text/suggest.ts';
 
 /** Role of those who administer the gateway. */
 const ADMIN = 'admin';

@@ -1,4 +1,4 @@
-import { listChanges } from '../../services/admin-changes.ts';
+import { listChanges } from '../../audit/admin-changes.ts';
 import { demandAdmin } from './caller.ts';
 import { type AdminDoor, type AdminOptions, pageOf, pageSize } from './door.ts';
 

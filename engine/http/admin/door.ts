@@ -1,15 +1,15 @@
 import type { IncomingMessage } from 'node:http';
-import type { GatewayConfig } from '../../config.ts';
-import { StageError } from '../../errors.ts';
-import { isPlain, jsonTypeProblem } from '../../forwarding/media-type.ts';
-import { KeyNames } from '../../json/key-names.ts';
+import type { Changing } from '../../audit/admin-changes.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { BearerTokens, Clock, Log, ModelCatalog } from '../../contract/services.ts';
+import type { Sessions } from '../../identity/sessions/sessions.ts';
+import type { ServiceScope } from '../../identity/tokens/service-scopes.ts';
+import { KeyTable } from '../../kit/json/key-names.ts';
+import { isPlain, jsonTypeProblem } from '../../kit/media-type.ts';
 import { HeldBody } from '../../run/body.ts';
 import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
 import { receiveBody } from '../../run/receive-body.ts';
-import type { Changing } from '../../services/admin-changes.ts';
-import type { Sessions } from '../../services/identity/sessions.ts';
-import type { ServiceScope } from '../../services/service-scopes.ts';
-import type { BearerTokens, Clock, Log, ModelCatalog } from '../../stage-services.ts';
 import type { Caller } from './caller.ts';
 import { bodyFields, type Fields, queryFields } from './fields.ts';
 
@@ -91,7 +91,7 @@ export function createCalls({ config, database, clock }: AdminOptions) {
       const room = new HeldBytes(budget, caller.principal.id);
       try {
         const held = new HeldBody(await receiveBody(req, limits, room, clock), () => {});
-        const names = new KeyNames(known.map((name) => ({ name, decides: 'top' })));
+        const names = new KeyTable(known.map((name) => ({ name, decides: 'top' })));
         return bodyFields(await held.json(names), known);
       } finally {
         room.release();

@@ -1,8 +1,8 @@
-import { isPrintableLine } from '../../diagnostics/printable.ts';
-import { didYouMean, listed } from '../../diagnostics/suggest.ts';
-import { StageError } from '../../errors.ts';
-import { parseDate } from '../../services/times.ts';
-import type { Clock } from '../../stage-services.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/services.ts';
+import { isPrintableLine } from '../../kit/text/printable.ts';
+import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { parseDate } from '../../kit/times.ts';
 
 const MAX_CHARS = 254;
 const EMAIL = /^[^\s@]+@[^\s@]+$/;

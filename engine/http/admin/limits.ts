@@ -1,6 +1,7 @@
-import { type GatewayConfig, SPEND_SCOPES } from '../../config.ts';
-import { StageError } from '../../errors.ts';
-import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../../services/limit-grants.ts';
+import { type GatewayConfig, SPEND_SCOPES } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { CounterName } from '../../contract/services.ts';
+import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../../money/limits/limit-grants.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
@@ -13,11 +14,10 @@ import {
   partsToFind,
   shownAmount,
   unitOfWindow,
-} from '../../services/limit-names.ts';
-import { clearLimit, setLimit } from '../../services/limit-settings.ts';
-import { limitsAtAGlance, limitsOf, readLimits } from '../../services/limit-standings.ts';
-import { writtenLimits } from '../../services/written-limits.ts';
-import type { CounterName } from '../../stage-services.ts';
+} from '../../money/limits/limit-names.ts';
+import { clearLimit, setLimit } from '../../money/limits/limit-settings.ts';
+import { limitsAtAGlance, limitsOf, readLimits } from '../../money/limits/limit-standings.ts';
+import { writtenLimits } from '../../money/limits/written-limits.ts';
 import { type Caller, demandAdmin } from './caller.ts';
 import { type AdminDoor, type AdminOptions, idOf, pageOf, pageSize } from './door.ts';
 import { endOfLife, type Fields, invalid } from './fields.ts';

@@ -1,6 +1,6 @@
-import { noModelsBecause } from '../../services/model-refusals.ts';
-import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../../services/resting.ts';
-import { isUnavailable } from '../../services/store-errors.ts';
+import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../../identity/deprovisioning/resting.ts';
+import { isUnavailable } from '../../store/store-errors.ts';
+import { noModelsBecause } from '../../upstreams/model-refusals.ts';
 import type { AdminDoor, AdminOptions } from './door.ts';
 import { tokenGroupsFor } from './token-groups.ts';
 

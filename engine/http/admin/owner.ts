@@ -1,4 +1,4 @@
-import { StageError } from '../../errors.ts';
+import { StageError } from '../../contract/errors.ts';
 import type { Caller } from './caller.ts';
 
 /** Whose entries a list shows: everybody's only to administrators. Raises forbidden. */

@@ -1,6 +1,6 @@
-import { cutOff } from '../../services/cut-off.ts';
-import { listPeople, rebindAs } from '../../services/identity/bindings.ts';
-import { serviceTokensOf } from '../../services/service-tokens.ts';
+import { cutOff } from '../../identity/deprovisioning/cut-off.ts';
+import { listPeople, rebindAs } from '../../identity/sessions/bindings.ts';
+import { serviceTokensOf } from '../../identity/tokens/service-tokens.ts';
 import { demandAdmin } from './caller.ts';
 import { type AdminDoor, type AdminOptions, nothingThere } from './door.ts';
 import { emailInPath, invalid } from './fields.ts';

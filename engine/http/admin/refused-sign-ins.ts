@@ -1,4 +1,4 @@
-import { listRefusals } from '../../services/identity/refused-sign-ins.ts';
+import { listRefusals } from '../../identity/provider/refused-sign-ins.ts';
 import { demandAdmin } from './caller.ts';
 import type { AdminDoor, AdminOptions } from './door.ts';
 

@@ -1,4 +1,4 @@
-import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS } from '../../services/rotate-token.ts';
+import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS } from '../../identity/tokens/rotate-token.ts';
 import {
   createServiceToken,
   listServiceTokens,
@@ -6,7 +6,7 @@ import {
   revokeServiceToken,
   rotateServiceToken,
   showServiceToken,
-} from '../../services/service-tokens.ts';
+} from '../../identity/tokens/service-tokens.ts';
 import { demandAdmin } from './caller.ts';
 import { type AdminDoor, type AdminOptions, idOf } from './door.ts';
 import { endOfLife } from './fields.ts';

@@ -1,4 +1,4 @@
-import { endSession } from '../../services/cut-off.ts';
+import { endSession } from '../../identity/deprovisioning/cut-off.ts';
 import type { Caller } from './caller.ts';
 import { type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
 import { invalid } from './fields.ts';

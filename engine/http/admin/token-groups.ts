@@ -1,7 +1,7 @@
-import type { GatewayConfig } from '../../config.ts';
-import { listed } from '../../diagnostics/suggest.ts';
-import { StageError } from '../../errors.ts';
-import { tokenGroupsOpenTo } from '../../services/self-made-tokens.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import { tokenGroupsOpenTo } from '../../identity/tokens/self-made-tokens.ts';
+import { listed } from '../../kit/text/suggest.ts';
 import type { Caller } from './caller.ts';
 
 /** Token groups the caller may make access tokens in. */

@@ -1,9 +1,9 @@
-import type { GatewayConfig } from '../../config.ts';
-import { StageError } from '../../errors.ts';
-import { MAX_OVERLAP_SECONDS, rotateToken } from '../../services/rotate-token.ts';
-import { showToken } from '../../services/shown-token.ts';
-import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../../services/tokens.ts';
-import type { Clock } from '../../stage-services.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/services.ts';
+import { MAX_OVERLAP_SECONDS, rotateToken } from '../../identity/tokens/rotate-token.ts';
+import { showToken } from '../../identity/tokens/shown-token.ts';
+import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../../identity/tokens/tokens.ts';
 import type { Caller } from './caller.ts';
 import { type AdminCall, type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
 import { endOfLife, type Fields, invalid } from './fields.ts';

@@ -1,7 +1,7 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { PendingGrant } from '../../services/identity/device-grants.ts';
-import type { SignInAttempt } from '../../services/identity/provider.ts';
-import type { SessionTokens } from '../../services/identity/session-tokens.ts';
+import type { SignInAttempt } from '../../identity/provider/provider.ts';
+import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
+import type { SessionTokens } from '../../identity/sessions/session-tokens.ts';
 
 /** A browser's way to the identity provider and back, for one sign-in; kept sealed in that browser's cookie. */
 export interface BrowserAttempt extends SignInAttempt {

@@ -1,12 +1,12 @@
-import type { PendingGrant } from '../../services/identity/device-grants.ts';
-import { type Identified, ProviderError } from '../../services/identity/provider.ts';
-import { isUnavailable } from '../../services/store-errors.ts';
+import { type Identified, ProviderError } from '../../identity/provider/provider.ts';
+import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
+import { isUnavailable } from '../../store/store-errors.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
 import { signInCookies } from './cookie.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readQuery } from './form.ts';
 import { tooManyRequests } from './oauth-error.ts';
-import { errorPage, expiredPage, successPage } from './pages.ts';
+import { errorPage, expiredPage, successPage } from './pages/pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
 import { endRefused, refuseAddress, refusePerson } from './refusals.ts';

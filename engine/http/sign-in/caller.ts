@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { printable } from '../../diagnostics/printable.ts';
-import type { Device } from '../../services/identity/device-grants.ts';
+import type { Device } from '../../identity/sessions/device-grants.ts';
+import { printable } from '../../kit/text/printable.ts';
 
 const CLIENT_CHARS = 80;
 const ADDRESS_CHARS = 64;

@@ -1,11 +1,11 @@
-import type { PendingGrant } from '../../services/identity/device-grants.ts';
-import { ProviderError } from '../../services/identity/provider.ts';
+import { ProviderError } from '../../identity/provider/provider.ts';
+import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { newAttempt } from './attempt.ts';
 import { signInCookies } from './cookie.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm, readQuery } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
-import { confirmPage, declinedPage, enterCodePage, errorPage, expiredPage } from './pages.ts';
+import { confirmPage, declinedPage, enterCodePage, errorPage, expiredPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
 import { providerTrouble } from './provider-trouble.ts';
 import { isSameOrigin, isUnseen } from './same-origin.ts';

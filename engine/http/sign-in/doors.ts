@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { type Request, type Response, Router } from 'express';
-import type { BrandingConfig, GatewayConfig } from '../../config.ts';
-import { StageError } from '../../errors.ts';
+import type { BrandingConfig, GatewayConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Clock, Log } from '../../contract/services.ts';
+import type { Identity } from '../../identity/index.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
-import type { Database } from '../../services/database.ts';
-import type { Identity } from '../../services/identity/index.ts';
-import type { Clock, Log } from '../../stage-services.ts';
+import type { Database } from '../../store/database.ts';
 import type { FormLimits } from './form.ts';
 import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
-import { branded } from './page-layout.ts';
-import { errorPage, pageHeaders, type Reference } from './pages.ts';
+import { branded } from './pages/page-layout.ts';
+import { errorPage, pageHeaders, type Reference } from './pages/pages.ts';
 
 /** What sign-in over HTTP is made of. */
 export interface SignInOptions {

@@ -1,10 +1,10 @@
 import type { Router } from 'express';
-import type { GatewayConfig } from '../../config.ts';
-import { issuerOf } from '../../services/identity/issuer.ts';
-import type { Clock, Log } from '../../stage-services.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
+import type { Clock, Log } from '../../contract/services.ts';
+import { issuerOf } from '../../identity/provider/issuer.ts';
 import { type Answer, mountDoors } from './doors.ts';
-import { html } from './page-html.ts';
-import { layout } from './page-layout.ts';
+import { html } from './pages/page-html.ts';
+import { layout } from './pages/page-layout.ts';
 import { DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
 
 /** What the page at the root is made from. */

@@ -1,5 +1,5 @@
 import type { Router } from 'express';
-import { issuerOf } from '../../services/identity/issuer.ts';
+import { issuerOf } from '../../identity/provider/issuer.ts';
 import { createOriginReader } from '../forwarded.ts';
 import { callback } from './callback.ts';
 import { device, deviceWithSlash } from './device.ts';

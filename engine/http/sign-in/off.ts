@@ -1,7 +1,7 @@
 import type { Router } from 'express';
-import type { BrandingConfig } from '../../config.ts';
+import type { BrandingConfig } from '../../contract/config.ts';
 import { type Answer, type Door, mountDoors, type SignInOptions } from './doors.ts';
-import { signInOffPage } from './pages.ts';
+import { signInOffPage } from './pages/pages.ts';
 import {
   CALLBACK_PATH,
   DEVICE_AUTHORIZATION_PATH,

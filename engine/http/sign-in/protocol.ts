@@ -1,10 +1,10 @@
 import type { Router } from 'express';
-import type { AuthConfig, GatewayConfig } from '../../config.ts';
-import { ERRORS, type ErrorSpec } from '../../errors.ts';
-import type { PipelineSpec } from '../../load/spec.ts';
+import type { AuthConfig, GatewayConfig } from '../../contract/config.ts';
+import { ERRORS, type ErrorSpec } from '../../contract/errors.ts';
+import type { Clock, Log } from '../../contract/services.ts';
+import { issuerOf } from '../../identity/provider/issuer.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
-import { issuerOf } from '../../services/identity/issuer.ts';
-import type { Clock, Log } from '../../stage-services.ts';
+import type { PipelineSpec } from '../../source/spec.ts';
 import { mountDoors } from './doors.ts';
 import {
   CALLBACK_PATH,

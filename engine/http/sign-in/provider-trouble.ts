@@ -1,7 +1,7 @@
-import type { PendingGrant } from '../../services/identity/device-grants.ts';
-import type { ProviderError } from '../../services/identity/provider.ts';
+import type { ProviderError } from '../../identity/provider/provider.ts';
+import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import type { Answer, SignIn, Visit } from './doors.ts';
-import { errorPage } from './pages.ts';
+import { errorPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
 
 /** The link that takes a person back to a sign-in that still waits. */

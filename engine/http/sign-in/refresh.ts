@@ -1,8 +1,8 @@
-import type { Person } from '../../services/identity/admission.ts';
-import { askAbout, cutOffAsRefused, restPerson } from '../../services/identity/ask-about.ts';
-import { isRefreshToken } from '../../services/identity/opaque.ts';
-import { type Identified, ProviderError, type ProviderGrant } from '../../services/identity/provider.ts';
-import type { OpenSession, PresentedToken, RefreshBegun, Sessions } from '../../services/identity/sessions.ts';
+import { askAbout, cutOffAsRefused, restPerson } from '../../identity/deprovisioning/ask-about.ts';
+import type { Person } from '../../identity/provider/admit.ts';
+import { type Identified, ProviderError, type ProviderGrant } from '../../identity/provider/provider.ts';
+import { isRefreshToken } from '../../identity/sessions/opaque.ts';
+import type { OpenSession, PresentedToken, RefreshBegun, Sessions } from '../../identity/sessions/sessions.ts';
 import type { SignIn, Visit } from './doors.ts';
 import { OAuthError, temporarilyUnavailable, tooManyRequests } from './oauth-error.ts';
 

@@ -1,11 +1,11 @@
-import type { Admission, Person } from '../../services/identity/admission.ts';
-import type { ClaimProblem } from '../../services/identity/bindings.ts';
-import type { PendingGrant } from '../../services/identity/device-grants.ts';
-import type { Claims } from '../../services/identity/provider.ts';
-import { noteRefusal, type RefusedSignIn } from '../../services/identity/refused-sign-ins.ts';
+import type { Admission, Person } from '../../identity/provider/admit.ts';
+import type { Claims } from '../../identity/provider/provider.ts';
+import { noteRefusal, type RefusedSignIn } from '../../identity/provider/refused-sign-ins.ts';
+import type { ClaimProblem } from '../../identity/sessions/bindings.ts';
+import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { shownText } from './caller.ts';
 import type { Answer, SignIn, Visit } from './doors.ts';
-import { deniedPage } from './pages.ts';
+import { deniedPage } from './pages/pages.ts';
 
 const LOGGED_CHARS = 200;
 

@@ -1,4 +1,4 @@
-import { isRefreshToken } from '../../services/identity/opaque.ts';
+import { isRefreshToken } from '../../identity/sessions/opaque.ts';
 import type { Door, SignIn } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';

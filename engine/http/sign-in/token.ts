@@ -1,7 +1,7 @@
-import type { PollResult } from '../../services/identity/device-grants.ts';
-import { isSecret } from '../../services/identity/opaque.ts';
-import type { OpenSession } from '../../services/identity/sessions.ts';
-import { endTokensTheyLost } from '../../services/self-made-tokens.ts';
+import type { PollResult } from '../../identity/sessions/device-grants.ts';
+import { isSecret } from '../../identity/sessions/opaque.ts';
+import type { OpenSession } from '../../identity/sessions/sessions.ts';
+import { endTokensTheyLost } from '../../identity/tokens/self-made-tokens.ts';
 import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';

@@ -1,7 +1,7 @@
 import { later, type Section, yes } from './requirement.ts';
 
-const FILES = 'e2e/client-files.test.ts';
-const CLIENT = 'cli/client.test.ts';
+const FILES = 'e2e/clients/client-files.test.ts';
+const CLIENT = 'cli/client/client.test.ts';
 const followed = (name: string) => `a client that does as its files say > ${name}`;
 
 const ENTRY = 'the build CLI > gets an entry for the gateway, which is its default, with the /v1 form of the address';
@@ -90,7 +90,7 @@ export const CLIENTS: Section = {
       '`VENDOR_AUTH_TOKEN` is the bearer token; a left-over `VENDOR_API_KEY` is warned of',
       {
         [CLIENT]: [SHELL, 'the Messages client > is warned of variables that would defeat the ones it gets'],
-        'e2e/bad-input.test.ts': [
+        'e2e/hostile/bad-input.test.ts': [
           'a credential > in the Authorization header decides over a key left over from another login',
         ],
       },
@@ -134,7 +134,7 @@ export const CLIENTS: Section = {
     ),
     yes('clients.faults.key-for-name', 'a key where the name of a variable belongs is refused', {
       [CLIENT]: [NAMES_ONLY],
-      'cli/client-check.test.ts': [
+      'cli/client/client-check.test.ts': [
         'the program itself > takes neither a token where a name belongs nor a window that is none',
       ],
     }),
@@ -154,8 +154,10 @@ export const CLIENTS: Section = {
       'clients.faults.other-identity',
       'a client that calls itself another model: the ledger says which one answered',
       {
-        'cli/usage.test.ts': ['usage --json has a row per user, team, project, model and upstream with exact cost'],
-        'e2e/bills.test.ts': ['the model that answered is recorded, and priced where it is dearer'],
+        'cli/usage/usage.test.ts': [
+          'usage --json has a row per user, team, project, model and upstream with exact cost',
+        ],
+        'e2e/money/bills.test.ts': ['the model that answered is recorded, and priced where it is dearer'],
       },
     ),
   ],

@@ -22,13 +22,15 @@ const EXAMPLE: ShownBy = {
   ],
 };
 const ROUTED: ShownBy = {
-  'e2e/routing.test.ts': ['a rule is for a user, a team, a group or a model, and what none is for goes to the default'],
+  'e2e/streams/routing.test.ts': [
+    'a rule is for a user, a team, a group or a model, and what none is for goes to the default',
+  ],
 };
 const TOLD_APART: ShownBy = {
-  'e2e/routing.test.ts': ['requests are told apart by who asks, from where, how much and for how much'],
+  'e2e/streams/routing.test.ts': ['requests are told apart by who asks, from where, how much and for how much'],
 };
 const USER_AND_TEAM: ShownBy = {
-  'e2e/budget.test.ts': [
+  'e2e/money/budget.test.ts': [
     'each user has a limit and the team one above them; the one without room refuses, and holds nothing elsewhere',
   ],
 };
@@ -38,8 +40,8 @@ export const CONFIGURATION: Section = {
   title: 'gateway.yaml',
   requirements: [
     key('server.listen', 'host and port to listen on', {
-      'e2e/start.test.ts': ['a port in use is one line with the remedy and exit code 69'],
-      'load/addresses.test.ts': ['listen addresses are host and port'],
+      'e2e/lifecycle/start.test.ts': ['a port in use is one line with the remedy and exit code 69'],
+      'kit/net/addresses.test.ts': ['listen addresses are host and port'],
     }),
     key('server.public_url', 'where people reach the gateway', {
       'http/sign-in/requests.test.ts': [
@@ -49,37 +51,37 @@ export const CONFIGURATION: Section = {
     key('auth.oidc.issuer_url', 'the identity provider', EXAMPLE),
     key('auth.oidc.client_id', 'the gateway as the provider knows it', {
       ...EXAMPLE,
-      'services/identity/provider.test.ts': [
+      'identity/provider/provider.test.ts': [
         'a sign-in > sends the browser to the provider with code, PKCE, state and nonce',
       ],
     }),
     key('auth.oidc.client_secret_env', 'the variable with the secret of the gateway at the provider', {
       ...EXAMPLE,
-      'services/identity/provider-keys.test.ts': [
+      'identity/provider/provider-keys.test.ts': [
         'the gateway proves itself > with its secret in the header, or in the form',
       ],
     }),
     key('auth.oidc.allowed_groups', 'who may sign in', {
       'examples/oidc-and-postgres.test.ts': ['who is in no allowed group, or has an address elsewhere, is turned away'],
-      'services/identity/admission.test.ts': ['groups > decide who may sign in, letter by letter'],
+      'identity/provider/admission.test.ts': ['groups > decide who may sign in, letter by letter'],
     }),
     key('database.postgres.url_env', 'the variable with the URL of the database', {
       ...EXAMPLE,
-      'services/database-server.test.ts': ['a wrong database URL > that is missing names the variable'],
+      'store/database-server.test.ts': ['a wrong database URL > that is missing names the variable'],
     }),
     key('policies.managed.enabled', 'whether policies are handed out', {
-      'e2e/managed-settings.test.ts': [
+      'e2e/sign-in/managed-settings.test.ts': [
         'a gateway without managed policies > says that there is none, as JSON, also where a file is there and policies are off',
       ],
-      'policies/managed-policies.test.ts': [
+      'identity/policies/managed-policies.test.ts': [
         'who gets which policy > gives nothing to people whom no policy fits, and nothing at all when it is off',
       ],
     }),
     key('policies.managed.default_policy', 'the policy of everybody', {
-      'policies/managed-policies.test.ts': [
+      'identity/policies/managed-policies.test.ts': [
         'who gets which policy > begins with the default policy, then the lowest priority, then by name',
       ],
-      'e2e/managed-settings.test.ts': [
+      'e2e/sign-in/managed-settings.test.ts': [
         'managed settings > are those of the policies meant for the caller, with a checksum anybody can recompute',
       ],
     }),
@@ -90,23 +92,23 @@ export const CONFIGURATION: Section = {
       ...ROUTED,
     }),
     key('upstreams[].type', '`vendor` is an upstream of the Messages API', {
-      'e2e/surfaces.test.ts': ["bytes of a … client reach a … upstream untouched but for the model's name"],
-      'e2e/forward-apis.test.ts': [
+      'e2e/clients/surfaces.test.ts': ["bytes of a … client reach a … upstream untouched but for the model's name"],
+      'e2e/clients/forward-apis.test.ts': [
         'an upstream of another API than the client > gets what came at … at …, and says so in its headers',
       ],
     }),
     key('upstreams[].base_url', 'the address of the upstream', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         'the request line and headers > a path in base_url is put before the path of the request',
       ],
     }),
     key('upstreams[].api_key_env', 'the variable with the key for the upstream', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         "the request line and headers > a caller's credential sent as bearer is replaced by the upstream's",
       ],
     }),
     key('upstreams[].auth_token_env', 'the variable with a bearer token for the upstream, in place of a key', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         'the request line and headers > an upstream with auth_token_env gets a bearer token and no API key',
       ],
     }),
@@ -117,7 +119,7 @@ export const CONFIGURATION: Section = {
     key('spend_limits.defaults.user_daily_usd', 'what a user may spend in a day', USER_AND_TEAM),
     key('spend_limits.defaults.team_monthly_usd', 'what a team may spend in a month', USER_AND_TEAM),
     key('spend_limits.on_exceeded', '`deny` refuses what is over a limit', {
-      'e2e/budget.test.ts': [
+      'e2e/money/budget.test.ts': [
         'of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused',
       ],
     }),
@@ -141,27 +143,27 @@ export const CONFIGURATION: Section = {
     yes('spend-limits.user', 'limits may be for a user', USER_AND_TEAM),
     yes('spend-limits.team', 'limits may be for a team', USER_AND_TEAM),
     yes('spend-limits.project', 'limits may be for a project', {
-      'e2e/spend-rules.test.ts': [
+      'e2e/money/spend-rules.test.ts': [
         'projects and upstreams have limits too, and who has no project is under none of a project',
       ],
     }),
     yes('spend-limits.model', 'limits may be for a model', {
-      'e2e/spend-rules.test.ts': [
+      'e2e/money/spend-rules.test.ts': [
         'what others spend counts against the limit of a model, and only those the rule is for are refused',
       ],
     }),
     yes('spend-limits.upstream', 'limits may be for an upstream', {
-      'e2e/spend-rules.test.ts': [
+      'e2e/money/spend-rules.test.ts': [
         'projects and upstreams have limits too, and who has no project is under none of a project',
       ],
     }),
     yes('spend-limits.day', 'limits may be by day', {
       ...USER_AND_TEAM,
-      'services/window.test.ts': ['a day in … begins when the one before ends, around …'],
+      'store/window.test.ts': ['a day in … begins when the one before ends, around …'],
     }),
     yes('spend-limits.month', 'limits may be by month', USER_AND_TEAM),
     yes('spend-limits.concurrency', 'limits may be on requests at once', {
-      'e2e/limits.test.ts': [
+      'e2e/money/limits.test.ts': [
         'requests at once > no more are forwarded than the limit says, and each that ends makes room for one',
       ],
     }),

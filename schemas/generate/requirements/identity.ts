@@ -8,7 +8,7 @@ export const IDENTITY: Section = {
   requirements: [
     yes('credentials.bearer', 'clients send `Authorization: Bearer`', {
       'stages/authenticate.test.ts': ['authenticate > accepts a bearer credential, whatever the case of the scheme'],
-      'e2e/sdk.test.ts': ['the SDK gets exactly the message the upstream sent'],
+      'e2e/clients/sdk.test.ts': ['the SDK gets exactly the message the upstream sent'],
     }),
     later(
       'credentials.console',
@@ -17,23 +17,25 @@ export const IDENTITY: Section = {
       'made at the command line and by the admin API until then',
     ),
     yes('credentials.token-group', 'a token is made for a token group', {
-      'cli/tokens.test.ts': [
+      'cli/tokens/tokens.test.ts': [
         'tokens create prints the token alone on standard output, and a running gateway takes it',
         'a token for a group that gateway.yaml does not have is refused with the groups it has',
       ],
     }),
-    yes('credentials.wrong-group', 'a model outside its group is not found', { 'e2e/bad-input.test.ts': [OUTSIDE] }),
+    yes('credentials.wrong-group', 'a model outside its group is not found', {
+      'e2e/hostile/bad-input.test.ts': [OUTSIDE],
+    }),
     yes('credentials.one-per-client', 'each client may have a token of its own, ended alone', {
-      'e2e/bad-input.test.ts': ['a credential > that was revoked is refused within a second'],
-      'services/tokens.test.ts': ['administering access tokens > revokes by id or by name and user, once'],
-      'cli/tokens.test.ts': ['a token that is revoked leaves the others of its owner alone'],
+      'e2e/hostile/bad-input.test.ts': ['a credential > that was revoked is refused within a second'],
+      'identity/tokens/tokens.test.ts': ['administering access tokens > revokes by id or by name and user, once'],
+      'cli/tokens/tokens.test.ts': ['a token that is revoked leaves the others of its owner alone'],
     }),
     yes('credentials.key-helper', 'a key helper gets a fresh credential', {
-      'e2e/login.test.ts': [
+      'e2e/sign-in/login.test.ts': [
         'somebody who may sign in > gets a new token when the old one comes to its end, from any number of calls once',
       ],
-      'cli/token.test.ts': ['a token > that lives for long is printed alone, and nobody is asked'],
-      'cli/client-sign-in.test.ts': [
+      'cli/sign-in/token.test.ts': ['a token > that lives for long is printed alone, and nobody is asked'],
+      'cli/client/client-sign-in.test.ts': [
         'a key helper > written by the program itself prints a token from any directory, with an empty environment',
       ],
     }),
@@ -41,18 +43,20 @@ export const IDENTITY: Section = {
       'credentials.no-project-files',
       'tokens go into files of the user, for nobody else to read, and are not shown',
       {
-        'cli/client.test.ts': [
+        'cli/client/client.test.ts': [
           'the coding CLI > gets its two files, the credential in one that only its user can read',
         ],
-        'cli/client-check.test.ts': ['the program itself > reads a token from standard input and shows it nowhere'],
+        'cli/client/client-check.test.ts': [
+          'the program itself > reads a token from standard input and shows it nowhere',
+        ],
       },
     ),
     yes('credentials.base-url', 'the base URL is set on the device, by `appscli client` or its printed files', {
-      'cli/client.test.ts': [
+      'cli/client/client.test.ts': [
         'the Messages client > may have them in its settings, beside what is there',
         'every client > is printed without a token at hand',
       ],
-      'cli/client-sign-in.test.ts': [
+      'cli/client/client-sign-in.test.ts': [
         'a file for every machine > goes where the client looks for it, and everybody may read it',
         'a file for every machine > holds no token, however it is asked for',
       ],
@@ -67,20 +71,22 @@ export const IDENTITY: Section = {
       ],
     }),
     yes('credentials.upstream', 'upstreams get the credential of their entry, and never that of a caller', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         "the request line and headers > a caller's credential sent as bearer is replaced by the upstream's",
         "the request line and headers > a caller's credential sent as key is replaced by the upstream's",
         'the request line and headers > an upstream with auth_token_env gets a bearer token and no API key',
       ],
     }),
     yes('credentials.coding-cli', 'the coding CLI has its key in `auth.json`', {
-      'e2e/client-files.test.ts': [
+      'e2e/clients/client-files.test.ts': [
         'a client that does as its files say > for the coding CLI gets its reply over Responses, with the key of auth.json',
       ],
     }),
     yes('credentials.nowhere', 'secrets are in no output, log, record or error', {
-      'e2e/secrets.test.ts': ['no secret and no prompt text is in any output, error, audit record or ledger row'],
-      'e2e/planted-secrets.test.ts': ['no secret of sign-in is in any log record, answer, output or table'],
+      'e2e/hostile/secrets.test.ts': [
+        'no secret and no prompt text is in any output, error, audit record or ledger row',
+      ],
+      'e2e/hostile/planted-secrets.test.ts': ['no secret of sign-in is in any log record, answer, output or table'],
     }),
   ],
 };

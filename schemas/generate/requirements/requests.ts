@@ -9,10 +9,10 @@ function field(id: string, asked: string, name: string, more: Requirement['shown
         `a Messages request > with ${name} reaches a ${upstream} upstream in its words, or the audit record names what was dropped`,
     ),
   ];
-  return yes(`requests.${id}`, asked, { 'e2e/messages-fields.test.ts': names, ...more });
+  return yes(`requests.${id}`, asked, { 'e2e/clients/messages-fields.test.ts': names, ...more });
 }
 
-const SYSTEM = 'e2e/messages-fields.test.ts';
+const SYSTEM = 'e2e/clients/messages-fields.test.ts';
 const blocks = (name: string) => `the blocks of system > ${name}`;
 const UNTOUCHED = blocks('keep order, types, repetitions and fields that nobody knows, byte for byte');
 const TRANSLATED = ['chat', 'responses'].map((upstream) =>
@@ -26,32 +26,34 @@ export const REQUESTS: Section = {
   title: 'Messages requests',
   requirements: [
     field('open', 'fields that nobody knows pass, or are told to be dropped or refused', 'a field that nobody knows', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         'a request body reaches the upstream byte for byte > with unknown, nested and treacherous fields',
         'a request body reaches the upstream byte for byte > whatever JSON it holds',
       ],
     }),
     yes('requests.model', '`model` names the model, and only its value is ever rewritten on the same API', {
-      'e2e/fidelity.test.ts': [
+      'e2e/streams/fidelity.test.ts': [
         'a model that the upstream calls by another name > has only its value rewritten (…), and the audit record says so',
       ],
-      'e2e/surfaces.test.ts': ['… may use an alias'],
+      'e2e/clients/surfaces.test.ts': ['… may use an alias'],
     }),
     field('max-tokens', '`max_tokens` bounds the answer', 'max_tokens'),
     field('messages', '`messages` is the conversation, each with role and content', 'messages'),
     field('system', '`system` is a text or a list of blocks', 'system as a text'),
     field('stream', '`stream` asks for events', 'stream', {
-      'e2e/sdk.test.ts': ['the SDK streams every event the upstream sent and builds the final message from them'],
+      'e2e/clients/sdk.test.ts': [
+        'the SDK streams every event the upstream sent and builds the final message from them',
+      ],
     }),
     field('tools', '`tools` and `tool_choice` define tools and choose among them', 'tools and tool_choice', {
-      'e2e/sdk.test.ts': ['tools travel up, a tool call streamed in pieces comes back whole'],
+      'e2e/clients/sdk.test.ts': ['tools travel up, a tool call streamed in pieces comes back whole'],
     }),
     field('tools.deferred', 'tools may be loaded later', 'tools that are loaded later'),
     yes(
       'requests.tools.provider',
       'tools that only a provider can run, MCP servers among them, pass or are refused by name',
       {
-        'e2e/messages-fields.test.ts': [
+        'e2e/clients/messages-fields.test.ts': [
           'a Messages request > with tools that only its own provider can run reaches a Messages upstream as it was sent',
           'a Messages request > with tools that only its own provider can run is refused at a chat upstream, by name',
           'a Messages request > with tools that only its own provider can run is refused at a responses upstream, by name',
@@ -62,7 +64,7 @@ export const REQUESTS: Section = {
     field('thinking', '`thinking` and effort ask for reasoning', 'thinking'),
     field('metadata', '`metadata` says who the user of the caller is', 'metadata'),
     field('stop-sequences', '`stop_sequences` end the answer, also at an upstream that knows none', 'stop_sequences', {
-      'e2e/stop-and-usage.test.ts': [
+      'e2e/money/stop-and-usage.test.ts': [
         'a stop sequence at an upstream that knows none > cuts the … of a … client there, which is told so',
         'a stop sequence at an upstream that knows none > is also found where an upstream takes only four',
         'a stop sequence at an upstream that knows none > is found across the texts of an answer by a … client, in a stream and in a document',
@@ -78,18 +80,20 @@ export const REQUESTS: Section = {
       'cache_control in system, messages and tools',
     ),
     yes('requests.usage.cache-creation', 'answers keep `cache_creation_input_tokens`', {
-      'e2e/fidelity-response.test.ts': [
+      'e2e/streams/fidelity-response.test.ts': [
         'a JSON response > reaches the client byte for byte, with its length, and is metered',
         'a stream passes byte for byte and is metered exactly, however it is cut and compressed',
       ],
-      'e2e/sdk.test.ts': ['the SDK streams every event the upstream sent and builds the final message from them'],
+      'e2e/clients/sdk.test.ts': [
+        'the SDK streams every event the upstream sent and builds the final message from them',
+      ],
     }),
     yes('requests.usage.cache-read', 'answers keep `cache_read_input_tokens`', {
-      'e2e/fidelity-response.test.ts': [
+      'e2e/streams/fidelity-response.test.ts': [
         'a JSON response > reaches the client byte for byte, with its length, and is metered',
         'a stream passes byte for byte and is metered exactly, however it is cut and compressed',
       ],
-      'e2e/sdk-messages-client.test.ts': ['usage tells cached tokens apart …'],
+      'e2e/clients/sdk-messages-client.test.ts': ['usage tells cached tokens apart …'],
     }),
     yes('system.order', 'blocks of `system` keep order, types and nested fields', { [SYSTEM]: [UNTOUCHED] }),
     yes('system.apart', 'blocks of `system` are not merged into a text', { [SYSTEM]: [UNTOUCHED, ...TRANSLATED] }),
@@ -117,10 +121,10 @@ export const REQUESTS: Section = {
       },
     ),
     yes('system.policies', 'what an organisation wants to say comes from managed policies, not from changed requests', {
-      'e2e/managed-settings.test.ts': [
+      'e2e/sign-in/managed-settings.test.ts': [
         'managed settings > are those of the policies meant for the caller, with a checksum anybody can recompute',
       ],
-      'e2e/sdk.test.ts': [
+      'e2e/clients/sdk.test.ts': [
         'the upstream sees the very request the SDK would have sent to it directly, but for the credential',
       ],
     }),

@@ -1,5 +1,5 @@
 /** One hostile caller in a process of its own: `attack` begins, `stop_attack` ends and tells what it was answered. */
-import { type Attack, attack } from '../../support/hostile-caller.ts';
+import { type Attack, attack } from '../../support/identity/hostile-caller.ts';
 import { serveParent } from './parent.ts';
 
 let under_way: Attack | undefined;

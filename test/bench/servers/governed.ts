@@ -5,9 +5,9 @@
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { startGateway } from '../../../engine/cli/start-gateway.ts';
-import { systemClock } from '../../../engine/services/clock.ts';
-import { createToken } from '../../../engine/services/tokens.ts';
+import { startGateway } from '../../../engine/gateway/start-gateway.ts';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
 import { stages } from '../../../stages/index.ts';
 import { until } from '../../support/until.ts';
 import { serveParent } from './parent.ts';

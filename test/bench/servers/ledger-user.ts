@@ -1,10 +1,10 @@
 /** A process that uses the ledger as a gateway does: reserves, and settles when the upstream would have answered. */
 import { randomUUID } from 'node:crypto';
 import type { LimitClaim, ReservationRequest, Settlement } from '../../../engine/api.ts';
-import type { GatewayConfig } from '../../../engine/config.ts';
-import { systemClock } from '../../../engine/services/clock.ts';
-import { openDatabase } from '../../../engine/services/database.ts';
-import { openLedger } from '../../../engine/services/ledger.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { openDatabase } from '../../../engine/store/database.ts';
 import { serveParent } from './parent.ts';
 
 /** Who asks, and what limits them: the defaults of most files, or every kind of limit there is. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { createToken, listTokens } from '../../../engine/services/tokens.ts';
+import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
 import { times } from '../../support/times.ts';
 import { type AdminBench, type Answer, useAdminApi } from './support.ts';
 

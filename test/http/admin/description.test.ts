@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GatewayConfig } from '../../../engine/config.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { ADMIN_API_DESCRIPTION, adminOperations } from '../../../engine/http/admin/index.ts';
 import { description, operations, violation } from './description.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { PACKAGE_ROOT } from '../../../engine/package-root.ts';
+import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
 
 interface Content {
   readonly content?: {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deskAtDatabase } from '../../../engine/cli/token-desk.ts';
-import { list } from '../../../engine/cli/tokens.ts';
-import type { GatewayConfig } from '../../../engine/config.ts';
-import { cutOff } from '../../../engine/services/cut-off.ts';
-import { rotateToken } from '../../../engine/services/rotate-token.ts';
-import { createToken } from '../../../engine/services/tokens.ts';
-import { deskOf } from '../../cli/desk-at-gateway.ts';
+import { deskAtDatabase } from '../../../engine/cli/tokens/token-desk.ts';
+import { list } from '../../../engine/cli/tokens/tokens.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { cutOff } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { deskOf } from '../../cli/tokens/desk-at-gateway.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
 
 let bench: AdminBench;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createToken } from '../../../engine/services/tokens.ts';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
 let bench: AdminBench;

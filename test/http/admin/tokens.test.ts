@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createToken, listTokens } from '../../../engine/services/tokens.ts';
+import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
 let bench: AdminBench;

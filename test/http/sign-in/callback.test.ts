@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ProviderError } from '../../../engine/services/identity/provider.ts';
+import { ProviderError } from '../../../engine/identity/provider/provider.ts';
 import {
   type Ask,
   assertPage,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { GatewayConfig } from '../../../engine/config.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { frontDoor } from '../../../engine/http/sign-in/index.ts';
-import { branded } from '../../../engine/http/sign-in/page-layout.ts';
-import { frozenClock } from '../../../engine/services/clock.ts';
+import { branded } from '../../../engine/http/sign-in/pages/page-layout.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
 import { cli } from '../../cli/support.ts';
 import { createProject } from '../../load/support/project.ts';
 import { quietLog } from '../../support/store.ts';

@@ -1,8 +1,8 @@
 /** Stores of sign-in in memory, for tests of what is in front of them. */
-import type { GatewayConfig } from '../../../engine/config.ts';
-import type { AttemptLimits } from '../../../engine/services/identity/attempt-limits.ts';
-import type { DeviceGrants, PendingGrant, PollResult } from '../../../engine/services/identity/device-grants.ts';
-import type { RefreshBegun, Sessions } from '../../../engine/services/identity/sessions.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import type { AttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import type { DeviceGrants, PendingGrant, PollResult } from '../../../engine/identity/sessions/device-grants.ts';
+import type { RefreshBegun, Sessions } from '../../../engine/identity/sessions/sessions.ts';
 import type { Backstage } from './support.ts';
 
 /** Device grants with codes that a test can tell: device-code-0--...A, WDJB-MJHB and so on. */

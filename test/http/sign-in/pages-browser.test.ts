@@ -4,9 +4,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { pageHeaders } from '../../../engine/http/sign-in/pages.ts';
-import { useBrowser } from '../../support/browser.ts';
-import { contrasts, focusIsVisible, overflow, tabOrder } from '../../support/page-checks.ts';
+import { pageHeaders } from '../../../engine/http/sign-in/pages/pages.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { contrasts, focusIsVisible, overflow, tabOrder } from '../../support/identity/page-checks.ts';
 import { everyPage } from './sample-pages.ts';
 
 const HOSTILE = `"'><script>document.title='taken'</script><img src="http://127.0.0.1:9/x" onerror="document.title='taken'"><style>main{display:none}</style>`;

@@ -9,7 +9,7 @@ import {
   errorPage,
   pageHeaders,
   successPage,
-} from '../../../engine/http/sign-in/pages.ts';
+} from '../../../engine/http/sign-in/pages/pages.ts';
 import { everyPage, NOW, sampleGrant } from './sample-pages.ts';
 
 /** The markup without the texts: tags with their attributes' names, in order. */

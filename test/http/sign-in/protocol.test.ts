@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { protocolDoor, signInOff } from '../../../engine/http/sign-in/index.ts';
 import { protocolText } from '../../../engine/http/sign-in/protocol.ts';
-import { frozenClock } from '../../../engine/services/clock.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
 import { quietLog } from '../../support/store.ts';
 import { askAt, ISSUER, serve, signInConfig } from './support.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ProviderError } from '../../../engine/services/identity/provider.ts';
+import { ProviderError } from '../../../engine/identity/provider/provider.ts';
 import { until } from '../../support/until.ts';
 import { ANNA, type Ask, type Backstage, cookieOf, SAME_ORIGIN, useSignIn } from './support.ts';
 

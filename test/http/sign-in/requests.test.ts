@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { collect, connect, parseRaw, send } from '../../e2e/client.ts';
+import { collect, connect, parseRaw, send } from '../../e2e/support/client.ts';
 import { type Ask, type Backstage, ISSUER, SAME_ORIGIN, useSignIn } from './support.ts';
 
 let ask: Ask;

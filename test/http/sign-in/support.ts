@@ -5,23 +5,23 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach } from 'node:test';
 import express, { Router } from 'express';
-import type { GatewayConfig } from '../../../engine/config.ts';
-import { StageError } from '../../../engine/errors.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { StageError } from '../../../engine/contract/errors.ts';
 import { signInDoors } from '../../../engine/http/sign-in/index.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/services/clock.ts';
-import type { Admission } from '../../../engine/services/identity/admission.ts';
-import type { ClaimProblem } from '../../../engine/services/identity/bindings.ts';
-import type { Identity } from '../../../engine/services/identity/index.ts';
+import type { Identity } from '../../../engine/identity/index.ts';
+import type { Admission } from '../../../engine/identity/provider/admit.ts';
 import type {
   Claims,
   Identified,
   IdentityProvider,
   ProviderGrant,
   SignInAttempt,
-} from '../../../engine/services/identity/provider.ts';
-import { createSessionTokens } from '../../../engine/services/identity/session-tokens.ts';
-import type { OpenSession, RefreshBegun } from '../../../engine/services/identity/sessions.ts';
-import { send } from '../../e2e/client.ts';
+} from '../../../engine/identity/provider/provider.ts';
+import type { ClaimProblem } from '../../../engine/identity/sessions/bindings.ts';
+import { createSessionTokens } from '../../../engine/identity/sessions/session-tokens.ts';
+import type { OpenSession, RefreshBegun } from '../../../engine/identity/sessions/sessions.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { send } from '../../e2e/support/client.ts';
 import { memoryAttempts, memoryGrants, memorySessions } from './memory.ts';
 
 export const ISSUER = 'https://gateway.example.com';

@@ -1,0 +1,188 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import { DEFAULT_RETENTION, type RetentionConfig } from '../../contract/retention.ts';
+import type { StageDefinition } from '../../contract/stage.ts';
+import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
+import { formatUsd, nanoToUsd } from '../../kit/money.ts';
+import { jsonText, printableLines } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
+import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
+import { renderDiagnostics } from '../../source/diagnostics/render.ts';
+import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
+import type { LiveCheck } from './live.ts';
+import { renderLive } from './live-report.ts';
+
+/** What a check is asked to do. */
+export interface CheckOptions {
+  /** gateway.yaml, pipelines, fragments, policies, tests, or directories of them. */
+  readonly paths: readonly string[];
+  /** A gateway.yaml, whatever its name. */
+  readonly config?: string;
+  readonly format: 'text' | 'json' | 'github';
+  /** Whether a warning is enough for exit code 1. */
+  readonly deny_warnings: boolean;
+  readonly stages: readonly StageDefinition[];
+  readonly env: NodeJS.ProcessEnv;
+  /** Whether environment variables and certificate files must be there, or are only warned about. Ignored by default. */
+  readonly environment?: 'required' | 'ignored';
+  /** Asks what the configuration names whether it is there. Done for each gateway.yaml once nothing is wrong with the files. */
+  readonly live?: (config: GatewayConfig) => Promise<readonly LiveCheck[]>;
+  readonly color: boolean;
+  /** Directory that paths are shown relative to; the current one by default. */
+  readonly cwd?: string;
+  /** Takes the findings. */
+  data(text: string): void;
+  /** Takes the summary. */
+  words(text: string): void;
+}
+
+function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`;
+}
+
+function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
+  const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
+  const counted = [
+    pipelines.length > 0 && count(pipelines.length, 'pipeline'),
+    configs.length > 0 && count(sum('models'), 'model'),
+    configs.length > 0 && count(sum('upstreams'), 'upstream'),
+    fragments > 0 && count(fragments, 'fragment'),
+    policies > 0 && count(policies, 'policy file'),
+    tests > 0 && count(tests, 'test file'),
+  ];
+  return counted.filter((part) => part !== false).join(', ');
+}
+
+function overshoots({ gateways }: CheckedPaths): Overshoot[] {
+  return gateways.map(({ config, pipelines }) => overshootBound(config, pipelines));
+}
+
+const LINE_WIDTH = 80;
+
+/** The bound of each limit where there is one, and where it comes from. */
+function describeBounds({ limits, dearest }: Overshoot): string[] {
+  if (limits.length === 0) return [];
+  const largest_first = limits.toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd);
+  const bounds = largest_first.map(({ name, bound_nano_usd }) => `${name} by ${formatUsd(bound_nano_usd)}`);
+  const one = dearest && ` (${formatUsd(dearest.cost_nano_usd)} USD: ${dearest.model} at ${dearest.upstream})`;
+  const why = `each by overshoot_percent of it, or by what one request can cost${one ?? ''} if that is more; so is a limit that is set or granted at run time; reserve: worst_case makes it 0`;
+  return [
+    ...wrapText(`at most: ${bounds.join(', ')}`, LINE_WIDTH, '  ', '    '),
+    ...wrapText(why, LINE_WIDTH, '  ', '    '),
+  ];
+}
+
+function describeUnbounded(upstreams: readonly string[]): string[] {
+  const why = `held as unbounded: requests with only max_completion_tokens, at ${upstreams.join(', ')} (\`honours\`)`;
+  return wrapText(why, LINE_WIDTH, '  ', '    ');
+}
+
+function describeOvershoot(overshoot: Overshoot): string {
+  const { bound_nano_usd, only_others, not_bounded, unbounded_at = [] } = overshoot;
+  if (bound_nano_usd === undefined) {
+    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
+  }
+  const lines = [
+    `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`,
+    ...describeBounds(overshoot),
+    ...wrapText(`not bounded: ${not_bounded.join(', ')}`, LINE_WIDTH, '  ', '    '),
+    ...(unbounded_at.length === 0 ? [] : describeUnbounded(unbounded_at)),
+  ];
+  return printableLines(lines);
+}
+
+const MIB = 1024 * 1024;
+const inMib = (bytes: number) => `${Math.ceil(bytes / MIB)} MiB`;
+
+function bounds({ gateways }: CheckedPaths): MemoryBound[] {
+  return gateways.map(({ config, pipelines }) => memoryBound(config, pipelines));
+}
+
+function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }: MemoryBound): string {
+  const { count, each_bytes } = connections;
+  const of_connections = `at most ${inMib(count * each_bytes)} (${count} of ${each_bytes / 1024} KiB)`;
+  const why = `buffered_bytes, ${inMib(held_bytes)}, and ${inMib(reading_bytes)} to read one body at a time`;
+  return printableLines([
+    ...wrapText(`memory for bodies: at most ${inMib(total_bytes)} (${why})`, LINE_WIDTH, '', '  '),
+    `memory for connections: ${of_connections}`,
+  ]);
+}
+
+function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
+  const time = (months: number | 'forever') => (months === 'forever' ? months : count(months, 'month'));
+  const kept = `the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (about 1.6 KB a request)`;
+  return printableLines(wrapText(`kept: ${kept}; database.retention changes that`, LINE_WIDTH, '', '  '));
+}
+
+function summary(checked: CheckedPaths, errors: number, warnings: number): string {
+  const found = [errors > 0 && count(errors, 'error'), warnings > 0 && count(warnings, 'warning')].filter(Boolean);
+  const code = checked.diagnostics[0]?.code;
+  const more = code === undefined ? '' : `appscli explain ${code} says more\n`;
+  if (errors > 0) return `${found.join(', ')}; ${more}`;
+  const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
+  const money = new Set(overshoots(checked).map(describeOvershoot));
+  const unknown = new Set(checked.gateways.map(({ config }) => describeUnknownBills(unknownBills(config))));
+  const memory = new Set(bounds(checked).map(describeMemory));
+  const kept = new Set(
+    checked.gateways.map(({ config }) => describeRetention(config.database.retention ?? DEFAULT_RETENTION)),
+  );
+  return ok + [...money, ...memory, ...unknown, ...kept].join('') + more;
+}
+
+function describeLive(live: readonly LiveCheck[] | undefined): string {
+  if (live === undefined) return 'live: nothing was asked; correct the errors first\n';
+  if (live.length === 0) return 'live: there is nothing to ask without a gateway.yaml; name it with --config\n';
+  const fine = live.filter(({ ok }) => ok).length;
+  return `live: ${fine} of ${live.length} are as the configuration needs them\n`;
+}
+
+function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
+  const inUsd = (nano_usd: number | undefined) => (nano_usd === undefined ? null : nanoToUsd(nano_usd));
+  const spend_limits = overshoots(checked).map(({ bound_nano_usd, limits, dearest, not_bounded, unbounded_at }) => ({
+    passed_by_at_most_usd: inUsd(bound_nano_usd),
+    limits: limits.map(({ name, bound_nano_usd: own }) => ({ name, passed_by_at_most_usd: inUsd(own) })),
+    dearest_request_usd: inUsd(dearest?.cost_nano_usd),
+    not_bounded,
+    ...(unbounded_at && { max_completion_tokens_unbounded_at: unbounded_at }),
+  }));
+  const memory = bounds(checked).map(({ total_bytes, connections: { count, each_bytes } }) => ({
+    bodies_at_most_bytes: total_bytes,
+    connections_at_most_bytes: count * each_bytes,
+  }));
+  const unknown_bills = checked.gateways.map(({ config }) => unknownBillsJson(unknownBills(config)));
+  const document = {
+    ...JSON.parse(findings),
+    spend_limits,
+    unknown_bills,
+    memory,
+    ...(live === undefined ? {} : { live }),
+  };
+  return `${jsonText(document, 2)}\n`;
+}
+
+/**
+ * Checks configuration files without running them and prints what was found.
+ * @returns the exit code: 0, or 1 when there is something to fix.
+ */
+export async function runCheck(options: CheckOptions): Promise<number> {
+  const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, words } = options;
+  const checked = await loadPaths(options.paths, { ...options, environment });
+  const { diagnostics, sources } = checked;
+  const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
+  const warnings = diagnostics.length - errors;
+  const { live: reach } = options;
+  const live = errors > 0 || !reach ? undefined : (await Promise.all(checked.configs.map(reach))).flat();
+  const findings = renderDiagnostics(diagnostics, { format, color, sources, cwd });
+  if (format === 'json') {
+    data(asJson(checked, findings, live));
+  } else {
+    if (findings !== '') data(findings);
+    const reached = live === undefined ? '' : renderLive(live, { format, color });
+    if (reached !== '') data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
+    words(`${findings + reached === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
+    if (reach) words(describeLive(live));
+  }
+  const failed = reach !== undefined && !(live?.length && live.every(({ ok }) => ok));
+  return errors > 0 || failed || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
+}

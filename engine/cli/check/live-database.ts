@@ -1,0 +1,134 @@
+import { readFileSync } from 'node:fs';
+import pg from 'pg';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { findServer } from '../../store/database-server.ts';
+import { DATABASE, USER } from '../../store/embedded/postgres-cluster.ts';
+import { findExistingHome } from '../../store/embedded/postgres-home.ts';
+import { readServerState } from '../../store/embedded/postgres-process.ts';
+import { migrationState, NEWER_SCHEMA_REMEDY } from '../../store/migrate.ts';
+import { migrations } from '../../store/migrations/index.ts';
+import { describeTrouble } from '../../store/postgres-client.ts';
+import { listForeignSpools } from '../../store/spool/foreign-spools.ts';
+import type { LiveOutcome } from './live.ts';
+
+const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
+export async function checkDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  const { postgres, embedded } = config.database;
+  const spool_dir = config.spend_limits?.spool_dir;
+  if (postgres === undefined) return checkEmbedded(embedded?.data_dir ?? '', timeout_seconds, spool_dir);
+  let settings: pg.ClientConfig;
+  try {
+    settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
+  } catch (error) {
+    const what = error instanceof StartError ? error.message : 'its URL cannot be used';
+    return { ok: false, what, help: `correct the URL in ${postgres.url_env}` };
+  }
+  return examine(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`, spool_dir);
+}
+
+async function checkEmbedded(
+  data_dir: string,
+  timeout_seconds: number,
+  spool_dir: string | undefined,
+): Promise<LiveOutcome> {
+  const home = findExistingHome(data_dir);
+  const state = home === undefined ? undefined : readServerState(home.cluster);
+  if (home === undefined || state === undefined) {
+    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+  }
+  if (state.kind !== 'running' || !state.ready) {
+    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
+  }
+  let password: string;
+  try {
+    password = readFileSync(home.password_file, 'utf8').trim();
+  } catch {
+    return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
+  }
+  const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
+  return examine(settings, timeout_seconds, `see ${home.log_file}`, spool_dir);
+}
+
+async function examine(
+  settings: pg.ClientConfig,
+  timeout_seconds: number,
+  remedy: string,
+  spool_dir: string | undefined,
+): Promise<LiveOutcome> {
+  const limit_ms = timeout_seconds * 1000;
+  const client = new pg.Client({
+    application_name: 'appscli check',
+    ...settings,
+    connectionTimeoutMillis: limit_ms,
+    query_timeout: limit_ms,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('set default_transaction_read_only = on');
+    const { rows } = await client.query<{ version: string; may_create: boolean }>(
+      "select current_setting('server_version') as version, has_schema_privilege(current_schema(), 'create') as may_create",
+    );
+    const { version = '', may_create = false } = rows[0] ?? {};
+    const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+    const { host, port, database } = client;
+    const place = `${host}:${port}/${database}`;
+    const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, place, applied, unknown, may_create);
+    if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
+    return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
+  } catch (error) {
+    return { ok: false, what: describeTrouble(error), help: remedy };
+  } finally {
+    // A server that does not answer would not answer this either.
+    void client.end().catch(() => {});
+  }
+}
+
+/** What is told of files that no gateway of this database writes to it. */
+async function foreignSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
+  const { rows } = await client.query<{ id: string }>('select id from database_identity');
+  const { id = '' } = rows[0] ?? {};
+  try {
+    return (await listForeignSpools(spool_dir, id)).map(({ name, database_id, rename_to }) =>
+      database_id === undefined
+        ? `the spool file ${name} in ${spool_dir} was left by an earlier version and names no database, so it stays there; if it belongs to this one and the gateway that wrote it has ended, rename it to ${rename_to}`
+        : `the spool file ${name} in ${spool_dir} belongs to another database, so it stays there until a gateway of that one takes it; this one is ${id}`,
+    );
+  } catch (error) {
+    return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];
+  }
+}
+
+function judge(
+  server: string,
+  place: string,
+  applied: number,
+  unknown: readonly string[],
+  may_create: boolean,
+): LiveOutcome {
+  const total = migrations.length;
+  if (unknown.length > 0) {
+    return {
+      ok: false,
+      what: `${server} at ${place}, migrated by a newer version of this program`,
+      help: `this one does not know ${unknown.join(', ')}: ${NEWER_SCHEMA_REMEDY}`,
+    };
+  }
+  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
+  if (!may_create) {
+    return {
+      ok: false,
+      what: `${server}, but this user may not create tables`,
+      help: 'grant create on the schema to it',
+    };
+  }
+  const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
+  return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
+}

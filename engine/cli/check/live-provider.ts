@@ -1,0 +1,160 @@
+import { readFileSync } from 'node:fs';
+import { getCACertificates } from 'node:tls';
+import type { AuthConfig, GatewayConfig, OidcConfig } from '../../contract/config.ts';
+import { secretMethod } from '../../identity/provider/client-authentication.ts';
+import { redirectUriOf } from '../../identity/provider/issuer.ts';
+import { describeNetworkError } from '../../kit/net/network-words.ts';
+import type { LiveOutcome } from './live.ts';
+import { type ProbeAnswer, probe } from './live-http.ts';
+import { checkClient } from './live-provider-client.ts';
+
+type Discovery = Readonly<Record<string, unknown>>;
+
+const ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as const;
+/** What a provider takes that does not say (OpenID Connect Discovery 1.0 section 3). */
+const ASSUMED_METHODS = ['client_secret_basic'];
+
+/**
+ * Reads the discovery document and the keys of the identity provider, compares what it offers with what is configured, and
+ * sees whether it takes the gateway for its client.
+ */
+export async function checkProvider(
+  config: GatewayConfig,
+  auth: AuthConfig & { readonly oidc: OidcConfig },
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  const { oidc } = auth;
+  let ca: readonly string[] | undefined;
+  try {
+    ca = oidc.ca_file === undefined ? undefined : [...getCACertificates('default'), readFileSync(oidc.ca_file, 'utf8')];
+  } catch {
+    return { ok: false, what: 'its ca_file cannot be read', help: `may this user read ${oidc.ca_file}?` };
+  }
+  // The gateway waits no longer than this, however long the check may take.
+  const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
+  const ask = createAsk(ca, patience_seconds);
+  const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
+  const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
+  if ('ok' in found) return found;
+  const { document } = found;
+  const problem = judgeDiscovery(document, oidc.issuer_url, url);
+  if (problem !== undefined) return problem;
+  const keys = await ask(String(document.jwks_uri), 'list of keys', 'its discovery document names it as jwks_uri');
+  if ('ok' in keys) return keys;
+  if (!Array.isArray(keys.document.keys) || keys.document.keys.length === 0) {
+    return { ok: false, what: 'its list of keys is empty', help: `open ${document.jwks_uri}` };
+  }
+  const redirect_uri = redirectUriOf(config);
+  const look = (page: string) =>
+    probe(page, {
+      headers: { accept: 'text/html' },
+      timeout_seconds: patience_seconds,
+      read_body: true,
+      ...(ca && { ca }),
+    });
+  const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
+  if (!client.ok) return client;
+  return {
+    ok: true,
+    what: ['discovery document and keys found, issuer matches', client.what].filter((part) => part !== '').join('; '),
+    warnings: warningsOf(document, oidc),
+    notes: [`the redirect URI to register there: ${redirect_uri}`, ...(client.notes ?? []), ...notesOf(document, auth)],
+  };
+}
+
+type Ask = (url: string, what: string, remedy: string) => Promise<LiveOutcome | { readonly document: Discovery }>;
+
+function createAsk(ca: readonly string[] | undefined, timeout_seconds: number): Ask {
+  return async (url, what, remedy) => {
+    let answer: ProbeAnswer;
+    try {
+      answer = await probe(url, { timeout_seconds, read_body: true, ...(ca && { ca }) });
+    } catch (error) {
+      const reason = describeNetworkError(error, timeout_seconds);
+      const untrusted = /not trusted/.test(reason) ? 'name the certificate of its authority with ca_file' : remedy;
+      return { ok: false, what: reason, help: untrusted };
+    }
+    if (answer.status !== 200) {
+      return { ok: false, what: `no ${what} (status ${answer.status})`, help: `it is looked for at ${url}` };
+    }
+    try {
+      const document: unknown = JSON.parse(answer.body);
+      if (typeof document === 'object' && document !== null) return { document: document as Discovery };
+    } catch {}
+    return { ok: false, what: `its ${what} is not a JSON object`, help: `open ${url}` };
+  };
+}
+
+function judgeDiscovery(document: Discovery, issuer: string, url: string): LiveOutcome | undefined {
+  if (document.issuer !== issuer) {
+    const own = typeof document.issuer === 'string' ? document.issuer.slice(0, 200) : 'nothing';
+    return { ok: false, what: `it calls itself ${own}`, help: 'write exactly that as auth.oidc.issuer_url' };
+  }
+  const missing = ENDPOINTS.filter((key) => typeof document[key] !== 'string' || !URL.canParse(document[key]));
+  if (missing.length > 0) {
+    return { ok: false, what: `its discovery document lacks ${missing.join(', ')}`, help: `open ${url}` };
+  }
+  const plain = ENDPOINTS.filter((key) => issuer.startsWith('https:') && !/^https:/i.test(String(document[key])));
+  if (plain.length > 0) {
+    return {
+      ok: false,
+      what: `its ${plain.join(', ')} is not an https address`,
+      help: 'have the provider set up for https',
+    };
+  }
+  if (!(textsOf(document.response_types_supported) ?? ['code']).includes('code')) {
+    const help = 'the gateway signs people in with an authorization code: the provider must offer that';
+    return { ok: false, what: 'it does not offer the response type code', help };
+  }
+  return undefined;
+}
+
+/** A list of texts; `undefined` when there is none, which a provider may leave out. */
+function textsOf(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : undefined;
+}
+
+/** What will probably keep people from signing in. */
+function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
+  const methods = textsOf(document.token_endpoint_auth_methods_supported) ?? ASSUMED_METHODS;
+  const method =
+    oidc.private_key_env === undefined ? secretMethod(oidc.token_endpoint_auth_method, methods) : 'private_key_jwt';
+  const challenges = textsOf(document.code_challenge_methods_supported) ?? ['S256'];
+  const scopes = textsOf(document.scopes_supported);
+  const claims = textsOf(document.claims_supported);
+  const unknown = (oidc.scopes ?? []).filter((scope) => scopes !== undefined && !scopes.includes(scope));
+  return [
+    methods.includes(method)
+      ? []
+      : `it does not say that it takes ${method}; it takes ${methods.slice(0, 10).join(', ').slice(0, 200)}`,
+    challenges.includes('S256') ? [] : 'it does not say that it takes PKCE with S256, which the gateway always uses',
+    unknown.length === 0 ? [] : `it does not list the scope ${unknown.join(', ')}`,
+    oidc.email_verification === 'if_stated' || claims === undefined || claims.includes('email_verified')
+      ? []
+      : 'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
+  ].flat();
+}
+
+/** What is worth knowing, and may well be as it should be. */
+function notesOf(document: Discovery, auth: AuthConfig & { readonly oidc: OidcConfig }): string[] {
+  const { oidc } = auth;
+  const scopes = textsOf(document.scopes_supported) ?? ['offline_access'];
+  const claims = textsOf(document.claims_supported);
+  const goes_by_groups = oidc.allowed_groups ?? auth.admin_groups ?? auth.teams[0];
+  const offline =
+    (oidc.scopes ?? scopes).includes('offline_access') || oidc.authorization_parameters.access_type === 'offline';
+  const top = oidc.groups_claim.startsWith('/') ? oidc.groups_claim.split('/')[1]! : oidc.groups_claim;
+  const claim = top.replaceAll('~1', '/').replaceAll('~0', '~');
+  return [
+    offline
+      ? []
+      : 'without offline_access it may give no refresh token: people then sign in again once its access token ends',
+    goes_by_groups === undefined || claims === undefined || claims.includes(claim)
+      ? []
+      : `it does not list the claim ${claim}: see to it that it sends the groups in it`,
+    typeof document.userinfo_endpoint === 'string'
+      ? []
+      : 'it has no userinfo endpoint: all claims must be in the ID token',
+  ].flat();
+}

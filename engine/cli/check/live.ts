@@ -1,0 +1,132 @@
+import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../contract/config.ts';
+import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { upstreamPaths } from '../../upstreams/upstream-path.ts';
+import { type ProbeAnswer, probe } from './live-http.ts';
+import { checkProvider } from './live-provider.ts';
+
+/** What came of one check. Texts hold no secret. */
+export interface LiveOutcome {
+  readonly ok: boolean;
+  /** What was found, in a few words. */
+  readonly what: string;
+  /** What to do about a failure. */
+  readonly help?: string;
+  /** What is not quite as the configuration wants it, and may fail later. */
+  readonly warnings?: readonly string[];
+  /** What is worth knowing. */
+  readonly notes?: readonly string[];
+}
+
+/** One thing outside the configuration, and whether it is as the configuration needs it. */
+export interface LiveCheck extends LiveOutcome {
+  readonly name: string;
+  readonly duration_ms: number;
+}
+
+/** How long one thing may take to answer where nothing else is said, in seconds. */
+const LIVE_TIMEOUT_SECONDS = 5;
+
+type Reach = (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout_seconds: number) => Promise<LiveOutcome>;
+
+/**
+ * Asks everything a configuration names whether it is there, all at once, each with a time limit. Sends no prompt, costs
+ * nothing, follows no redirect and changes nothing.
+ */
+export async function checkLive(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds = LIVE_TIMEOUT_SECONDS,
+): Promise<LiveCheck[]> {
+  const { checkDatabase } = await import('./live-database.ts');
+  const upstreams = config.upstreams.map((upstream): [string, Reach] => [
+    `upstream ${upstream.name}`,
+    () => checkUpstream(upstream, env, timeout_seconds),
+  ]);
+  const { auth } = config;
+  const endpoint = textAt(config.telemetry, 'otlp', 'endpoint');
+  const reaches: [string, Reach][] = [
+    ['database', checkDatabase],
+    ...upstreams,
+    ...(auth?.oidc === undefined ? [] : [provider({ ...auth, oidc: auth.oidc })]),
+    ...(endpoint === undefined
+      ? []
+      : [['telemetry', () => checkEndpoint(endpoint, timeout_seconds)] as [string, Reach]]),
+  ];
+  return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
+}
+
+function provider(auth: AuthConfig & { oidc: OidcConfig }): [string, Reach] {
+  return ['identity provider', (config, env, timeout_seconds) => checkProvider(config, auth, env, timeout_seconds)];
+}
+
+async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<LiveCheck> {
+  const started = performance.now();
+  const outcome = await reach();
+  return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
+}
+
+function textAt(section: unknown, ...keys: readonly string[]): string | undefined {
+  const value = keys.reduce<unknown>((owner, key) => (owner as Record<string, unknown> | undefined)?.[key], section);
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** Asks for the list of models: it needs the credential and costs nothing. */
+async function checkUpstream(
+  upstream: UpstreamConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  const { type, base_url, api_key_env, auth_token_env } = upstream;
+  const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
+  const key = api_key_env === undefined ? undefined : env[api_key_env];
+  const token = auth_token_env === undefined ? undefined : env[auth_token_env];
+  const headers = {
+    ...(key === undefined ? {} : { 'x-api-key': key }),
+    // Nearly all compat upstreams read a key here.
+    ...(key !== undefined && type === 'compat' ? { authorization: `Bearer ${key}` } : {}),
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+  };
+  try {
+    return judgeUpstream(
+      await probe(url, { headers, timeout_seconds, read_body: false }),
+      api_key_env ?? auth_token_env,
+    );
+  } catch (error) {
+    const what = describeNetworkError(error, timeout_seconds);
+    const help = /credential/.test(what) ? `set ${api_key_env ?? auth_token_env} again` : `is ${base_url} right?`;
+    return { ok: false, what, help };
+  }
+}
+
+function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | undefined): LiveOutcome {
+  const failed = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
+  if (status === 401 || status === 403) {
+    if (variable === undefined)
+      return failed(`it wants a credential (status ${status})`, 'name one with api_key_env or auth_token_env');
+    return failed(
+      `credential refused (status ${status})`,
+      `is the key in ${variable} valid, and is it the right kind?`,
+    );
+  }
+  if (status >= 300 && status < 400) {
+    return failed(
+      `it redirects (status ${status}), and redirects are not followed`,
+      'write the final address as base_url',
+    );
+  }
+  if (status >= 500) return failed(`it answers with status ${status}`, 'it is in trouble itself: try again later');
+  if (/html/i.test(headers['content-type'] ?? '')) {
+    return failed(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
+  }
+  return { ok: true, what: `answers with status ${status}` };
+}
+
+/** Any answer will do: what a collector takes is sent with POST. */
+async function checkEndpoint(url: string, timeout_seconds: number): Promise<LiveOutcome> {
+  try {
+    const { status } = await probe(url, { timeout_seconds, read_body: false });
+    return { ok: true, what: `reachable, answers with status ${status}` };
+  } catch (error) {
+    return { ok: false, what: describeNetworkError(error, timeout_seconds), help: `is ${url} right?` };
+  }
+}

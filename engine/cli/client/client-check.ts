@@ -1,0 +1,74 @@
+import { fieldsOf } from '../../client/answers.ts';
+import { sentence } from '../../client/errors.ts';
+import { createAsk, type Fetch } from '../../client/http.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { safeToShow } from '../at-gateway.ts';
+import { EXIT_FINDINGS } from '../exit-codes.ts';
+
+/** The largest page of models. */
+const LISTED_MAX = 1000;
+
+/** What a gateway says about a model. */
+export interface CheckedModel {
+  readonly id: string;
+  /** In tokens, where the gateway says so. */
+  readonly context_window: number | undefined;
+}
+
+/**
+ * Asks a gateway about a model with the credential a client will use; without a model, whether the credential is good.
+ * Raises StartError that says what to do when the client would not work.
+ */
+export async function checkModel(options: {
+  readonly root_url: string;
+  readonly token: string;
+  readonly model: string | undefined;
+  readonly fetch?: Fetch | undefined;
+}): Promise<CheckedModel | undefined> {
+  const { root_url, token, model } = options;
+  const ask = createAsk({ fetch: options.fetch });
+  const get = async (path: string) => {
+    const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
+    if (answer.status === 401 || answer.status === 403) {
+      const said = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'it does not say why';
+      const why = /[.!?]$/.test(said) ? said : `${said}.`;
+      throw new StartError(
+        `${root_url} refuses the credential: ${why} Make a token (appscli tokens create) and give that one`,
+        { exit_code: EXIT_FINDINGS },
+      );
+    }
+    if (answer.kind === 'json' && (answer.status === 200 || answer.status === 404)) return answer;
+    throw new StartError(
+      `${root_url} answers GET ${path} with status ${answer.status} and no list of models; is it the address of a gateway?`,
+      { exit_code: EXIT_UNAVAILABLE },
+    );
+  };
+
+  if (model !== undefined) {
+    const { status, body } = await get(`/v1/models/${encodeURIComponent(model)}`);
+    const found = fieldsOf(safeToShow(body));
+    if (status === 200) return { id: String(found.id ?? model), context_window: windowOf(found) };
+  }
+  // Not every gateway answers for a single model.
+  const list = fieldsOf(safeToShow((await get(`/v1/models?limit=${LISTED_MAX}`)).body));
+  const entries = Array.isArray(list.data) ? list.data.map(fieldsOf) : [];
+  if (model === undefined) return undefined;
+  const entry = entries.find(({ id }) => id === model);
+  if (entry !== undefined) return { id: model, context_window: windowOf(entry) };
+  throw notThere(root_url, model, entries);
+}
+
+function windowOf({ context_window, max_input_tokens }: Readonly<Record<string, unknown>>): number | undefined {
+  const said = context_window ?? max_input_tokens;
+  return typeof said === 'number' && said > 0 ? said : undefined;
+}
+
+function notThere(root_url: string, model: string, entries: readonly Readonly<Record<string, unknown>>[]): StartError {
+  const ids = entries.flatMap(({ id }) => (typeof id === 'string' ? [id] : []));
+  const remedy =
+    ids.length === 0
+      ? 'its token group may use no model at all: ask for a token of a group that may'
+      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that may use it`;
+  return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
+}

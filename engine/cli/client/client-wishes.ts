@@ -1,0 +1,127 @@
+import { chooseBaseUrl } from '../../client/base-url.ts';
+import { openCredentials } from '../../client/credentials.ts';
+import { freshCredentials } from '../../client/fresh-credentials.ts';
+import { createAsk, type Fetch } from '../../client/http.ts';
+import type { Credential } from '../../client-files/draft.ts';
+import type { ClientPlatform, KeyHelper } from '../../client-files/key-helper.ts';
+import { type ClientNames, clientNames } from '../../client-files/names.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { systemClock } from '../../kit/clock.ts';
+import { readProfile } from '../../load/profile.ts';
+import { createFindings } from '../../source/findings.ts';
+import { EXIT_USAGE } from '../exit-codes.ts';
+import type { Input } from './client-input.ts';
+
+/** Options that every kind of client has. */
+export interface ClientOptions {
+  readonly baseUrl?: string;
+  readonly apiKey?: string;
+  readonly apiKeyEnv?: string;
+  readonly tokenStdin?: true;
+  readonly keyHelper?: true;
+  readonly signIn?: true;
+  readonly appscli?: string;
+  readonly managed?: true | ClientPlatform;
+  readonly model?: string;
+  readonly profile?: string;
+  readonly write?: true;
+  readonly print?: true;
+  readonly check?: true;
+  readonly json?: true;
+}
+
+/** Example of a variable that holds a token. */
+const DEFAULT_VARIABLE = 'RELAY_API_KEY';
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
+
+const TOKEN = /^[\x21-\x7e]{8,8192}$/;
+
+function wrong(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+/** Stands for a token where only the form of a file is to be shown. */
+const PLACEHOLDER = '<API_KEY>';
+
+/** What somebody may have copied behind the address of the gateway: the form of other clients, or the path of an API. */
+const API_PATH = /\/v1(?:\/(?:messages|chat\/completions|responses|models))?$/;
+
+/** Address of the gateway without `/v1`, whichever form was given. Raises StartError. */
+export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {
+  const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
+  const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
+  return chooseBaseUrl(given, env, signed_in, 'taken').replace(API_PATH, '').replace(/\/+$/, '');
+}
+
+/** The names of clients that a profile gives, or the neutral ones. Raises StartError with the place of a mistake. */
+export function namesOf(file: string | undefined): ClientNames {
+  if (file === undefined || file === 'neutral') return clientNames(undefined);
+  const findings = createFindings();
+  const profile = readProfile(file, findings);
+  if (profile !== undefined) return clientNames(profile);
+  const [first] = findings.diagnostics();
+  const place = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
+  const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
+  throw new StartError(`--profile: ${place}: ${first?.message ?? 'it cannot be read'}${expected}`, {
+    exit_code: EXIT_CONFIGURATION,
+  });
+}
+
+/** How the client gets its credential. Raises StartError; no message repeats what may be one. */
+export async function credentialOf(
+  { apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn, managed, print, check }: ClientOptions,
+  input: Input,
+  how: { readonly needs_text: boolean; readonly helper: () => KeyHelper },
+): Promise<Credential> {
+  const given = [apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn].filter((each) => each !== undefined);
+  if (given.length > 1) {
+    throw wrong('--api-key, --api-key-env, --token-stdin, --key-helper and --sign-in exclude each other');
+  }
+  if (managed !== undefined && (given.length === 0 || apiKey !== undefined || tokenStdin)) {
+    throw wrong('a file for every machine holds no token: with --managed say --key-helper, --sign-in or --api-key-env');
+  }
+  if (signIn) return { sign_in: true };
+  if (keyHelper) return { helper: how.helper() };
+  if (apiKey !== undefined) return { token: tokenFrom(apiKey) };
+  if (apiKeyEnv !== undefined) {
+    if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
+    throw wrong(
+      '--api-key-env takes the name of an environment variable, not a key; if that was one, revoke it: your shell may have kept it',
+    );
+  }
+  if (tokenStdin) return { token: tokenFrom(await input.all()) };
+  if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
+  if (print && !check) return { token: PLACEHOLDER };
+  if (input.answers) return { token: tokenFrom(await input.line('Token for the gateway (not shown): ', true)) };
+  throw wrong('where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env');
+}
+
+function tokenFrom(text: string): string {
+  const token = text.trim();
+  if (TOKEN.test(token)) return token;
+  throw wrong('the token must be one line of 8 to 8192 characters without spaces');
+}
+
+/** The token itself, to ask the gateway with. Raises StartError when its variable is not set, or nobody has signed in. */
+export async function tokenOf(
+  credential: Exclude<Credential, { readonly sign_in: true }>,
+  root_url: string,
+  { env, fetch }: { readonly env: NodeJS.ProcessEnv; readonly fetch?: Fetch | undefined },
+): Promise<string> {
+  if ('token' in credential) return credential.token;
+  if ('helper' in credential) {
+    const [credentials, ask] = [openCredentials(env), createAsk({ fetch })];
+    return (await freshCredentials({ credentials, ask, clock: systemClock, base_url: root_url })).access_token;
+  }
+  const token = (env[credential.variable] ?? '').trim();
+  if (token !== '') return tokenFrom(token);
+  throw wrong(`--check asks with the token in ${credential.variable}, and it is not set`);
+}
+
+/** Name of an entry that goes into a file: letters, digits, dashes. Raises StartError. */
+export function aliasOf(given: string | undefined, model: string): string {
+  if (given === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
+  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(given)) return given;
+  throw wrong('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
+}

@@ -1,0 +1,265 @@
+import { dirname, join } from 'node:path';
+import { openCredentials } from '../../client/credentials.ts';
+import { discover } from '../../client/discovery.ts';
+import { createAsk, type Fetch } from '../../client/http.ts';
+import { BrokenFile } from '../../client-files/broken-file.ts';
+import { planBuildCli } from '../../client-files/build-cli.ts';
+import { planCodingCli } from '../../client-files/coding-cli.ts';
+import type { ClientPlan, Credential } from '../../client-files/draft.ts';
+import {
+  credentialVariable,
+  type MessagesWish,
+  messagesVariables,
+  planMessages,
+  TIERS,
+  variableWarnings,
+} from '../../client-files/messages.ts';
+import { type ClientNames, pathOfFile } from '../../client-files/names.ts';
+import { type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { jsonText } from '../../kit/text/printable.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK } from '../exit-codes.ts';
+import { warner } from '../surroundings.ts';
+import { checkModel } from './client-check.ts';
+import type { Input } from './client-input.ts';
+import { helperFor, isPassing, type Place, type Program, placeOf, thisProgram } from './client-place.ts';
+import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-wishes.ts';
+import { offerDrafts } from './client-write.ts';
+
+/** What these commands are given beyond their options. */
+export interface ClientSurroundings {
+  readonly input: Input;
+  /** The program that a key helper calls again; this one. */
+  readonly program?: Program;
+  readonly fetch?: Fetch;
+}
+
+/** Options of `appscli client build-cli`. */
+export interface BuildCliOptions extends ClientOptions {
+  readonly model: string;
+  /** Absent: what the gateway says, if it is asked. */
+  readonly contextWindow?: number;
+  readonly alias?: string;
+  readonly displayName?: string;
+  readonly providerName?: string;
+}
+
+/** Options of `appscli client coding-cli`. */
+export interface CodingCliOptions extends ClientOptions {
+  readonly model: string;
+  /** Absent: what the gateway says, if it is asked. */
+  readonly contextWindow?: number;
+  readonly providerName?: string;
+}
+
+/** Options of `appscli client messages`. */
+export interface MessagesOptions extends ClientOptions {
+  readonly opusModel?: string;
+  readonly sonnetModel?: string;
+  readonly haikuModel?: string;
+  readonly fableModel?: string;
+  readonly contextWindow?: number;
+  readonly discovery?: true;
+  readonly cache1h?: true;
+  readonly settings?: true;
+  readonly shell?: Shell;
+}
+
+interface Wish {
+  readonly names: ClientNames;
+  readonly root_url: string;
+  readonly credential: Credential;
+}
+
+async function wishOf(
+  { env, terminal }: CommandContext,
+  given: ClientOptions,
+  { input, program = thisProgram() }: ClientSurroundings,
+  needs_text = false,
+): Promise<Wish> {
+  const names = namesOf(given.profile);
+  const root_url = rootUrl(given.baseUrl, env);
+  const warn = warner(terminal);
+  if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
+    warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
+  if (given.apiKey !== undefined)
+    warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
+  const helper = () => helperFor(given, root_url, program);
+  const credential = await credentialOf(given, input, { needs_text, helper });
+  if ('helper' in credential && given.managed === undefined) {
+    if (given.appscli === undefined && isPassing(program))
+      warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
+    if (!openCredentials(env).read().has(root_url))
+      warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
+  }
+  return { names, root_url, credential };
+}
+
+/** Tokens of the long-context models that clients are set up for where nobody says how many. */
+const CONTEXT_WINDOW = 500_000;
+
+/** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
+async function check(
+  context: CommandContext,
+  { root_url, credential }: Wish,
+  given: ClientOptions & { readonly contextWindow?: number },
+  fetch: Fetch | undefined,
+  more_models: readonly string[] = [],
+): Promise<number | undefined> {
+  const wanted = given.contextWindow;
+  if (!given.check) return wanted;
+  const warn = warner(context.terminal);
+  if ('sign_in' in credential) {
+    await discover(createAsk({ fetch }), root_url);
+    warn(`${root_url} takes sign-ins from a terminal`);
+    return wanted;
+  }
+  const token = await tokenOf(credential, root_url, { env: context.env, fetch });
+  const found = await checkModel({ root_url, token, model: given.model, fetch });
+  if (found === undefined) warn(`${root_url} takes the token`);
+  else warn(`${root_url} has ${found.id} for this token`);
+  for (const model of new Set(more_models)) {
+    if (model !== given.model) await checkModel({ root_url, token, model, fetch });
+  }
+  const window = found?.context_window;
+  if (window === undefined || wanted === undefined) return window ?? wanted;
+  if (wanted > window)
+    warn(
+      `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
+    );
+  return wanted;
+}
+
+/** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
+export function planned(make: () => ClientPlan): ClientPlan {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof BrokenFile)) throw error;
+    const place = [error.path, error.line].filter((part) => part !== undefined).join(':');
+    throw new StartError(`${place}: ${error.message}; nothing was written`, { exit_code: EXIT_CONFIGURATION });
+  }
+}
+
+async function offer(
+  context: CommandContext,
+  kind: string,
+  { drafts, warnings }: ClientPlan,
+  { root_url, credential }: Wish,
+  how: {
+    readonly given: ClientOptions;
+    readonly input: Input;
+    readonly place: Place;
+    /** What to say about a variable that holds the token. */
+    readonly note: (variable: string) => string | undefined;
+  },
+): Promise<number> {
+  for (const warning of warnings) warner(context.terminal)(warning);
+  const token = 'token' in credential ? credential.token : undefined;
+  const { write, json } = how.given;
+  const { shared, elsewhere } = how.place;
+  const print = how.given.print || elsewhere;
+  if (shared && print) context.terminal.words(`What follows belongs in ${how.place.path} on each machine.\n`);
+  const exit_code = await offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
+    ...(write && { write }),
+    ...(print && { print }),
+    ...(json && { json }),
+    input: how.input,
+    token,
+    facts: { client: kind, base_url: root_url, warnings },
+  });
+  const note = 'variable' in credential ? how.note(credential.variable) : undefined;
+  if (note !== undefined) context.terminal.words(`${note}\n`);
+  return exit_code;
+}
+
+function noteUnset({ env }: CommandContext) {
+  return (variable: string) =>
+    env[variable] ? undefined : `The client reads its token from ${variable}, which is not set here.`;
+}
+
+/** `appscli client build-cli`. */
+export async function buildCli(
+  context: CommandContext,
+  given: BuildCliOptions,
+  surroundings: ClientSurroundings,
+): Promise<number> {
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings);
+  const names = wish.names.build_cli;
+  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
+  const { model } = given;
+  const display_name = given.displayName ?? given.providerName ?? model;
+  const alias = aliasOf(given.alias, model);
+  const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, place));
+  return offer(context, 'build-cli', plan, wish, { given, input, place, note: noteUnset(context) });
+}
+
+/** `appscli client coding-cli`. */
+export async function codingCli(
+  context: CommandContext,
+  given: CodingCliOptions,
+  surroundings: ClientSurroundings,
+): Promise<number> {
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings, true);
+  const names = wish.names.coding_cli;
+  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
+  const { path: config, read } = place;
+  const auth = pathOfFile(names.auth_file, context.env);
+  const { model, providerName: provider_name = 'custom' } = given;
+  const plan = planned(() =>
+    planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
+  );
+  return offer(context, 'coding-cli', plan, wish, { given, input, place, note: noteUnset(context) });
+}
+
+/** A tier that nobody names has the model itself: what helps it along would else ask for a model of the vendor. */
+function tiersOf(given: MessagesOptions): MessagesWish['tiers'] {
+  const { model, opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
+  const named = { opus, sonnet, haiku, fable };
+  return Object.fromEntries(TIERS.map((tier) => [tier, named[tier] ?? model]).filter(([, id]) => id !== undefined));
+}
+
+/** `appscli client messages`. */
+export async function messages(
+  context: CommandContext,
+  given: MessagesOptions,
+  surroundings: ClientSurroundings,
+): Promise<number> {
+  const { input, fetch } = surroundings;
+  const wish = await wishOf(context, given, surroundings);
+  const names = wish.names.messages;
+  const place = placeOf(given, { ...names, file: names.settings_file }, context.env);
+  const { model, discovery = false, cache1h: cache_1h = false } = given;
+  const tiers = tiersOf(given);
+  const context_window = await check(context, wish, given, fetch, Object.values(tiers));
+  const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
+  for (const warning of variableWarnings(full, names, context.env, 'your environment'))
+    warner(context.terminal)(warning);
+  if (given.settings || given.write || place.shared || !('variable' in wish.credential)) {
+    const plan = planned(() => planMessages(full, names, place));
+    const note = () =>
+      `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
+    return offer(context, 'messages', plan, wish, { given, input, place, note });
+  }
+  const texts = messagesVariables(full, names);
+  const copies = { [credentialVariable(names)]: wish.credential.variable };
+  const { terminal, env } = context;
+  if (given.json) {
+    terminal.data(`${jsonText({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
+  } else {
+    terminal.verbatim(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
+    const unset = noteUnset(context)(wish.credential.variable);
+    if (unset !== undefined) terminal.words(`${unset}\n`);
+    if (discovery) {
+      const cache = join(dirname(place.path), 'cache', 'gateway-models.json');
+      terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
+    }
+  }
+  return EXIT_OK;
+}

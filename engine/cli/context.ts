@@ -1,0 +1,10 @@
+import type { StageDefinition } from '../contract/stage.ts';
+import type { Terminal } from './terminal.ts';
+
+/** What every command is given. */
+export interface CommandContext {
+  readonly terminal: Terminal;
+  readonly env: NodeJS.ProcessEnv;
+  /** The stages that ship with the program; loaded only by commands that need them. */
+  stages(): Promise<readonly StageDefinition[]>;
+}

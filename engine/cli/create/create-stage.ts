@@ -1,0 +1,64 @@
+import { join } from 'node:path';
+import { StartError } from '../../contract/start-error.ts';
+import { printableLines } from '../../kit/text/printable.ts';
+import { isStageName } from '../../load/stage-definition.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { enterDirectory, isTaken, ownName, writeNewFiles } from '../new-files.ts';
+import { stageSource, stageTestSource } from './stage-template.ts';
+
+/** Says that the files beside it are ES modules. */
+const MODULE_MARKER = join('stages', 'package.json');
+
+function refuse(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+function nextSteps(name: string, directory: string, appscli: string): string {
+  const node = appscli.startsWith('npx') ? 'npx node' : 'node';
+  return `
+Make it known in gateway.yaml:
+
+stages:
+  - ./stages/${name}.ts
+
+Use it in a pipeline, under \`stages:\` and above the one that answers:
+
+  - stage: ${name}
+    options: { header: x-ticket }
+
+Then:
+
+${enterDirectory(directory)}  ${node} --test stages/${name}.test.ts
+  ${appscli} check
+`;
+}
+
+/**
+ * `appscli create stage`: writes a stage that works and its test, and prints what to add to gateway.yaml and a pipeline.
+ * Raises StartError, without having written anything, for a name that can't be used and for a file that exists.
+ */
+export async function createStage(
+  { terminal, env, stages }: CommandContext,
+  name: string,
+  { directory }: { readonly directory: string },
+): Promise<number> {
+  if (!isStageName(name)) {
+    throw refuse(
+      `${JSON.stringify(name)} cannot be the name of a stage: lower-case words joined by dashes, such as require-ticket`,
+    );
+  }
+  if ((await stages()).some((stage) => stage.name === name)) {
+    throw refuse(`${name} is the name of a shipped stage; call yours something else, such as own-${name}`);
+  }
+  const files: Record<string, string> = {
+    [join('stages', `${name}.ts`)]: stageSource(name),
+    [join('stages', `${name}.test.ts`)]: stageTestSource(name),
+  };
+  // `npm init` makes a directory one of CommonJS, in which neither file would run.
+  if (!isTaken(join(directory, MODULE_MARKER))) files[MODULE_MARKER] = '{ "type": "module" }\n';
+  await writeNewFiles(directory, files);
+  terminal.data(printableLines(Object.keys(files).map((file) => join(directory, file))));
+  terminal.words(nextSteps(name, directory, ownName(env)));
+  return EXIT_OK;
+}

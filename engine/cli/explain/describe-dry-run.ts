@@ -1,0 +1,184 @@
+import { formatUsd, usdToNano } from '../../kit/money.ts';
+import { jsonText } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { Reason } from '../../rules/reasons.ts';
+import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from '../../simulate/dry-run.ts';
+import type { LimitStep } from '../../simulate/dry-run-limits.ts';
+import { formatTable } from '../table.ts';
+import { momentWords } from '../times.ts';
+
+const DETAIL = ' '.repeat(7);
+
+/** The value of a fact for people: money in USD, moments as dates. */
+function shown(path: string, value: unknown): string {
+  if (value === null || value === undefined) return 'not set';
+  if (path.endsWith('_nano_usd')) return `${formatUsd(Number(value))} USD`;
+  if (path.endsWith('_at')) return momentWords(new Date(Number(value)));
+  return jsonText(value);
+}
+
+function valuesOf({ saw }: Reason): string {
+  const values = Object.entries(saw).map(([path, value]) => `${path} is ${shown(path, value)}`);
+  return values.length === 0 ? '' : ` (${values.join(', ')})`;
+}
+
+const NO_BREAK = '\u00a0';
+const inOnePiece = (text: string): string => text.replaceAll(' ', NO_BREAK);
+const spaced = (text: string): string => text.replaceAll(NO_BREAK, ' ');
+
+/** Why a condition holds or not, one line per comparison that decided. */
+function reasonLines({ reasons }: Verdict, line_width: number): string[] {
+  return reasons.flatMap((reason) =>
+    wrapText(
+      `${reason.held ? 'yes' : 'no'}: ${reason.condition}${valuesOf(reason)}`,
+      line_width,
+      DETAIL,
+      `${DETAIL}  `,
+    ),
+  );
+}
+
+function fateInWords({ fate, mode, guard }: StageStep): string {
+  if (fate === 'runs') return 'runs';
+  if (fate === 'unreached') return 'is not reached';
+  if (fate === 'unknown') return 'may run';
+  return mode === 'shadow' && guard?.held !== false ? 'is skipped, in shadow mode' : 'is skipped';
+}
+
+function stageLines(steps: readonly StageStep[], line_width: number): string[] {
+  let order = 0;
+  let list: StageStep['list'] = 'stages';
+  return steps
+    .filter((step) => step.list !== 'on_error' || step.fate !== 'unreached')
+    .flatMap((step) => {
+      if (step.list !== list) order = 0;
+      list = step.list;
+      order += 1;
+      const where = step.list === 'stages' ? '' : ` (${step.list})`;
+      const title = `${String(order).padStart(3)}  ${step.id} ${fateInWords(step)}${where}`;
+      const facts = Object.entries(step.wrote).map(([path, value]) => inOnePiece(`${path} = ${shown(path, value)}`));
+      return [
+        title,
+        ...(step.guard === undefined ? [] : reasonLines(step.guard, line_width)),
+        ...(step.missing === undefined
+          ? []
+          : wrapText(`it depends on ${step.missing.join(', ')}, not in the audit log`, line_width, DETAIL)),
+        ...(facts.length === 0 ? [] : wrapText(facts.join(', '), line_width, DETAIL).map(spaced)),
+        ...(step.raised === undefined
+          ? []
+          : wrapText(`${step.raised.code ?? 'fails'}: ${step.raised.message}`, line_width, DETAIL)),
+      ];
+    });
+}
+
+function ruleLines(steps: readonly RuleStep[], line_width: number): string[] {
+  const asked = steps.filter(({ after_decision }) => !after_decision);
+  const rest = steps.length - asked.length;
+  return [
+    ...asked.flatMap((step, i) => {
+      const state = `${step.held ? 'holds' : 'does not hold'}${step.mode === 'shadow' ? ', in shadow mode' : ''}`;
+      const title = `${step.name} ${state}${step.held ? `: ${step.effect}` : ''}`;
+      const number = `${String(i + 1).padStart(3)}  `;
+      return [...wrapText(title, line_width, number, DETAIL), ...reasonLines(step, line_width)];
+    }),
+    ...(rest === 0 ? [] : [`     ${rest === 1 ? 'one later rule is' : `${rest} later rules are`} not asked any more`]),
+  ];
+}
+
+/** Who or what a limit is of; of a combination everything. */
+function ofWhom({ scope, key }: LimitStep): string {
+  return scope.includes('+') ? (JSON.parse(key) as string[]).join(' + ') : key;
+}
+
+function amountOf(unit: LimitStep['unit'], amount: number): string {
+  return unit === 'usd' ? formatUsd(usdToNano(amount)) : String(amount);
+}
+
+/** One table of limits in USD, one of those that count something else. */
+function limitLines({ limits, past }: DryRun, line_width: number): string[] {
+  const [in_usd, others] = [limits.filter(({ unit }) => unit === 'usd'), limits.filter(({ unit }) => unit !== 'usd')];
+  const tables = [in_usd, others].filter((some) => some.length > 0).map((some) => limitTable(some, past, line_width));
+  return tables.flatMap((table, i) => (i === 0 ? table : ['', ...table]));
+}
+
+function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_width: number): string[] {
+  const is_usd = limits[0]!.unit === 'usd';
+  const rows = limits.map((limit) => {
+    const { rule, window, unit } = limit;
+    const shown = (amount: number) => amountOf(unit, amount);
+    const per = is_usd ? window : window === 'open' ? 'at-once' : window;
+    return [
+      rule,
+      ofWhom(limit),
+      per,
+      shown(limit.limit),
+      ...(is_usd ? [] : [unit]),
+      shown(limit.spent + limit.held),
+      shown(limit.needed),
+      limit.room ? 'yes' : 'NO',
+    ];
+  });
+  return formatTable(
+    [
+      { title: 'LIMIT', kind: 'text' },
+      { title: 'OF', kind: 'text' },
+      { title: 'PER', kind: 'text' },
+      { title: is_usd ? 'USD' : 'MOST', kind: 'number' },
+      ...(is_usd ? [] : [{ title: 'UNIT', kind: 'text' } as const]),
+      { title: 'USED', kind: 'number' },
+      { title: past === undefined ? 'NEEDED' : 'LIKELY', kind: 'number' },
+      { title: 'ROOM', kind: 'text' },
+    ],
+    rows,
+    line_width - 2,
+  ).map((line) => `  ${line}`);
+}
+
+function rewritesInWords({ unchanged, rewrites }: SentStep): string {
+  if (unchanged) return 'as they came';
+  return rewrites.includes('*') ? 'written anew' : `with ${rewrites.join(', ')} rewritten`;
+}
+
+function sentLines(sent: SentStep): string[] {
+  const { upstream, method, url, headers, body_bytes, sha256 } = sent;
+  const body = `${body_bytes} bytes, ${rewritesInWords(sent)}`;
+  return [
+    `  ${method} ${url} (upstream ${upstream})`,
+    ...headers.map(([name, value]) => `  ${name}: ${value}`),
+    `  body: ${body}`,
+    `  SHA-256 ${sha256}`,
+  ];
+}
+
+/** Lines: stages, rules, limits, and what would be sent or answered. */
+export function describeDryRun(run: DryRun, line_width: number): string[] {
+  const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
+  const decided = run.facts['route.rule'];
+  const past =
+    run.past &&
+    `The request ${run.past.request_id} of ${run.past.received_at}, by the rules as they are now. Nothing is run: the audit log keeps no body.`;
+  return [
+    ...(past === undefined ? [] : [...wrapText(past, line_width), '']),
+    `Pipeline ${run.pipeline}`,
+    ...stageLines(run.stages, line_width),
+    ...section('Routing rules', ruleLines(run.routing, line_width)),
+    ...(run.facts['route.upstream'] === undefined
+      ? []
+      : [
+          `  -> upstream ${String(run.facts['route.upstream'])}, by ${decided === 'default' ? 'default' : `the rule ${String(decided)}`}`,
+        ]),
+    ...section('Spend rules', ruleLines(run.spending, line_width)),
+    ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
+    ...section(
+      'Rules in shadow mode that would have acted',
+      run.shadow.map((name) => `  ${name}`),
+    ),
+    ...(run.sent === undefined ? [] : section('Would be sent', sentLines(run.sent))),
+    ...(run.answer === undefined
+      ? []
+      : section('Would be answered by the gateway itself', [
+          `  ${run.answer.status}${run.answer.error === undefined ? '' : ` ${run.answer.error}`}`,
+          ...(run.answer.message === '' ? [] : wrapText(run.answer.message, line_width, '  ')),
+        ])),
+  ];
+}

@@ -1,0 +1,241 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import type { FactPath } from '../../contract/facts.ts';
+import type { AuditRecord, FactView, ModelCaller, ModelRefusal } from '../../contract/services.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
+import { usdToNano } from '../../kit/money.ts';
+import { pathFinder } from '../../kit/path-patterns.ts';
+import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
+import { findAuditRecord } from '../../money/reports/usage.ts';
+import { factView } from '../../rules/fact-view.ts';
+import {
+  type DryRun,
+  entryStep,
+  routingSteps,
+  type StageStep,
+  spendingSteps,
+  verdictOf,
+} from '../../simulate/dry-run.ts';
+import type { Counted } from '../../simulate/memory/memory-ledger.ts';
+import { limitsOfPast } from '../../simulate/past-limits.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
+import { openDatabase } from '../../store/database.ts';
+import { createModelCatalog } from '../../upstreams/models.ts';
+import { modelFacts, upstreamFacts } from '../../upstreams/route-facts.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_FINDINGS } from '../exit-codes.ts';
+import { commandLog } from '../with-database.ts';
+
+type FromRecord = (value: never) => unknown;
+const same: FromRecord = (value) => value;
+
+/** Which fact a field of an audit record keeps. */
+const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRecord]>> = {
+  request_id: ['request.id', same],
+  method: ['request.method', same],
+  path: ['request.path', same],
+  surface: ['request.surface', same],
+  received_at: ['request.received_at', (text: string) => Date.parse(text)],
+  address: ['request.client.address', same],
+  region: ['request.region', same],
+  client: ['request.client.name', same],
+  client_version: ['request.client.version', same],
+  session_id: ['request.session_id', same],
+  model: ['request.model', same],
+  alias: ['request.alias', same],
+  choices: ['request.choices', same],
+  image_count: ['request.image_count', same],
+  stream: ['request.stream', same],
+  max_tokens: ['request.max_tokens', same],
+  body_bytes: ['request.body_bytes', same],
+  tool_count: ['request.tool_count', same],
+  message_count: ['request.message_count', same],
+  input_tokens_estimate: ['request.input_tokens_estimate', same],
+  input_tokens_max: ['request.input_tokens_max', same],
+  cache_ttl: ['request.cache.ttl', same],
+  principal: ['principal.id', same],
+  user: ['principal.email', same],
+  groups: ['principal.groups', same],
+  team: ['principal.team', same],
+  project: ['principal.project', same],
+  token_id: ['principal.token.id', same],
+  token_group: ['principal.token.group', same],
+  token_name: ['principal.token.name', same],
+  estimate_usd: ['route.estimate_nano_usd', usdToNano],
+};
+
+/** Facts of a request, by dotted path. */
+type Facts = Readonly<Record<string, unknown>>;
+
+function factsOf(record: AuditRecord): Facts {
+  return Object.fromEntries(
+    Object.entries(FIELDS).flatMap(([field, [path, convert]]) => {
+      const value = record[field];
+      return value === null || value === undefined ? [] : [[path, convert(value as never)]];
+    }),
+  );
+}
+
+const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
+
+const RECORDED: ReadonlySet<string> = new Set(Object.values(FIELDS).map(([path]) => path));
+
+/** What became of an entry, as far as the facts at hand tell. */
+function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): StageStep {
+  const step = { ...entryStep(entry, list), wrote: {} };
+  const fate = entry.mode === 'shadow' ? 'skipped' : 'runs';
+  if (entry.when === undefined) return { ...step, fate };
+  const guard = verdictOf(entry.when, viewOf(facts));
+  const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED.has(path) && !(path in facts));
+  if (missing.length > 0) return { ...step, fate: 'unknown', missing };
+  return { ...step, guard, fate: guard.held ? fate : 'skipped' };
+}
+
+function callerOf(facts: Facts): ModelCaller {
+  const group = facts['principal.token.group'] as string | undefined;
+  return {
+    token_group: group,
+    groups: (facts['principal.groups'] as readonly string[] | undefined) ?? [],
+    email: (facts['principal.email'] as string | undefined) ?? '',
+  };
+}
+
+function inWords(refusal: ModelRefusal, id: string): string {
+  if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
+  if (refusal.token_group === undefined) return 'the caller is a member of no token group';
+  return `the token group ${refusal.token_group} may not use ${id}`;
+}
+
+/** What `resolve-route` would write today, or why it would refuse. */
+function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: Facts } | { refusal: string } {
+  const id = String(facts['request.model']);
+  const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
+  const model = catalog.find(id);
+  if (model === undefined) return { refusal: `there is no model ${id}` };
+  const refused = catalog.refusal(callerOf(facts), model);
+  if (refused !== undefined) return { refusal: inWords(refused, id) };
+  const about = modelFacts(model);
+  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
+    ({ held, mode }) => held && mode === 'enforce',
+  );
+  const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
+  const upstream = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);
+  return {
+    wrote: {
+      ...about,
+      ...upstreamFacts(String(facts['request.surface']), model, upstream),
+      'route.rule': rule?.name ?? 'default',
+    },
+  };
+}
+
+interface Replay {
+  readonly stages: readonly StageStep[];
+  /** Those of the record, and those of the route. */
+  readonly facts: Facts;
+}
+
+/** Goes through the stages up to the one that answers. */
+function replayStages(
+  { stages, finally: last }: PipelineSpec,
+  loaded: Loaded,
+  config: GatewayConfig,
+  recorded: Facts,
+): Replay {
+  let facts = recorded;
+  let answered = false;
+  const steps = stages.map((entry): StageStep => {
+    if (answered) return { ...entryStep(entry, 'stages'), fate: 'unreached', wrote: {} };
+    const step = stageStep(entry, 'stages', facts);
+    if (step.fate !== 'runs') return step;
+    answered = entry.definition.terminal;
+    if (step.stage !== 'resolve-route' || facts['request.model'] === undefined) return step;
+    const route = routeOf(loaded, config, facts);
+    if ('refusal' in route) {
+      answered = true;
+      return { ...step, raised: { code: 'model_not_found', message: route.refusal } };
+    }
+    facts = { ...facts, ...route.wrote };
+    return { ...step, wrote: route.wrote };
+  });
+  return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
+}
+
+/** What the pipeline charges for what it forwards: counting tokens is free. `undefined` where it asks no budget. */
+function chargeOf({ stages }: PipelineSpec, steps: readonly StageStep[]): 'full' | 'nothing' | undefined {
+  const asked = stages.filter(
+    ({ id, definition }) =>
+      definition.name === 'check-budget' && steps.some((step) => step.id === id && step.fate === 'runs'),
+  );
+  if (asked.length === 0) return undefined;
+  return asked.some(({ options }) => (options as { charge?: string }).charge !== 'nothing') ? 'full' : 'nothing';
+}
+
+function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
+  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(String(path));
+  const serves = ({ match }: PipelineSpec) =>
+    match.paths.includes(served_path ?? '') && match.methods.includes(String(method));
+  const pipeline = pipelines.find(serves);
+  if (pipeline !== undefined) return pipeline;
+  throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: EXIT_FINDINGS });
+}
+
+interface Remembered {
+  readonly record: AuditRecord;
+  /** Of the windows of now. */
+  readonly counted: Counted;
+}
+
+async function recall(context: CommandContext, config: GatewayConfig, request_id: string): Promise<Remembered> {
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  try {
+    const record = await findAuditRecord(database, request_id);
+    const time_zone = config.spend_limits?.time_zone ?? 'UTC';
+    if (record !== undefined) {
+      const now = Date.now();
+      const balances = await readCounters(database, now, time_zone);
+      return { record, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
+    }
+  } finally {
+    await database.close();
+  }
+  throw new StartError(`the audit log has no request ${request_id}; appscli audit tail --json shows ids`, {
+    exit_code: EXIT_FINDINGS,
+  });
+}
+
+/** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
+export function replayRecord(
+  { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  { record, counted }: Remembered,
+): DryRun {
+  const recorded = factsOf(record);
+  const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
+  const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
+  const view = viewOf(facts);
+  const routed = facts['route.upstream'] !== undefined;
+  const charge = routed ? chargeOf(pipeline, stages) : undefined;
+  return {
+    pipeline: pipeline.name,
+    past: { request_id: String(record.request_id), received_at: String(record.received_at ?? record.at) },
+    facts,
+    stages,
+    routing: routed ? routingSteps(loaded, config, view) : [],
+    spending: charge === undefined ? [] : spendingSteps(loaded, config, view, charge),
+    limits: charge === undefined ? [] : limitsOfPast(config, facts, view, counted, charge),
+    shadow: [],
+  };
+}
+
+/**
+ * What the configuration of today would make of a request that the audit log remembers. Nothing runs, as the log keeps no
+ * body. Raises StartError.
+ */
+export async function explainPastRequest(
+  context: CommandContext,
+  usable: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  request_id: string,
+): Promise<DryRun> {
+  return replayRecord(usable, await recall(context, usable.config, request_id));
+}

@@ -1,0 +1,133 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { pathFinder } from '../../kit/path-patterns.ts';
+import { listed } from '../../kit/text/suggest.ts';
+import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
+import { groupsOf } from '../../simulate/diff/models.ts';
+import { type DryRun, describePlayed } from '../../simulate/dry-run.ts';
+import type { Counted } from '../../simulate/memory/memory-ledger.ts';
+import { play } from '../../simulate/suite/play.ts';
+import type { Played } from '../../simulate/suite/played.ts';
+import type { Loaded } from '../../source/spec.ts';
+import { openDatabase } from '../../store/database.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_USAGE } from '../exit-codes.ts';
+import { commandLog } from '../with-database.ts';
+import { readRequest } from './request-file.ts';
+
+/** Who asks, when and where, as the command line tells it. */
+export interface Caller {
+  readonly user?: string;
+  readonly group?: string;
+  /** Groups of the identity provider. */
+  readonly memberOf?: readonly string[];
+  /** Whether the caller has signed in instead of having an access token. */
+  readonly signedIn?: true;
+  readonly team?: string;
+  readonly project?: string;
+  readonly address?: string;
+  readonly region?: string;
+  /** Milliseconds since the epoch; now where absent. */
+  readonly at?: number;
+  readonly path?: string;
+  /** Whether what counts against limits is looked up in the database; otherwise nothing counts as spent. */
+  readonly ledger?: true;
+}
+
+/** The token group of the caller; `undefined` for somebody who has signed in, which leaves it to the configuration. Raises StartError. */
+function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | undefined {
+  const groups = groupsOf(config);
+  if (group === undefined && signedIn) return undefined;
+  if (group !== undefined && groups.includes(group)) return group;
+  const only = groups.length === 1 ? groups[0] : undefined;
+  if (group === undefined && only !== undefined) return only;
+  const problem = group === undefined ? 'whose request is it?' : `there is no token group ${group};`;
+  throw new StartError(`${problem} name the caller's token group: --group ${listed(groups)}`, {
+    exit_code: EXIT_USAGE,
+  });
+}
+
+/** What limits count by now for everybody and everything, and those that were set and granted at run time. */
+async function countedSoFar(context: CommandContext, config: GatewayConfig, at: number): Promise<Counted> {
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  try {
+    const balances = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
+    return { balances, ...(await readRunTimeLimits(database, at)) };
+  } finally {
+    await database.close();
+  }
+}
+
+/** A region that no proxy may name would be seen here and never by the gateway. Raises StartError. */
+function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
+  if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
+  throw new StartError(
+    '--region: no request has a region here; it needs server.region_header and server.trusted_proxies in gateway.yaml',
+    { exit_code: EXIT_USAGE },
+  );
+}
+
+/** Why a request got to no pipeline. */
+function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
+  const [pathname] = path.split('?');
+  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(pathname!);
+  const is_served = pipelines.some(
+    ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(served_path ?? ''),
+  );
+  const reason = is_served
+    ? `the gateway refuses this request before it looks for a pipeline, with status ${response?.status ?? 400}`
+    : `no pipeline serves ${method} ${path}; name another path with --path`;
+  return new StartError(reason, { exit_code: EXIT_USAGE });
+}
+
+/** An answer that no pipeline takes offence at. */
+const SOME_ANSWER = { json: {} };
+
+/** Takes a request through its pipeline without sending anything. Raises StartError. */
+export async function explainRequestFile(
+  context: CommandContext,
+  { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  file: string,
+  caller: Caller,
+): Promise<DryRun> {
+  const {
+    user = 'somebody@example.com',
+    memberOf: groups = [],
+    signedIn = false,
+    team,
+    project,
+    address,
+    region,
+    at = Date.now(),
+  } = caller;
+  const request = readRequest(file);
+  const group = groupOf(config, caller);
+  checkRegion(caller, config);
+  const counted = caller.ledger ? await countedSoFar(context, config, at) : undefined;
+  const played = await play(
+    { loaded, at, behind_proxy: address !== undefined || region !== undefined, ...(counted && { counted }) },
+    {
+      request: { ...request, ...(caller.path === undefined ? {} : { path: caller.path }) },
+      path: '/v1/messages',
+      upstream: SOME_ANSWER,
+      caller: {
+        user,
+        kind: signedIn ? 'session' : 'access_token',
+        groups,
+        ...(group && { group }),
+        ...(team && { team }),
+        ...(project && { project }),
+        ...(address && { address }),
+        ...(region && { region }),
+      },
+    },
+  );
+  const run = describePlayed(loaded, config, played);
+  if (run !== undefined) return run;
+  throw unserved(
+    loaded,
+    (request.method ?? 'POST').toUpperCase(),
+    caller.path ?? request.path ?? '/v1/messages',
+    played,
+  );
+}

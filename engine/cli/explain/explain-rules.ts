@@ -1,0 +1,136 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import { describeLimit, spendLimits } from '../../money/limits/spend-limits.ts';
+import { routingRules } from '../../rules/config-rules.ts';
+import { describeCondition } from '../../rules/words.ts';
+import { shownPath } from '../../source/diagnostics/render.ts';
+import type { SourcePlace } from '../../source/node.ts';
+import type { Loaded } from '../../source/spec.ts';
+
+/** A rule in force with the place it comes from. */
+export interface EffectiveRule {
+  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  /** JSON-Logic after expansion; `true` for always. */
+  readonly logic: unknown;
+  readonly in_words: string;
+  /** What happens when it holds. */
+  readonly effect: string;
+  readonly file: string;
+  readonly line: number;
+}
+
+/** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
+export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
+  const at = (place: SourcePlace | undefined) => ({
+    file: place === undefined ? 'gateway.yaml' : shownPath(place.file, cwd),
+    line: place?.line ?? 1,
+  });
+  const words = (logic: unknown) => (logic === true ? 'always' : describeCondition(logic));
+  const routing = routingRules(config).map(
+    ({ index, name, mode, logic, upstream }): EffectiveRule => ({
+      kind: 'routing',
+      name,
+      mode,
+      logic,
+      in_words: words(logic),
+      effect: `goes to ${upstream}`,
+      ...at(loaded.placeOf(`/routing/rules/${index}`)),
+    }),
+  );
+  const otherwise: EffectiveRule = {
+    kind: 'routing',
+    name: 'default',
+    mode: 'enforce',
+    logic: true,
+    in_words: 'otherwise',
+    effect: `goes to ${config.routing.default_upstream}`,
+    ...at(loaded.placeOf('/routing/default_upstream')),
+  };
+  return [...routing, otherwise, ...spendingRules(loaded, config, at, words), ...pipelineRules(loaded, at, words)];
+}
+
+type At = (place: SourcePlace | undefined) => { file: string; line: number };
+type Words = (logic: unknown) => string;
+
+function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Words): EffectiveRule[] {
+  return spendLimits(config).map((limit) => ({
+    kind: 'spend',
+    name: limit.name,
+    mode: limit.mode,
+    logic: limit.logic,
+    in_words: words(limit.logic),
+    effect: `at most ${describeLimit(limit)}`,
+    ...at(loaded.placeOf(limit.pointer)),
+  }));
+}
+
+function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRule[] {
+  return pipelines.flatMap((pipeline) => [
+    ...pipeline.rules.map(
+      ({ name, logic, place }): EffectiveRule => ({
+        kind: 'named',
+        name: `${pipeline.name}/${name}`,
+        mode: 'enforce',
+        logic,
+        in_words: words(logic),
+        effect: 'is a name for this condition',
+        ...at(place),
+      }),
+    ),
+    ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+      pipeline[list].flatMap((entry): EffectiveRule[] => {
+        const errors = 'errors' in entry ? (entry.errors as readonly string[] | undefined) : undefined;
+        if (entry.when === undefined && errors === undefined) return [];
+        const logic = entry.when ?? true;
+        const handled = errors === undefined ? '' : ` for ${errors.join(', ')}`;
+        return [
+          {
+            kind: list === 'on_error' ? 'on_error' : 'guard',
+            name: `${pipeline.name}/${entry.id}`,
+            mode: entry.mode,
+            logic,
+            in_words: words(logic),
+            effect: list === 'on_error' ? `answers${handled}` : 'runs',
+            ...at(entry.when_place ?? entry.place),
+          },
+        ];
+      }),
+    ),
+  ]);
+}
+
+const TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
+  routing: 'Routing: the first that holds decides',
+  spend: 'Spending: every limit that applies must have room',
+  guard: 'Guards of stages',
+  on_error: 'Answers to errors: the first that holds',
+  named: 'Names for conditions',
+};
+
+/** Lines: a section per kind of rule, each rule with its effect, its condition in words and where it comes from. */
+export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
+  const kinds = Map.groupBy(rules, ({ kind }) => kind);
+  const order = Object.keys(TITLES) as EffectiveRule['kind'][];
+  const sections = order.flatMap((kind) => {
+    const own = kinds.get(kind);
+    return own === undefined ? [] : [{ title: TITLES[kind], own }];
+  });
+  return sections.flatMap(({ title, own }, i) => [
+    ...(i === 0 ? [] : ['']),
+    title,
+    ...own.flatMap((rule, place) => [
+      ...wrapText(
+        `${rule.name}${rule.mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${rule.effect}`,
+        line_width,
+        `${String(place + 1).padStart(3)}  `,
+        '     ',
+      ),
+      ...(rule.in_words === 'always' || rule.in_words === 'otherwise'
+        ? []
+        : wrapText(`when ${rule.in_words}`, line_width, '       ', '         ')),
+      `       ${rule.file}:${rule.line}`,
+    ]),
+  ]);
+}

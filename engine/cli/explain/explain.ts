@@ -1,0 +1,174 @@
+import { existsSync } from 'node:fs';
+import { ERRORS, type ErrorCode } from '../../contract/errors.ts';
+import { FACTS, type FactPath } from '../../contract/facts.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { jsonText, printableLines } from '../../kit/text/printable.ts';
+import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { OPERATORS, type Operator } from '../../rules/operators.ts';
+import { DIAGNOSTICS, type DiagnosticCode } from '../../source/diagnostics/codes.ts';
+import { isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import { ORIGIN_HEADERS, originHeader } from '../../upstreams/origin-headers.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages/stages.ts';
+import { describeCode, explainCode } from './explain-code.ts';
+import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
+import { describeField, explainField } from './explain-decisive.ts';
+import type { Caller } from './explain-request.ts';
+import { describeStage } from './explain-stage.ts';
+import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './explain-word.ts';
+
+/** What is to be explained, and how. */
+export interface ExplainOptions extends StagesFrom, Caller {
+  /** A kind of word and the word, or the word alone. */
+  readonly words: readonly string[];
+  readonly json?: true;
+}
+
+/** A kind of words that the reference knows. */
+interface Kind {
+  readonly names: readonly string[];
+  /** Whether it can explain a name that it does not list. */
+  takes?(name: string): boolean;
+  explain(name: string, stages: readonly KnownStage[]): Explanation;
+}
+
+const users = (stages: readonly KnownStage[], list: 'writes' | 'raises', name: string) =>
+  stages.filter(({ stage }) => (stage[list] as readonly string[]).includes(name)).map(({ stage }) => stage.name);
+
+function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
+  return {
+    code: {
+      names: Object.keys(DIAGNOSTICS),
+      explain(name) {
+        const explained = explainCode(name as DiagnosticCode);
+        return { lines: (width) => describeCode(explained, width), data: explained };
+      },
+    },
+    stage: {
+      names: stages.map(({ stage }) => stage.name),
+      explain(name) {
+        const known = stages.find(({ stage }) => stage.name === name)!;
+        return { lines: (width) => describeStage(known.stage, width), data: stageData(known) };
+      },
+    },
+    fact: {
+      names: Object.keys(FACTS),
+      explain(name) {
+        const path = name as FactPath;
+        const written_by = users(stages, 'writes', name);
+        return {
+          lines: (width) => describeFact(path, written_by, width),
+          data: { fact: name, ...FACTS[path], written_by },
+        };
+      },
+    },
+    operator: {
+      names: Object.keys(OPERATORS),
+      explain(name) {
+        const operator = name as Operator;
+        const { meaning, example } = OPERATORS[operator];
+        return { lines: (width) => describeOperator(operator, width), data: { operator: name, meaning, example } };
+      },
+    },
+    header: {
+      names: ORIGIN_HEADERS.flatMap(({ names }) => names),
+      takes: isHeaderName,
+      explain(name) {
+        const found = originHeader(name.toLowerCase());
+        return {
+          lines: (width) => describeHeader(name, found, width),
+          data: {
+            header: name,
+            kept_back: found !== undefined,
+            effect: found?.effect ?? null,
+            dropped_from_requests: isDecisiveHeader(name.toLowerCase()),
+          },
+        };
+      },
+    },
+    // Only after its kind: a pipeline may have the name of a field.
+    field: {
+      names: [],
+      takes: (name) => name !== '',
+      explain(name) {
+        const explained = explainField(name);
+        return { lines: (width) => describeField(explained, width), data: explained };
+      },
+    },
+    error: {
+      names: Object.keys(ERRORS),
+      explain(name) {
+        const code = name as ErrorCode;
+        const raised_by = users(stages, 'raises', name);
+        return {
+          lines: (width) => describeError(code, raised_by, width),
+          data: { error: name, ...ERRORS[code], raised_by },
+        };
+      },
+    },
+  };
+}
+
+/** Raises StartError: the word is unknown. */
+function unknown(kind: string, name: string, names: readonly string[]): never {
+  const help = didYouMean(name, names, `there is ${listed(names, 12)}`);
+  throw new StartError(`there is no ${kind} ${name}; ${help}`, { exit_code: EXIT_USAGE });
+}
+
+/** Raises StartError: any name will do, but there has to be one. */
+function needsName(kind: 'field' | 'header'): never {
+  const example = kind === 'field' ? 'service_tier' : 'set-cookie';
+  throw new StartError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`, { exit_code: EXIT_USAGE });
+}
+
+/** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
+function unknownWithout(config: string, word: string, reference: readonly string[]): never {
+  const help = didYouMean(word, reference, 'pipelines and requests need a configuration: --config');
+  throw new StartError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`, {
+    exit_code: EXIT_USAGE,
+  });
+}
+
+/** A diagnostic code, however it is written; `undefined` when the word is none. */
+function codeOf(word: string): string | undefined {
+  return /^[CW]\d+$/i.test(word) ? word.toUpperCase() : undefined;
+}
+
+function explainWord(words: readonly string[], stages: readonly KnownStage[]): Explanation | undefined {
+  const known = kinds(stages);
+  const [first = '', second] = words;
+  if (second === undefined && (first === 'field' || first === 'header')) needsName(first);
+  if (second !== undefined) {
+    const kind = Object.hasOwn(known, first) ? known[first]! : unknown('kind of word', first, Object.keys(known));
+    const name = first === 'code' ? second.toUpperCase() : second;
+    return kind.names.includes(name) || kind.takes?.(name)
+      ? kind.explain(name, stages)
+      : unknown(first, second, kind.names);
+  }
+  const code = codeOf(first);
+  if (code !== undefined && !known.code!.names.includes(code)) unknown('code', code, known.code!.names);
+  return Object.values(known)
+    .find(({ names }) => names.includes(code ?? first))
+    ?.explain(code ?? first, stages);
+}
+
+/** `appscli explain`: a word of the reference, or what a configuration does. Raises ConfigurationError, StartError. */
+export async function explain(context: CommandContext, given: ExplainOptions): Promise<number> {
+  const { terminal } = context;
+  const [first = ''] = given.words;
+  // A broken configuration must not keep its own diagnostics from being explained.
+  const about_code = first === 'code' || codeOf(first) !== undefined;
+  const about_configuration = CONFIGURATION_WORDS.includes(first) || isFile(first);
+  const stages = about_code || about_configuration ? [] : await knownStages(context, given);
+  const reference = Object.values(kinds(stages)).flatMap(({ names }) => names);
+  const without_configuration = !about_configuration && !given.config_named && !existsSync(given.config);
+  const explanation =
+    explainWord(given.words, stages) ??
+    (without_configuration
+      ? unknownWithout(given.config, first, reference)
+      : await explainConfiguration(context, first, given, reference));
+  const text = given.json ? `${jsonText(explanation.data, 2)}\n` : printableLines(explanation.lines(terminal.columns));
+  terminal.data(text);
+  return EXIT_OK;
+}

@@ -1,0 +1,108 @@
+import type { JsonSchema } from '../../contract/stage.ts';
+import { flow } from '../../source/schema-wording.ts';
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'text',
+  number: 'number',
+  integer: 'whole number',
+  boolean: 'true or false',
+  array: 'list',
+  object: 'mapping',
+  null: 'nothing',
+};
+
+const BY_ANNOTATION: Readonly<Record<string, string>> = {
+  'x-rule': 'condition',
+  'x-secret': 'name of an environment variable',
+  'x-url': 'URL',
+  'x-address': 'IP address or range',
+  'x-time-zone': 'time zone',
+};
+
+const either = (words: readonly string[]) =>
+  words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+
+function bounds({ minimum, exclusiveMinimum, maximum }: JsonSchema): string {
+  const low = minimum === undefined ? exclusiveMinimum !== undefined && `above ${exclusiveMinimum}` : `from ${minimum}`;
+  const parts = [low, maximum !== undefined && `up to ${maximum}`].filter(Boolean);
+  return parts.length === 0 ? '' : `, ${parts.join(' ')}`;
+}
+
+/** What a value may be, in words: `text`, `list of texts`, `whole number, from 1 up to 1000`, `full or nothing`. */
+function schemaType(schema: JsonSchema): string {
+  const annotation = Object.keys(BY_ANNOTATION).find((key) => key in schema);
+  if (annotation !== undefined) return BY_ANNOTATION[annotation]!;
+  if (schema['x-ref'] !== undefined) return String(schema['x-ref']).replaceAll('-', ' ');
+  if (typeof schema['x-path'] === 'string') return schema['x-path'] === 'directory' ? 'directory' : 'path';
+  if (Array.isArray(schema.enum)) return either(schema.enum.map(flow));
+  if ('const' in schema) return flow(schema.const);
+  const types = ([] as string[]).concat((schema.type as string | string[] | undefined) ?? []);
+  if (types.length === 0) return 'any value';
+  if (types.length === 1 && types[0] === 'array') return listType(schema.items as JsonSchema | undefined);
+  return `${either(types.map((type) => TYPES[type] ?? type))}${bounds(schema)}`;
+}
+
+function listType(items: JsonSchema | undefined): string {
+  if (items === undefined) return 'list';
+  const type = schemaType(items);
+  if (items.enum !== undefined) return `list of ${type.replace(/ or (?=[^ ]+$)/, ' and ')}`;
+  const plural: Readonly<Record<string, string>> = { 'IP address or range': 'IP addresses or ranges' };
+  return `list of ${plural[type] ?? `${type}s`}`;
+}
+
+/** What is not in force of a setting, in a sentence; `undefined` when all of it is. */
+export function notInForce(schema: JsonSchema): string | undefined {
+  const later = schema['x-later'] as true | { except?: unknown; meanwhile?: string } | undefined;
+  if (later === undefined) return undefined;
+  const { except, meanwhile } = later === true ? {} : later;
+  const otherwise = meanwhile === undefined ? '' : `; otherwise ${meanwhile}`;
+  return except === undefined
+    ? `Not in force yet: ${meanwhile ?? 'this version does not act on it'}.`
+    : `Only ${flow(except)} is in force yet${otherwise}.`;
+}
+
+/** One option of a stage or key of a file, ready for a table. */
+export interface SchemaRow {
+  /** Dotted path; `[]` stands for an item of a list, `*` for a name of one's own. */
+  readonly path: string;
+  readonly type: string;
+  readonly required: boolean;
+  /** In YAML's flow style. */
+  readonly default: string | undefined;
+  readonly description: string;
+}
+
+/** The values a schema describes, outermost first; `resolve` says what a reference stands for. */
+export function schemaRows(
+  schema: JsonSchema,
+  resolve: (schema: JsonSchema) => JsonSchema = (found) => found,
+  prefix = '',
+): SchemaRow[] {
+  const required = (schema.required as readonly string[] | undefined) ?? [];
+  const named = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
+  const others = schema.additionalProperties;
+  const free = typeof others === 'object' && others !== null ? [['*', others as JsonSchema] as const] : [];
+  return [...named, ...free].flatMap(([key, found]) => {
+    const child = resolve(found);
+    const path = `${prefix}${key}`;
+    const is_list = child.type === 'array';
+    const inner: JsonSchema = is_list ? resolve((child.items ?? {}) as JsonSchema) : child;
+    const below = schemaRows(inner, resolve, `${path}${is_list ? '[]' : ''}.`);
+    if (key === '*' && child.description === undefined) return below;
+    const later = notInForce(child);
+    const row: SchemaRow = {
+      path,
+      type: schemaType(is_list ? { ...child, items: inner } : child),
+      required: required.includes(key),
+      default: isPlainDefault(child.default) ? flow(child.default) : undefined,
+      description: [String(child.description ?? ''), ...(later === undefined ? [] : [later])].join(' '),
+    };
+    return [row, ...below];
+  });
+}
+
+/** Whether a default says more than that the keys below have their own. */
+function isPlainDefault(value: unknown): boolean {
+  if (value === undefined) return false;
+  return !(typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length === 0);
+}

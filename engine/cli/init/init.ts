@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve, sep } from 'node:path';
+import { PACKAGE_ROOT } from '../../kit/package-root.ts';
+import { printableLines } from '../../kit/text/printable.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK } from '../exit-codes.ts';
+import { enterDirectory, isFoundByNpx, isTaken, ownName, shellWord, writeNewFiles } from '../new-files.ts';
+
+const TEMPLATES = join(PACKAGE_ROOT, 'engine', 'cli', 'init', 'project');
+const FILES = ['gateway.yaml', join('pipelines', 'messages.yaml'), join('pipelines', 'messages.test.yaml')];
+/** npm leaves files of this name out of packages, so its text stands here. */
+const GITIGNORE = '# The database of the gateway, with its password.\n.appscli/\nnode_modules/\n';
+
+/** A template as it is to stand in the new directory: its line for editors leads to the schema of this installation. */
+function fill(directory: string, name: string): string {
+  const text = readFileSync(join(TEMPLATES, name), 'utf8');
+  return text.replace(/(?<=^# yaml-language-server: \$schema=).+/, (schema) =>
+    relative(dirname(join(directory, name)), join(TEMPLATES, dirname(name), schema))
+      .split(sep)
+      .join('/'),
+  );
+}
+
+function nextSteps(directory: string, appscli: string): string {
+  const enter = enterDirectory(directory);
+  const away = appscli.startsWith('npx') && !isFoundByNpx(resolve(directory));
+  // On a line of its own, as nobody knows how long it is.
+  const install = away ? `  npm install --loglevel=error \\\n    ${shellWord(PACKAGE_ROOT)}\n` : '';
+  const commands = [
+    [`${appscli} check`, 'is everything right?'],
+    [`${appscli} test`, 'does the rule do what it says?'],
+    ['export UPSTREAM_KEY=secret', 'the key for base_url in gateway.yaml'],
+    [`${appscli} gateway --watch`, 'run it; changes of files take effect'],
+  ] as const;
+  return `
+A gateway with one rule of its own: Messages clients get no answers above 8000
+tokens. Next:
+
+${enter}${install}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
+In another terminal, ask for more than the rule allows:
+
+${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --name me)
+  curl http://127.0.0.1:8080/v1/messages \\
+    -H "x-api-key: $TOKEN" -H 'content-type: application/json' \\
+    -d '{"model": "coder-1", "max_tokens": 9000,
+         "messages": [{"role": "user", "content": "Hello"}]}'
+
+Then write 10000 for 8000 in pipelines/messages.yaml, and ask again.
+`;
+}
+
+/**
+ * `appscli init`: writes a gateway.yaml with comments, a pipeline with one rule and its tests into a directory. Raises
+ * StartError, without having written anything, when one of these files exists.
+ */
+export async function init({ terminal, env }: CommandContext, directory: string): Promise<number> {
+  const target = resolve(directory);
+  const files = Object.fromEntries(FILES.map((name) => [name, fill(target, name)]));
+  // A directory under version control has one already, and it is its owner's.
+  if (!isTaken(join(target, '.gitignore'))) files['.gitignore'] = GITIGNORE;
+  await writeNewFiles(directory, files);
+  terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
+  terminal.words(nextSteps(directory, ownName(env)));
+  return EXIT_OK;
+}

@@ -1,0 +1,251 @@
+import { readFileSync, statSync } from 'node:fs';
+import { CsvError, type Info, parse } from 'csv-parse/sync';
+import { StartError } from '../../contract/start-error.ts';
+import { printable } from '../../kit/text/printable.ts';
+import { parseDate } from '../../kit/times.ts';
+import type { BilledCost } from '../../money/reports/reconcile.ts';
+import { EXIT_USAGE } from '../exit-codes.ts';
+
+/** Names of the columns of a bill, where they are not the usual ones. */
+export type BillColumns = Readonly<Partial<Record<'day' | 'model' | 'cost', string>>>;
+
+/** A bill: its amounts by day and model. */
+export interface Bill {
+  readonly lines: number;
+  readonly costs: readonly BilledCost[];
+}
+
+const USUAL_NAMES = {
+  day: ['day', 'date', 'usage_date'],
+  model: ['model', 'model_id'],
+  cost: ['cost', 'amount', 'cost_usd', 'amount_usd'],
+  currency: ['currency'],
+} as const;
+
+/** Far more than a bill per model and day needs. */
+const BYTES_MAX = 200 * 1024 * 1024;
+const RECORD_MAX = 1024 * 1024;
+/** Amounts are added up in atto-USD, since bills may tell more than nano-USD. */
+const ATTO_DIGITS = 18;
+const ATTO_PER_NANO = 10n ** 9n;
+
+/** Something wrong with the text of a bill; `place` is `line` or `line:column`, from 1. */
+class BillError extends Error {
+  readonly place: string;
+
+  constructor(place: string, message: string) {
+    super(message);
+    this.name = 'BillError';
+    this.place = place;
+  }
+}
+
+/**
+ * Reads a bill from a CSV file. Raises StartError with exit code 64 that says what is wrong with the file, and where.
+ */
+export function readBill(file: string, columns: BillColumns = {}): Bill {
+  try {
+    return parseBill(bytesOf(file), columns);
+  } catch (error) {
+    if (error instanceof BillError) throw refused(`${file}:${error.place}: ${error.message}`);
+    if (error instanceof CsvError) throw refused(`${file}:${error.lines}: it is not CSV: ${describeCsvError(error)}`);
+    throw error;
+  }
+}
+
+function refused(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+/** The bytes of a file that is UTF-8. */
+function bytesOf(file: string): Buffer {
+  let bytes: Buffer;
+  try {
+    const { size } = statSync(file);
+    if (size > BYTES_MAX) throw refused(`${file} is larger than 200 MiB, and so no bill per model and day`);
+    bytes = readFileSync(file);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    throw refused(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
+  }
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return bytes;
+  } catch {
+    throw refused(`${file} is not UTF-8; save it as CSV in UTF-8`);
+  }
+}
+
+const CSV_ERRORS: Readonly<Record<string, string>> = {
+  CSV_RECORD_INCONSISTENT_FIELDS_LENGTH: 'the line has another number of columns than the first one',
+  CSV_QUOTE_NOT_CLOSED: 'a quote is opened and never closed',
+  INVALID_OPENING_QUOTE: 'a quote stands in the middle of a value',
+  CSV_INVALID_CLOSING_QUOTE: 'something follows a quote that closes a value',
+  CSV_MAX_RECORD_SIZE: 'a line is longer than 1 MiB',
+};
+
+function describeCsvError({ code }: CsvError): string {
+  return CSV_ERRORS[code] ?? code;
+}
+
+/** Reads a bill; raises BillError and CsvError. */
+function parseBill(bytes: Buffer, columns: BillColumns): Bill {
+  const lineOf = lineCounter(bytes);
+  let reader: LineReader | undefined;
+  const totals = new Map<string, { day: string; model: string; atto: bigint }>();
+  let lines = 0;
+  parse(bytes, {
+    bom: true,
+    // Otherwise the first line decides for all.
+    record_delimiter: ['\r\n', '\n', '\r'],
+    skip_empty_lines: true,
+    max_record_size: RECORD_MAX,
+    on_record(record: string[], info: Info) {
+      const line = lineOf(info);
+      if (reader === undefined) {
+        reader = createLineReader(record, line, columns);
+        return null;
+      }
+      const { day, model, atto } = reader(record, line);
+      const name = JSON.stringify([day, model]);
+      const total = totals.get(name) ?? { day, model, atto: 0n };
+      total.atto += atto;
+      totals.set(name, total);
+      lines++;
+      // Nothing is kept of the line itself.
+      return null;
+    },
+  });
+  if (reader === undefined) throw new BillError('1', 'the file is empty; a bill begins with a line of column names');
+  if (lines === 0) throw new BillError('2', 'there is nothing below the column names');
+  const costs = [...totals.values()].map(({ day, model, atto }) => ({ day, model, cost_nano_usd: nanoOf(atto) }));
+  return { lines, costs };
+}
+
+type LineReader = (record: readonly string[], line: number) => { day: string; model: string; atto: bigint };
+
+/** Knows the columns of a bill by its first line. */
+function createLineReader(titles: readonly string[], line: number, columns: BillColumns): LineReader {
+  if (titles.length === 1 && /[;\t|]/.test(titles[0]!)) {
+    throw new BillError(String(line), 'the columns are not separated by commas; save it with commas between them');
+  }
+  const day_at = columnOf(titles, line, 'day', columns.day)!;
+  const model_at = columnOf(titles, line, 'model', columns.model)!;
+  const cost_at = columnOf(titles, line, 'cost', columns.cost)!;
+  const currency_at = columnOf(titles, line, 'currency', undefined);
+  return (record, at) => {
+    const value = <T>(column: number, read: (text: string) => T): T => {
+      try {
+        return read(record[column]!.trim());
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        throw new BillError(`${at}:${column + 1}`, `${quoted(titles[column]!)} ${error.message}`);
+      }
+    };
+    if (currency_at !== undefined) value(currency_at, demandUsd);
+    return { day: value(day_at, dayOf), model: value(model_at, modelOf), atto: value(cost_at, parseAmount) };
+  };
+}
+
+function columnOf(
+  titles: readonly string[],
+  line: number,
+  what: keyof typeof USUAL_NAMES,
+  given: string | undefined,
+): number | undefined {
+  const usual: readonly string[] = given === undefined ? USUAL_NAMES[what] : [given.toLowerCase()];
+  const found = titles.flatMap((title, i) => (usual.includes(title.trim().toLowerCase()) ? [i] : []));
+  const [only, another] = found;
+  const there = titles.map(quoted).join(', ');
+  if (another !== undefined) {
+    const both = found.map((i) => quoted(titles[i]!)).join(' and ');
+    throw new BillError(`${line}:${another + 1}`, `${both} may both be the ${what}; say which: --columns ${what}=NAME`);
+  }
+  if (only === undefined && what !== 'currency') {
+    const wanted = given === undefined ? `the ${what} (${usual.join(', ')})` : quoted(given);
+    throw new BillError(
+      String(line),
+      `no column for ${wanted} among ${there}; say which it is: --columns ${what}=NAME`,
+    );
+  }
+  return only;
+}
+
+const SHOWN_MAX = 40;
+
+/** A value of the file as a message shows it. */
+function quoted(text: string): string {
+  return JSON.stringify(printable(text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text));
+}
+
+function demandUsd(text: string): void {
+  if (text.toUpperCase() !== 'USD') throw new RangeError(`is ${quoted(text)}, and the ledger is in USD`);
+}
+
+function modelOf(text: string): string {
+  if (text === '') throw new RangeError('is empty; leave out lines that are about no model, such as sums and taxes');
+  return text;
+}
+
+/** The day of a date or of a time in UTC. */
+function dayOf(text: string): string {
+  const time = /^(\d{4}-\d{2}-\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|\+00:00| UTC)?)?$/.exec(text);
+  const day = time?.[1];
+  if (day === undefined || parseDate(day) === undefined || !/^(?:19[789]|2[01])/.test(day)) {
+    throw new RangeError(`is ${quoted(text)}, which is no day like 2027-01-31; leave out lines that are about no day`);
+  }
+  return day;
+}
+
+/** Atto-USD of a decimal number, exactly. Raises RangeError that says what is wrong with it. */
+export function parseAmount(text: string): bigint {
+  const parts = /^(-?)(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text);
+  if (parts === null) throw new RangeError(`is ${quoted(text)}, ${amountProblem(text)}`);
+  const [, sign, whole = '', fraction = '', exponent = '0'] = parts;
+  const digits = BigInt(whole + fraction.replace(/0+$/, ''));
+  const shift = Number(exponent) + ATTO_DIGITS - fraction.replace(/0+$/, '').length;
+  if (shift < 0 && digits % 10n ** BigInt(-shift) !== 0n) {
+    throw new RangeError(`is ${quoted(text)}, which has more than ${ATTO_DIGITS} decimals`);
+  }
+  const atto = shift < 0 ? digits / 10n ** BigInt(-shift) : digits * 10n ** BigInt(shift);
+  if (atto >= 10n ** BigInt(ATTO_DIGITS + 15)) throw new RangeError(`is ${quoted(text)}, more money than there is`);
+  return sign === '-' ? -atto : atto;
+}
+
+function amountProblem(text: string): string {
+  if (text === '') return 'which is no number';
+  if (/^-?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?$/.test(text)) {
+    return `which has separators between thousands; write ${text.replace(/[,' ]/g, '')}`;
+  }
+  if (/^-?\d+,\d+$|^-?\d{1,3}(?:\.\d{3})+,\d+$/.test(text)) return 'which has a decimal comma; write 1234.56';
+  if (/^\(.*\)$/.test(text)) return 'which is in parentheses; write a minus sign for a credit';
+  if (/^-?[^\d\s.-]{1,3} ?-?\d/.test(text)) return 'which has a currency sign; write the number alone';
+  return /^-?\d{16,}/.test(text) ? 'more money than there is' : 'which is no number like 1234.56';
+}
+
+/** Nano-USD of atto-USD, a half away from zero. */
+export function nanoOf(atto: bigint): bigint {
+  const half = atto < 0n ? -ATTO_PER_NANO / 2n : ATTO_PER_NANO / 2n;
+  return (atto + half) / ATTO_PER_NANO;
+}
+
+const CR = 13;
+const LF = 10;
+
+/** Knows on which line each record begins, one after the other: csv-parse counts CR LF within quotes as two. */
+function lineCounter(bytes: Buffer): (info: Info) => number {
+  let at = 0;
+  let line = 1;
+  const countTo = (end: number) => {
+    for (; at < end; at++) if (bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] !== LF)) line++;
+  };
+  return ({ bytes: end }) => {
+    let begin = at;
+    while (bytes[begin] === CR || bytes[begin] === LF) begin++;
+    countTo(begin);
+    const first = line;
+    countTo(end);
+    return first;
+  };
+}

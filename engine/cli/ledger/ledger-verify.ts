@@ -1,0 +1,155 @@
+import { systemClock } from '../../kit/clock.ts';
+import { formatUsd } from '../../kit/money.ts';
+import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import { describeCounter } from '../../money/limits/spend-limits.ts';
+import {
+  type CounterDifference,
+  type Found,
+  type LedgerVerification,
+  type LeftReservation,
+  type RepeatedRequest,
+  type UncountedRequest,
+  verifyLedger,
+} from '../../money/reports/verify-ledger.ts';
+import { counted } from '../amounts.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { momentWords } from '../times.ts';
+import { withDatabase } from '../with-database.ts';
+
+const WIDTH = 80;
+/** How many findings of a kind people are shown. */
+const SHOWN = 20;
+
+/** `appscli ledger verify`: whether every counter says what the ledger and the reservations come to. */
+export async function verify(
+  context: CommandContext,
+  { config, json }: { readonly config: string; readonly json?: true },
+): Promise<number> {
+  const { terminal } = context;
+  const verification = await withDatabase(context, config, ({ database }) =>
+    verifyLedger({ database, clock: systemClock }),
+  );
+  if (json) terminal.data(`${jsonText(verificationJson(verification), 2)}\n`);
+  else terminal.data(printableLines(describeVerification(verification)));
+  return addsUp(verification) ? EXIT_OK : EXIT_FINDINGS;
+}
+
+function addsUp({ differences, repeated, uncounted, left }: LedgerVerification): boolean {
+  return [differences, repeated, uncounted, left].every(({ total }) => total === 0);
+}
+
+/** Lines for people, at most 80 characters wide where no name is longer. */
+export function describeVerification(verification: LedgerVerification): string[] {
+  const { differences, repeated, uncounted, left } = verification;
+  const found = [
+    ...describeKind(
+      differences,
+      (many) => `${counted(many, 'amount')} of the counters ${many === 1 ? 'differs' : 'differ'} from the ledger:`,
+      describeDifference,
+      'Limits decide by the counters, reports and bills by the ledger. No command changes only one of them: look for whoever has changed the tables by hand, or restored only some of them. If nobody has, please report it.',
+    ),
+    ...describeKind(
+      repeated,
+      (many) => `${counted(many, 'request')} in the books more than once:`,
+      describeRepeated,
+      'A request is held or has one ledger row, never both and never two.',
+    ),
+    ...describeKind(
+      uncounted,
+      (many) => `${counted(many, 'ledger row')} with a cost that no counter has:`,
+      ({ request_id, user, cost_nano_usd }: UncountedRequest) => `${request_id} of ${user}: ${usd(cost_nano_usd)}`,
+      'Limits never saw this money. Stages of your own that reserve or settle without claims make such rows.',
+    ),
+    ...describeKind(
+      left,
+      (many) => `${counted(many, 'reservation')} left by gateways that are gone:`,
+      describeLeft,
+      'A running gateway records such reservations within two minutes, at the amount held. Start one; if one runs, its log says why it does not.',
+    ),
+  ];
+  const verdict = addsUp(verification) ? 'The ledger adds up' : 'The ledger does not add up';
+  return [...found, ...wrapText(`${verdict}: ${extentOf(verification)}.`, WIDTH)];
+}
+
+function extentOf(verification: LedgerVerification): string {
+  const { counters, ledger_rows, cost_nano_usd, reservations, held_nano_usd } = verification;
+  const rows = `${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}`;
+  const holds = `${counted(reservations, 'reservation')} of ${usd(held_nano_usd)}`;
+  return `compared ${counted(counters, 'counter')} with ${rows} and ${holds}`;
+}
+
+function describeKind<Finding>(
+  { total, first }: Found<Finding>,
+  title: (many: number) => string,
+  describe: (finding: Finding) => string,
+  remedy: string,
+): string[] {
+  if (total === 0) return [];
+  const shown = first.slice(0, SHOWN).flatMap((finding) => wrapText(printable(describe(finding)), WIDTH, '  ', '    '));
+  const others = total - Math.min(SHOWN, first.length);
+  const more = others === 0 ? [] : [`  and ${others} more, smaller ones (--json shows up to 1000)`];
+  return [...wrapText(title(total), WIDTH), ...shown, ...more, ...wrapText(remedy, WIDTH), ''];
+}
+
+function describeDifference(difference: CounterDifference): string {
+  const { counter_id, scope, key, window, unit, window_start, amount, kept, recomputed } = difference;
+  const since = window_start === null ? '' : ` from ${momentWords(window_start)}`;
+  const counter =
+    scope === null || key === null
+      ? `counter ${counter_id ?? 'without an id'}, which does not exist`
+      : `${describeCounter({ scope, key })}, ${window}${since}`;
+  const told = (value: bigint) => {
+    if (amount === 'in_flight') return counted(Number(value), 'request');
+    return unit === null || unit === 'nano_usd' ? usd(value) : counted(Number(value), unit.slice(0, -1));
+  };
+  const off = kept - recomputed;
+  const direction = off > 0n ? 'too much' : 'too little';
+  return `${counter}: ${amount} ${told(kept)}, should be ${told(recomputed)} (${told(off < 0n ? -off : off)} ${direction})`;
+}
+
+function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd }: RepeatedRequest): string {
+  const held = reservations === 0 ? '' : ', and still held';
+  return `${request_id}: ${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}${held}`;
+}
+
+function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
+  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${momentWords(heartbeat_at)}`;
+  return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${momentWords(reserved_at)}; its gateway ${heard}`;
+}
+
+function usd(nano_usd: bigint): string {
+  return `${formatUsd(nano_usd)} USD`;
+}
+
+/** The same for programs; every amount is a decimal in a text, since a JSON number is not exact everywhere. */
+function verificationJson(verification: LedgerVerification): object {
+  const { differences, repeated, uncounted, left, ...extent } = verification;
+  const list = <Finding>({ total, first }: Found<Finding>) => ({
+    total,
+    first: first.map((each) => inUsd(each as object)),
+  });
+  return {
+    ok: addsUp(verification),
+    ...inUsd(extent),
+    differences: { total: differences.total, first: differences.first.map(differenceJson) },
+    repeated: list(repeated),
+    uncounted: list(uncounted),
+    left: list(left),
+  };
+}
+
+function differenceJson({ kept, recomputed, ...difference }: CounterDifference): object {
+  const is_money = difference.amount !== 'in_flight' && (difference.unit ?? 'nano_usd') === 'nano_usd';
+  if (is_money) return { ...difference, kept_usd: formatUsd(kept), recomputed_usd: formatUsd(recomputed) };
+  return { ...difference, kept: String(kept), recomputed: String(recomputed) };
+}
+
+function inUsd(fields: object): object {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) =>
+      typeof value === 'bigint' ? [name.replace(/nano_usd$/, 'usd'), formatUsd(value)] : [name, value],
+    ),
+  );
+}

@@ -1,0 +1,177 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import type { EffectivePrice, TokenRates } from '../../contract/services.ts';
+import { SERVED_FIELDS } from '../../contract/services.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { loadToRead } from '../../gateway/load-configuration.ts';
+import { formatUsd } from '../../kit/money.ts';
+import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { createPriceBook, type PriceBook, type PricePeriod } from '../../money/prices/prices.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { type Column, formatTable, withoutEmptyColumns } from '../table.ts';
+
+/** Which prices are to be shown; the time in milliseconds since the epoch. */
+export interface ShowPricesOptions {
+  readonly config: string;
+  readonly model?: string;
+  readonly upstream?: string;
+  readonly at?: number;
+  readonly json?: true;
+}
+
+/** A price of a model at some upstreams. */
+interface Shown {
+  readonly model: string;
+  readonly upstreams: readonly string[];
+  readonly period: PricePeriod;
+}
+
+/** `appscli prices show`: what each model costs at each upstream, and where that is from. */
+export async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
+  const { terminal, env } = context;
+  const { at = Date.now() } = given;
+  const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const shown = pricesAt(config, { ...given, at });
+  if (given.json) terminal.data(`${jsonText(shown.flatMap(priceJson), 2)}\n`);
+  else terminal.data(printableLines(describePrices(together(shown, config), terminal.table_columns)));
+  return EXIT_OK;
+}
+
+function pricesAt(
+  config: GatewayConfig,
+  { model, upstream, at }: ShowPricesOptions & { readonly at: number },
+): Shown[] {
+  const prices = createPriceBook(config);
+  const models = model === undefined ? config.models.map(({ id }) => id) : [model];
+  const known = config.upstreams.map(({ name }) => name);
+  if (upstream !== undefined && !known.includes(upstream)) {
+    throw new StartError(`there is no upstream "${upstream}" in ${known.join(', ')}`, { exit_code: EXIT_USAGE });
+  }
+  const shown = models.flatMap((id) =>
+    (upstream === undefined ? known : [upstream]).map((name): Shown => {
+      return { model: id, upstreams: [name], period: periodAt(prices, id, name, at) };
+    }),
+  );
+  if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
+    const why = config.models.some(({ id }) => id === model)
+      ? 'has no price'
+      : 'is not in gateway.yaml and has no price';
+    throw new StartError(`the model "${model}" ${why}; prices.unknown_model can give it one`, {
+      exit_code: EXIT_USAGE,
+    });
+  }
+  return shown;
+}
+
+function periodAt(prices: PriceBook, model: string, upstream: string, at: number): PricePeriod {
+  return prices.periods(model, upstream).find(({ until }) => at < until)!;
+}
+
+/** One line for upstreams at which a model costs the same for the same reason. */
+function together(shown: readonly Shown[], { upstreams }: GatewayConfig): Shown[] {
+  const alike = Map.groupBy(shown, ({ model, period }) => JSON.stringify([model, { ...period, from: 0 }]));
+  return [...alike.values()].map((group): Shown => {
+    const names = group.flatMap((each) => each.upstreams);
+    return { ...group[0]!, upstreams: names.length > 1 && names.length === upstreams.length ? ['(all)'] : names };
+  });
+}
+
+const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
+const COLUMNS: readonly Column[] = [
+  { title: 'MODEL, UPSTREAM', kind: 'text' },
+  { title: 'INPUT', kind: 'number' },
+  { title: 'OUTPUT', kind: 'number' },
+  { title: 'CACHE R', kind: 'number' },
+  { title: 'W 5M', kind: 'number' },
+  { title: 'W 1H', kind: 'number' },
+  { title: 'UNTIL', kind: 'text' },
+  { title: 'SOURCE', kind: 'text' },
+];
+
+const TOOL_COLUMNS: readonly Column[] = [
+  { title: 'TOOL', kind: 'text' },
+  { title: 'MODEL', kind: 'text' },
+  { title: 'UPSTREAM', kind: 'text' },
+  { title: 'USD PER 1,000 USES', kind: 'number' },
+];
+
+/** Lines of a table with the models as headings, and of one for tools where any has a price. */
+function describePrices(shown: readonly Shown[], line_width: number): string[] {
+  const by_model = [...Map.groupBy(shown, ({ model }) => model)];
+  const rows = by_model.map(([, own]) => own.flatMap(tableRows));
+  const table = withoutEmptyColumns(COLUMNS, rows.flat());
+  const [titles, ...lines] = formatTable(table.columns, table.rows, line_width);
+  const described = by_model.flatMap(([model], i) => [printable(model), ...lines.splice(0, rows[i]!.length)]);
+  const fees = shown.flatMap(({ model, upstreams, period }) =>
+    Object.entries(period.price?.server_tools_pico ?? {}).map(([tool, pico]) => {
+      return [tool, model, upstreams.join(', '), formatUsd(pico)];
+    }),
+  );
+  const tools = fees.length === 0 ? [] : ['', ...formatTable(TOOL_COLUMNS, fees, line_width)];
+  return [titles!, ...described, ...tools];
+}
+
+function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
+  const name = `  ${upstreams.join(', ')}`;
+  const end = dateOf(until) ?? '';
+  if (price === undefined) return [[name, ...KINDS.map(() => '-'), end, 'nowhere']];
+  const numbers = (pico: EffectivePrice['pico']) => KINDS.map((kind) => usdPerMillion(pico[kind]));
+  const { source } = price;
+  const rows = ({ pico, long_context }: TokenRates, label: string, ends: readonly string[]): string[][] => [
+    [label, ...numbers(pico), ...ends],
+    ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', '']] : []),
+  ];
+  return [
+    ...rows(price, name, [end, source.replace(/^prices\./, '')]),
+    ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`, ['', ''])),
+  ];
+}
+
+/** The ways to be served that have prices of their own, every combination of them. */
+function waysOf({ served }: EffectivePrice): { readonly way: Record<string, string>; readonly rates: TokenRates }[] {
+  return Object.entries(served?.rates ?? {}).flatMap(([key, rates]) => {
+    const names = key.split('/');
+    const named = SERVED_FIELDS.flatMap((field, i) => (names[i] ? [[field, names[i]!]] : []));
+    return named.length === 0 ? [] : [{ way: Object.fromEntries(named) as Record<string, string>, rates }];
+  });
+}
+
+/** A price in pico-USD per token as USD per million tokens. */
+function usdPerMillion(pico: number): string {
+  return formatUsd(BigInt(pico) * 1000n);
+}
+
+/** The day that a moment begins, at midnight UTC. */
+function dateOf(moment: number): string | undefined {
+  return Number.isFinite(moment) ? new Date(moment).toISOString().slice(0, 10) : undefined;
+}
+
+function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
+  return Object.fromEntries(KINDS.map((kind) => [`${kind}_usd`, usdPerMillion(pico[kind])]));
+}
+
+function ratesJson({ pico, long_context }: TokenRates): object {
+  const tier = long_context && {
+    above_input_tokens: long_context.above_input_tokens,
+    ...tokenPrices(long_context.pico),
+  };
+  return { ...tokenPrices(pico), ...(tier && { long_context: tier }) };
+}
+
+function priceJson({ model, upstreams, period: { price, from, until } }: Shown): object[] {
+  return upstreams.map((upstream) => ({
+    model,
+    upstream,
+    source: price?.source ?? null,
+    from: dateOf(from) ?? null,
+    until: dateOf(until) ?? null,
+    ...(price && ratesJson(price)),
+    ...(price?.served && { served: waysOf(price).map(({ way, rates }) => ({ ...way, ...ratesJson(rates) })) }),
+    ...(price && {
+      server_tools_usd: Object.fromEntries(
+        Object.entries(price.server_tools_pico).map(([tool, pico]) => [tool, formatUsd(pico)]),
+      ),
+    }),
+  }));
+}

@@ -1,0 +1,87 @@
+import type { DeviceCode } from '../../client/answers.ts';
+import { chooseBaseUrl } from '../../client/base-url.ts';
+import { hasBrowser, openBrowser } from '../../client/browser.ts';
+import { type CredentialsFile, openCredentials } from '../../client/credentials.ts';
+import { type Credentials, credentialsFrom } from '../../client/credentials-text.ts';
+import { awaitApproval, requestDeviceCode } from '../../client/device-sign-in.ts';
+import { discover } from '../../client/discovery.ts';
+import { type Ask, createAsk } from '../../client/http.ts';
+import { revokeCredentials } from '../../client/revoke.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { systemClock } from '../../kit/clock.ts';
+import { jsonText } from '../../kit/text/printable.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { ownName } from '../new-files.ts';
+import { type Surroundings, warner } from '../surroundings.ts';
+import { describeCode, signInProgress } from './sign-in-words.ts';
+
+/** `appscli login`: signs in at a gateway and keeps what it gives. */
+export async function login(
+  { terminal, env }: CommandContext,
+  given: { readonly baseUrl?: string | undefined; readonly browser: boolean; readonly json?: true },
+  surroundings: Surroundings & { readonly open?: (url: string) => void } = {},
+): Promise<number> {
+  const { fetch, clock = systemClock, open = openBrowser } = surroundings;
+  const credentials = openCredentials(env, warner(terminal));
+  const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
+  // Nobody should sign in only to hear that it can't be kept.
+  await credentials.locked(async () => {});
+  const ask = createAsk({ fetch });
+  const tokens = await untilInterrupted(async (signal) => {
+    const endpoints = await discover(ask, base_url, signal);
+    const code = await requestDeviceCode(ask, endpoints, base_url, signal);
+    const opens = given.browser && terminal.words_watched && hasBrowser(env, process.platform);
+    terminal.words(describeCode(code, { base_url, opens, bold: terminal.words_color }));
+    if (opens) open(pageOf(code));
+    const progress = signInProgress(terminal);
+    try {
+      return await awaitApproval({ ask, clock, token_endpoint: endpoints.token, code, signal, onWait: progress.show });
+    } finally {
+      progress.end();
+    }
+  });
+  const kept = credentialsFrom(tokens, clock.now());
+  await keep(credentials, ask, base_url, kept);
+  const { email, expires_at } = kept;
+  if (given.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
+  else terminal.words(success(base_url, email, ownName(env)));
+  return EXIT_OK;
+}
+
+function pageOf({ verification_uri, verification_uri_complete }: DeviceCode): string {
+  return verification_uri_complete ?? verification_uri;
+}
+
+/** Runs something that Ctrl-C stops. */
+async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  const interrupt = () => stop.abort(new StartError('stopped; you are not signed in', { exit_code: EXIT_FINDINGS }));
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, interrupt);
+  try {
+    return await run(stop.signal);
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.off(signal, interrupt);
+  }
+}
+
+/** Writes the new credentials, and ends the sign-in that they replace, which nobody could end any more without them. */
+async function keep(credentials: CredentialsFile, ask: Ask, base_url: string, kept: Credentials): Promise<void> {
+  const replaced = await credentials.locked(async () => {
+    const before = credentials.read().get(base_url);
+    credentials.write(base_url, kept);
+    return before;
+  });
+  // It ends by itself sooner or later.
+  if (replaced !== undefined) await revokeCredentials(ask, base_url, replaced).catch(() => {});
+}
+
+function success(base_url: string, email: string | undefined, name: string): string {
+  return `Signed in at ${base_url}${email === undefined ? '' : ` as ${email}`}.
+
+  ${name} token    prints a token that is valid now: name it as key helper
+${' '.repeat(name.length)}            of a client, or use it as $(${name} token)
+  ${name} whoami   shows your groups and the models you may use
+  ${name} logout   ends the sign-in
+`;
+}

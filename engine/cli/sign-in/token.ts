@@ -1,0 +1,23 @@
+import { chooseBaseUrl } from '../../client/base-url.ts';
+import { openCredentials } from '../../client/credentials.ts';
+import { freshCredentials } from '../../client/fresh-credentials.ts';
+import { createAsk } from '../../client/http.ts';
+import { systemClock } from '../../kit/clock.ts';
+import { jsonText } from '../../kit/text/printable.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK } from '../exit-codes.ts';
+import { type Surroundings, warner } from '../surroundings.ts';
+
+/** `appscli token`: prints a valid token, alone on standard output. */
+export async function token(
+  { terminal, env }: CommandContext,
+  given: { readonly baseUrl?: string | undefined; readonly json?: true },
+  { fetch, clock = systemClock }: Surroundings = {},
+): Promise<number> {
+  const credentials = openCredentials(env, warner(terminal));
+  const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
+  const held = await freshCredentials({ credentials, ask: createAsk({ fetch }), clock, base_url });
+  const { access_token, expires_at } = held;
+  terminal.data(given.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);
+  return EXIT_OK;
+}

@@ -1,0 +1,124 @@
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { FileCoverage, Point } from '../../simulate/suite/coverage.ts';
+import type { Played } from '../../simulate/suite/played.ts';
+import type { CaseResult, Problem } from '../../simulate/suite/suite.ts';
+import { shownPath } from '../../source/diagnostics/render.ts';
+import { shorten, traceStages } from './test-trace.ts';
+
+const WIDTH = 80;
+const LONGEST_ID = 20;
+
+type Paint = (text: string, style: 'good' | 'bad' | 'faint' | 'strong') => string;
+
+const STYLES = { good: 32, bad: 31, faint: 2, strong: 1 } as const;
+
+/** Colours for a terminal, or none. */
+export function painter(color: boolean): Paint {
+  return (text, style) => (color ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text);
+}
+
+/** A number of things. */
+export function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`;
+}
+
+/** Where an expectation stands, as people write it: `expect.json.error.type`. */
+function pathOf(pointer: string): string {
+  const tokens = pointer
+    .split('/')
+    .slice(1)
+    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return ['expect', ...tokens].join('.').replaceAll(/\.(\d+)(?=\.|$)/g, '[$1]');
+}
+
+/** A text that may be long, behind its label. */
+function labelled(label: string, text: string): string[] {
+  const indent = ' '.repeat(6 + label.length + 2);
+  return wrapText(text, WIDTH, `${' '.repeat(6)}${label}  `, indent);
+}
+
+function describeProblem(problem: Problem, several: boolean, cwd: string, paint: Paint): string[] {
+  const { pointer, place, step, expected, found } = problem;
+  const where = `${shownPath(place.file, cwd)}:${place.line}`;
+  const what = pointer === '' ? 'every request' : pathOf(pointer);
+  return [
+    `    ${where}  ${what}${several ? ` (request ${step + 1})` : ''}`,
+    ...labelled(paint('expected', 'good'), expected),
+    ...labelled(paint('found   ', 'bad'), found),
+  ];
+}
+
+function describePlayed(played: Played, paint: Paint): string[] {
+  const { response, calls, log } = played;
+  const stages = traceStages(played);
+  const width = Math.min(LONGEST_ID, Math.max(0, ...stages.map(({ id }) => id.length)));
+  const indent = ' '.repeat(6 + width + 2);
+  const lines = stages.flatMap(({ id, state, details }) => [
+    ...wrapText(state, WIDTH, `      ${id.padEnd(width)}  `, indent),
+    ...details.flatMap((detail) => wrapText(detail, WIDTH, indent, `${indent}  `)).map((line) => paint(line, 'faint')),
+  ]);
+  const sent = calls.map(({ upstream, method, url }) => `${method} ${url} to ${upstream}`).join(', ');
+  const got = response === undefined ? 'nothing' : `${response.status} ${shorten(response.body.toString())}`;
+  return [
+    ...lines,
+    ...wrapText(`sent: ${sent || 'nothing'}`, WIDTH, '      '),
+    ...wrapText(`client got: ${got}`, WIDTH, '      ', '        '),
+    ...log.flatMap(({ message, reason }) =>
+      wrapText(`log: ${message}${reason ? `: ${reason}` : ''}`, WIDTH, '      ', '        '),
+    ),
+  ];
+}
+
+/** A case that failed: what was expected and found, and what happened on the way. */
+export function describeFailure({ name, problems, played }: CaseResult, cwd: string, paint: Paint): string[] {
+  const several = played.length > 1;
+  const failed = [...new Set(problems.map(({ step }) => step))].filter((step) => played[step] !== undefined);
+  return [
+    '',
+    ...wrapText(name, WIDTH, '  ').map((line) => paint(line, 'strong')),
+    ...problems.flatMap((problem) => describeProblem(problem, several, cwd, paint)),
+    ...failed.flatMap((step) => [
+      `    ${several ? `what happened on request ${step + 1}` : 'what happened'}`,
+      ...describePlayed(played[step]!, paint),
+    ]),
+  ];
+}
+
+/** One line about a file: how many cases there are, or how many of them failed. */
+export function describeFile(file: string, cases: number, failed: number, paint: Paint): string {
+  const mark = failed === 0 ? paint('ok  ', 'good') : paint('FAIL', 'bad');
+  const result = failed === 0 ? count(cases, 'case') : `${failed} of ${count(cases, 'case')} failed`;
+  return `${mark}  ${file}${' '.repeat(Math.max(2, WIDTH - 6 - file.length - result.length))}${result}`;
+}
+
+/** Which stages looked for the network that tests don't have. */
+export function describeRefused(cases: readonly CaseResult[], paint: Paint): string[] {
+  const refused = cases.flatMap(({ played }) => played.flatMap((each) => each.refused));
+  const notes = new Set(refused.map(({ stage, destination }) => `${stage} tried to reach ${destination}`));
+  return [...notes].flatMap((note) =>
+    wrapText(`note: ${note}; tests have no network, so it was refused`, WIDTH, '      ', '        ').map((line) =>
+      paint(line, 'faint'),
+    ),
+  );
+}
+
+function unseenOf({ outcomes }: Point): string[] {
+  return [...outcomes].flatMap(([outcome, seen]) => (seen ? [] : outcome));
+}
+
+/** What was seen of each file, and below it what was never seen, with its line. */
+export function describeCoverage(files: readonly FileCoverage[], percent: number, cwd: string, paint: Paint): string[] {
+  const lines = files.flatMap(({ file, seen, total, points }) => {
+    const shown = shownPath(file, cwd);
+    const share = `${seen} of ${total}`;
+    const unseen = points.flatMap((point) => {
+      const never = unseenOf(point);
+      if (never.length === 0) return [];
+      const what = point.kind === 'on_error' ? `on_error ${point.name}` : `${point.kind} ${point.name}`;
+      return wrapText(`${what}: never seen ${never.join(' or ')}`, WIDTH, `  line ${point.place.line}  `, '    ');
+    });
+    const head = `${shown}${' '.repeat(Math.max(2, WIDTH - shown.length - share.length))}${share}`;
+    return [paint(head, seen === total ? 'good' : 'bad'), ...unseen];
+  });
+  return ['', paint('Decisions seen', 'strong'), ...lines, `${percent} % in all`];
+}

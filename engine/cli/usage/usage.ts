@@ -1,0 +1,185 @@
+import { StartError } from '../../contract/start-error.ts';
+import { formatUsd, nanoToUsd } from '../../kit/money.ts';
+import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import {
+  DEFAULT_DIMENSIONS,
+  reportUsage,
+  type UsageDimension,
+  type UsageFilter,
+  type UsageRow,
+} from '../../money/reports/usage.ts';
+import { roundedUsd } from '../amounts.ts';
+import type { CommandContext } from '../context.ts';
+import { type CsvCell, formatCsv } from '../csv.ts';
+import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { demandPeriod } from '../period.ts';
+import { type Column, formatTable } from '../table.ts';
+import { withDatabase } from '../with-database.ts';
+
+/** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
+export interface UsageOptions
+  extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
+  readonly config: string;
+  readonly upstreamModel?: string;
+  readonly tokenGroup?: string;
+  readonly answeredModel?: string;
+  readonly serviceTier?: string;
+  readonly by?: readonly UsageDimension[];
+  readonly timeZone?: string;
+  readonly json?: true;
+  readonly csv?: true;
+}
+
+/** The most dimensions that a table has room for. */
+const IN_TABLE = 2;
+
+/** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
+export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
+  const { terminal } = context;
+  const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...rest } = given;
+  const { answeredModel: answered_model, serviceTier: service_tier, ...others } = rest;
+  if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
+    throw new StartError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`, {
+      exit_code: EXIT_USAGE,
+    });
+  }
+  demandPeriod(others);
+  const names = { upstream_model: upstreamModel, token_group: tokenGroup, answered_model, service_tier };
+  const filter = { ...others, ...names };
+  const rows = await withDatabase(context, config_file, ({ config, database }) =>
+    reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
+  );
+  if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
+  else if (csv) terminal.verbatim(usageCsv(rows, by));
+  else if (rows.length === 0) terminal.words('The ledger has no such requests.\n');
+  else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
+  return EXIT_OK;
+}
+
+/** Adjustments, and what failures may have cost, are told where there are any. */
+function usageJson({ cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, ...row }: UsageRow): object {
+  return {
+    ...row,
+    cost_usd: nanoToUsd(cost_nano_usd),
+    ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
+    ...(possibly_billed_nano_usd !== 0n && { possibly_billed_usd: nanoToUsd(possibly_billed_nano_usd) }),
+  };
+}
+
+const COUNTS = [
+  'requests',
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_5m_tokens',
+  'cache_write_1h_tokens',
+] as const;
+
+/** A CSV file with a line per row, every number exact; a dimension that a row does not have is empty. */
+export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[] = DEFAULT_DIMENSIONS): string {
+  const cells = rows.map((row): CsvCell[] => [
+    ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
+    ...COUNTS.map((count) => ({ number: String(row[count]) })),
+    { number: formatUsd(row.cost_nano_usd) },
+    { number: formatUsd(row.adjusted_nano_usd) },
+    { number: formatUsd(row.possibly_billed_nano_usd) },
+  ]);
+  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', 'possibly_billed_usd'], cells);
+}
+
+const NUMBERS: readonly Column[] = [
+  { title: 'REQUESTS', kind: 'number' },
+  { title: 'INPUT', kind: 'number' },
+  { title: 'OUTPUT', kind: 'number' },
+  { title: 'CACHE R', kind: 'number' },
+  { title: 'CACHE W', kind: 'number' },
+  { title: 'COST USD', kind: 'number' },
+];
+const ADJUSTED: Column = { title: 'ADJUSTED', kind: 'number' };
+
+/** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
+interface Layout {
+  readonly title: string;
+  /** `undefined` when there are no headings. */
+  headingOf(row: UsageRow): string | undefined;
+  nameOf(row: UsageRow): string;
+}
+
+/** Each caller on a line of its own, a line per model below. */
+const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
+
+function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
+  if (by === undefined) return BY_CALLER;
+  const named = (row: UsageRow, dimension: UsageDimension) => row[dimension] ?? `(no ${dimension})`;
+  const last = by.at(-1)!;
+  return {
+    title: by.join(', ').toUpperCase(),
+    headingOf: by.length === 1 ? () => undefined : (row) => named(row, by[0]!),
+    nameOf: (row) => named(row, last),
+  };
+}
+
+/** Lines of a table with the sum at the end. */
+export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
+  const { title, headingOf, nameOf } = layoutOf(by);
+  const groups = Map.groupBy(rows, headingOf);
+  const adjusted = rows.some((row) => row.adjusted_nano_usd !== 0n);
+  const numbers = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
+  const cells = [...groups].flatMap(([heading, own]) =>
+    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...numbers([row])]),
+  );
+  const columns: readonly Column[] = [{ title, kind: 'text' }, ...NUMBERS, ...(adjusted ? [ADJUSTED] : [])];
+  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbers(rows)]], line_width);
+  const total = lines.pop()!;
+  const described = [...groups].flatMap(([heading, own]) => [
+    ...(heading === undefined ? [] : [printable(heading)]),
+    ...lines.splice(0, own.length),
+  ]);
+  const possible = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
+  const note = `Beyond that upstreams may bill at most ${roundedUsd(possible, 6)} USD for requests that failed.`;
+  return [titles!, ...described, total, ...(possible === 0n ? [] : wrapText(note, line_width))];
+}
+
+function callerOf({ user, team, project }: UsageRow): string {
+  return [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', ');
+}
+
+/** What tells rows of one model at one upstream apart; most requests are Messages, and say nothing. */
+const SURFACE_WORDS: ReadonlyMap<string, string> = new Map([
+  ['count_tokens', 'count: '],
+  ['chat', 'chat: '],
+  ['responses', 'responses: '],
+]);
+
+function modelOf({ model, upstream, surface }: UsageRow): string {
+  return `${SURFACE_WORDS.get(surface ?? '') ?? ''}${model} at ${upstream}`;
+}
+
+function numbersOf(rows: readonly UsageRow[]): string[] {
+  const sum = (count: (row: UsageRow) => number) => rows.reduce((total, row) => total + count(row), 0);
+  return [
+    briefly(sum((row) => row.requests)),
+    briefly(sum((row) => row.input_tokens)),
+    briefly(sum((row) => row.output_tokens)),
+    briefly(sum((row) => row.cache_read_tokens)),
+    briefly(sum((row) => row.cache_write_5m_tokens + row.cache_write_1h_tokens)),
+    roundedUsd(
+      rows.reduce((total, row) => total + row.cost_nano_usd, 0n),
+      6,
+    ),
+  ];
+}
+
+/** How much of the cost was put right later. */
+function adjustedOf(rows: readonly UsageRow[]): string {
+  const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
+  return total === 0n ? '' : roundedUsd(total, 6);
+}
+
+/** A count in at most seven characters: exact up to a million, then with four digits and a unit. */
+function briefly(count: number): string {
+  if (count < 1_000_000) return String(count);
+  const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
+  return `${(count / (size as number)).toPrecision(4)}${unit}`;
+}

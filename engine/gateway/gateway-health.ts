@@ -1,0 +1,39 @@
+import type { Clock, Health, Log } from '../contract/services.ts';
+import type { OpenRevocations } from '../identity/sessions/revocations.ts';
+import type { OpenAccessTokens } from '../identity/tokens/access-tokens.ts';
+import type { OpenLedger } from '../money/ledger/ledger.ts';
+import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
+import { servesWithoutHolds } from '../money/spool/without-store.ts';
+import type { Database } from '../store/database.ts';
+import { createHealth } from '../store/health.ts';
+import type { Reloader } from './reload.ts';
+
+/** Readiness of a running gateway, whose configuration a reload can change. */
+export function createGatewayHealth(parts: {
+  readonly database: Pick<Database, 'check'>;
+  readonly ledger: Pick<OpenLedger, 'sayAlive'>;
+  readonly spooling: Pick<SpoolingLedger, 'tryOut'>;
+  readonly access_tokens: Pick<OpenAccessTokens, 'knowsSome'>;
+  readonly revocations: Pick<OpenRevocations, 'known'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  reloader(): Reloader;
+  stopping(): boolean;
+}): Health {
+  const { database, ledger, spooling, access_tokens, revocations, clock, log, reloader, stopping } = parts;
+  const signsIn = () => reloader().config().auth?.oidc !== undefined;
+  return createHealth({
+    clock,
+    log,
+    stopping,
+    reloads: () => reloader().state(),
+    tries: {
+      write: ledger.sayAlive,
+      read: database.check,
+      spool: spooling.tryOut,
+      knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
+      servesWithoutHolds: () => servesWithoutHolds(reloader().config()),
+      holdsMoney: () => reloader().holdsMoney(),
+    },
+  });
+}

@@ -1,0 +1,176 @@
+import type { GatewayConfig } from '../contract/config.ts';
+import type { Clock, Log } from '../contract/services.ts';
+import type { Plan } from '../run/plan.ts';
+import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
+import type { Loaded } from '../source/spec.ts';
+import type { ReloadState } from '../store/health.ts';
+import { ConfigurationError } from './configuration-error.ts';
+import { type ConfigurationParts, changedFiles, digestFiles, directoriesToWatch } from './configuration-files.ts';
+import { adoptConfig } from './restart-keys.ts';
+import { type DirectoryWatch, watchDirectories } from './watch-directories.ts';
+
+/** Replaces the plan of a running gateway. */
+export interface Reloader {
+  /**
+   * Loads the configuration again and, when nothing is wrong with it, puts it in force for the requests to come.
+   * Calls during a reload lead to one more after it. Never rejects: what goes wrong is logged and counted.
+   */
+  reload(): Promise<void>;
+  /** From now on reloads whenever the files of the configuration have changed. */
+  watch(): void;
+  /** The configuration in force. */
+  config(): GatewayConfig;
+  /** Whether money is held for any request, in this configuration. */
+  holdsMoney(): boolean;
+  state(): ReloadState;
+  /** No reload begins any more. Resolves when the one that runs has ended. */
+  stop(): Promise<void>;
+  /** Resolves when the plan in force and those before it have served their last request and are closed. */
+  close(): Promise<void>;
+}
+
+const MISSING_VARIABLE = 'C4011';
+const RESTART = 'set it where the gateway is started, and restart it: a program that runs sees no new variables';
+
+/** Logs a finding of the loader with its place. */
+export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
+  log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
+}
+
+/** Makes the reloader of a gateway that runs with `plan`. */
+export function createReloader<P extends Plan>(options: {
+  readonly config_file: string;
+  readonly loaded: Loaded;
+  readonly plan: P;
+  /** Raises ConfigurationError. */
+  load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded }>;
+  /** Makes a plan; may throw. */
+  compile(config: GatewayConfig, loaded: Loaded): P;
+  /** Puts a plan in force; may throw, and then the one before stays. */
+  use(plan: P): void;
+  readonly log: Log;
+  readonly clock: Clock;
+}): Reloader {
+  const { config_file, load, compile, use, log, clock } = options;
+  let { plan } = options;
+  let parts = partsOf(options.loaded);
+  /** What the files held when they were last read, and when the plan in force was made. */
+  let read = digestFiles(parts);
+  let in_force = read;
+  let state: ReloadState = { loaded_at: clock.now(), reloads: 0, failed_reloads: 0, failing_since: undefined };
+  let running: Promise<void> | undefined;
+  let again = false;
+  let stopped = false;
+  let watched: DirectoryWatch | undefined;
+  const closing = new Set<Promise<void>>();
+
+  function retire(old: P): void {
+    const closed_plan = old.close().finally(() => closing.delete(closed_plan));
+    closing.add(closed_plan);
+  }
+
+  function replacePlan(next: P): void {
+    try {
+      use(next);
+    } catch (error) {
+      retire(next);
+      throw error;
+    }
+    retire(plan);
+    plan = next;
+  }
+
+  /** Takes note of what was read; files nobody knew of before are looked at only now. */
+  function note(next: ConfigurationParts, known: ReturnType<typeof digestFiles>): void {
+    parts = partsOf(next);
+    read = new Map([...digestFiles(parts)].map(([file, digest]) => [file, known.get(file) ?? digest]));
+  }
+
+  async function attempt(): Promise<void> {
+    const started = clock.monotonic();
+    const known = digestFiles(parts);
+    try {
+      const { config: wanted, loaded } = await load();
+      note(loaded, known);
+      if (stopped) return;
+      const { config, needs_restart } = adoptConfig(plan.config, wanted);
+      replacePlan(compile(config, loaded));
+      state = { ...state, loaded_at: clock.now(), reloads: state.reloads + 1, failing_since: undefined };
+      for (const finding of loaded.diagnostics) logFinding(log, finding);
+      for (const key of needs_restart) log.warn({ key }, `${key} needs a restart; its old value stays in force`);
+      const pipelines = loaded.pipelines.map(({ name }) => name);
+      const duration_ms = Math.round(clock.monotonic() - started);
+      log.info({ pipelines, changed: changedFiles(in_force, read), duration_ms }, 'the new configuration is in force');
+      in_force = read;
+    } catch (error) {
+      const { failed_reloads, failing_since = clock.now() } = state;
+      state = { ...state, failed_reloads: failed_reloads + 1, failing_since };
+      if (error instanceof ConfigurationError) note(error.findings, known);
+      else read = new Map([...read, ...known]);
+      explainFailure(error);
+    }
+  }
+
+  function explainFailure(error: unknown): void {
+    const kept = 'the reload failed; the configuration before it stays in force';
+    if (!(error instanceof ConfigurationError)) {
+      log.error({ config_file, err: error }, kept);
+      return;
+    }
+    const errors = error.findings.diagnostics.filter(({ severity }) => severity === 'error');
+    for (const finding of errors)
+      logFinding(log, finding.code === MISSING_VARIABLE ? { ...finding, help: RESTART } : finding);
+    log.error({ config_file, errors: errors.length }, kept);
+  }
+
+  async function run(): Promise<void> {
+    do {
+      again = false;
+      await attempt();
+    } while (again && !stopped);
+    running = undefined;
+    // What was read now may lie elsewhere.
+    watched?.look();
+  }
+
+  function reload(): Promise<void> {
+    if (stopped) return Promise.resolve();
+    again = true;
+    running ??= run();
+    return running;
+  }
+
+  async function reloadIfChanged(): Promise<void> {
+    // A reload that runs may have begun before the change.
+    await running;
+    if (changedFiles(read, digestFiles(parts)).length > 0) await reload();
+  }
+
+  return {
+    reload,
+    watch() {
+      watched = watchDirectories({
+        directories: () => directoriesToWatch(parts),
+        onQuiet: () => void reloadIfChanged(),
+        clock,
+        log,
+      });
+    },
+    config: () => plan.config,
+    holdsMoney: () => plan.holds_money,
+    state: () => state,
+    async stop() {
+      stopped = true;
+      watched?.close();
+      await running;
+    },
+    async close() {
+      retire(plan);
+      await Promise.all(closing);
+    },
+  };
+}
+
+function partsOf({ files, pipelines_directory, policies_directory }: ConfigurationParts): ConfigurationParts {
+  return { files, pipelines_directory, policies_directory };
+}

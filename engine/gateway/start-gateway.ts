@@ -1,0 +1,288 @@
+import type { Router } from 'express';
+import { openAuditLog } from '../audit/audit-log.ts';
+import type { WriteRecords } from '../audit/spooled-records.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { DEFAULT_RETENTION } from '../contract/retention.ts';
+import type { Clock, Log, Services } from '../contract/services.ts';
+import type { StageDefinition } from '../contract/stage.ts';
+import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { adminDoors } from '../http/admin/index.ts';
+import { type ServedPlan, servePlan } from '../http/app.ts';
+import { createServer, type GatewayServer } from '../http/server.ts';
+import { frontDoor, protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
+import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
+import { vouchedDays } from '../identity/deprovisioning/resting.ts';
+import { startStandingChecks } from '../identity/deprovisioning/standing-checks.ts';
+import type { Identity } from '../identity/index.ts';
+import type { DecidingGroups } from '../identity/provider/deciding-groups.ts';
+import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
+import { openKeyHolders } from '../identity/sessions/key-holders.ts';
+import { openRevocations } from '../identity/sessions/revocations.ts';
+import { openSightings } from '../identity/sessions/sightings.ts';
+import { openAccessTokens } from '../identity/tokens/tokens.ts';
+import { everyInBackground, systemClock } from '../kit/clock.ts';
+import { programVersion } from '../kit/package-root.ts';
+import { waitAtMost } from '../kit/wait-at-most.ts';
+import { openLedger } from '../money/ledger/ledger.ts';
+import { startRetention } from '../money/ledger/retention.ts';
+import { createLimitsInForce } from '../money/limits/limits-in-force.ts';
+import { openSpoolingLedger } from '../money/spool/spooling-ledger.ts';
+import { goesOnWithoutStore } from '../money/spool/without-store.ts';
+import { compileCondition } from '../rules/compile.ts';
+import type { RequestContext } from '../run/context.ts';
+import { buildPlan, type Plan } from '../run/plan.ts';
+import { createPlanServices, type Foundation, type LastingServices } from '../simulate/plan-services.ts';
+import type { Loaded } from '../source/spec.ts';
+import { type Database, openDatabase } from '../store/database.ts';
+import { createSecrets } from '../store/secrets.ts';
+import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
+import { createGatewayHealth } from './gateway-health.ts';
+import { explainListenError } from './listen-error.ts';
+import { loadToRun } from './load-configuration.ts';
+import { createReloader, logFinding, type Reloader } from './reload.ts';
+import { createStartPhases, type StartPhases } from './start-phases.ts';
+
+/** A gateway that accepts requests. */
+export interface RunningGateway {
+  /** Where it listens, as a client on this machine reaches it. */
+  readonly url: string;
+  readonly database: Database;
+  /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
+  reload(): Promise<void>;
+  /**
+   * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
+   * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
+   */
+  close(signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
+const REVOCATIONS_PATIENCE_MS = 2000;
+/** Longest a request waits for the database to hold its money where no spend limits say. */
+const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
+/** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
+const STEP_SECONDS = 8;
+/** What the server may take beyond `drain_seconds` to end the requests that are left. */
+const DRAIN_GRACE_SECONDS = 10;
+
+/**
+ * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens.
+ * The database may still be away; requests get 503 until it is there.
+ * Raises StartError, after letting go of whatever was opened.
+ */
+export async function startGateway(options: {
+  readonly config_file: string;
+  readonly stages: readonly StageDefinition[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: Log & { hide?(secret: string): void };
+  readonly clock?: Clock;
+  /** Whether a change of the configuration's files is a reason to reload. */
+  readonly watch?: boolean;
+}): Promise<RunningGateway> {
+  const { config_file, stages, env, log, clock = systemClock, watch = false } = options;
+  const load = () => loadToRun(config_file, { stages, env, environment: 'required' });
+  const secretsOf = (config: GatewayConfig, { pipelines }: Loaded) =>
+    createSecrets({ config, pipelines }, env, (secret) => log.hide?.(secret));
+  const phases = createStartPhases();
+  const { config, loaded } = await load();
+  phases.end('configuration');
+  for (const finding of loaded.diagnostics) logFinding(log, finding);
+  // Before anything that could log a secret is opened.
+  secretsOf(config, loaded);
+  let reloader: Reloader;
+  let server: GatewayServer | undefined;
+  const stopping = () => server?.stopping === true;
+  const closing: ClosingStep[] = [];
+  const of_config = new WeakMap<GatewayConfig, ReturnType<typeof createPlanServices>>();
+  const groups = () => of_config.get(reloader.config())?.groups;
+  // A person who presses Ctrl-C has no balancer that needs to notice.
+  let asked_by: NodeJS.Signals | undefined;
+  const acceptSeconds = () => (asked_by === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
+  const close = (signal?: NodeJS.Signals) => {
+    asked_by = signal;
+    return closeInTurn(closing.splice(0).reverse(), log);
+  };
+  try {
+    const keysInForce = () => of_config.get(reloader.config())?.identity?.tokens.key_ids ?? [];
+    const given = { config, env, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
+    const opened = await openServices(given, closing);
+    phases.end('services');
+    const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
+      const made = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
+      const { services, identity } = made;
+      of_config.set(config, made);
+      const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
+      return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
+    };
+    const plan = compile(config, loaded);
+    opened.ended_grants.use(of_config.get(plan.config)?.identity);
+    const listening = createServer({ plan, log, clock });
+    server = listening;
+    reloader = createReloader({
+      config_file,
+      loaded,
+      plan,
+      load,
+      compile,
+      use(next) {
+        listening.use(next);
+        opened.ended_grants.use(of_config.get(next.config)?.identity);
+      },
+      log,
+      clock,
+    });
+    closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
+    const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
+    const checks = startStandingChecks({ database: opened.database, clock, log, signIn });
+    closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
+    const url = await listen(listening, config);
+    closing.push({
+      name: 'server',
+      get seconds() {
+        return reloader.config().server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
+      },
+      close: () => listening.drain(acceptSeconds()),
+    });
+    closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
+    if (watch) reloader.watch();
+    phases.end('pipelines');
+    log.info(
+      config.database.retention ?? DEFAULT_RETENTION,
+      'whole months of bookkeeping that are kept; database.retention changes that',
+    );
+    const pipelines = loaded.pipelines.map(({ name }) => name);
+    log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
+    return { url, database: opened.database, reload: () => reloader.reload(), close };
+  } catch (error) {
+    await close();
+    if (error instanceof StartError) throw error;
+    // What passed the checks and still can't be made: a certificate that is none, a stage of the operator's own that fails.
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StartError(`${config_file} cannot be put to work: ${reason}`, {
+      exit_code: EXIT_CONFIGURATION,
+      cause: error,
+    });
+  }
+}
+
+/** Opens what stages may ask for whatever the configuration is, and notes how to close each of them. */
+async function openServices(
+  given: Pick<Services, 'log' | 'clock'> & {
+    readonly config: GatewayConfig;
+    readonly env: NodeJS.ProcessEnv;
+    readonly phases: StartPhases;
+    reloader(): Reloader;
+    keysInForce(): readonly string[];
+    groups(): DecidingGroups | undefined;
+    stopping(): boolean;
+  },
+  closing: ClosingStep[],
+): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database; ended_grants: EndedGrants }> {
+  const { config, log, clock, env, phases, reloader, keysInForce, groups, stopping } = given;
+  const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
+    closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
+    return service;
+  };
+  const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
+  phases.end('database');
+  const limitsNow = () => reloader().config().spend_limits;
+  const vouched_days = () => vouchedDays(reloader().config());
+  const goes_on_without = () => goesOnWithoutStore(reloader().config());
+  opened('housekeeping', startHousekeeping({ database, clock, log }));
+  const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
+  const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
+  opened('retention', { close: stop });
+  const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
+  const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
+  // Session tokens are refused until it is known which of them were ended.
+  await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
+  const access_tokens = opened(
+    'access tokens',
+    openAccessTokens({ database, clock, log, groups, vouched_days, goes_on_without }),
+  );
+  const foundation: Foundation = {
+    database,
+    clock,
+    log,
+    access_tokens,
+    revocations,
+    sightings: opened('session tokens in use', openSightings({ database, log })),
+    key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
+    async catchUp() {
+      access_tokens.forgetAll();
+      await revocations.catchUp();
+    },
+  };
+  const ledger = openLedger({
+    database,
+    clock,
+    log,
+    time_zone: () => limitsNow()?.time_zone ?? 'UTC',
+    reserve_timeout_ms: () => (limitsNow()?.store_timeout_seconds ?? DEFAULT_STORE_TIMEOUT_SECONDS) * 1000,
+  });
+  opened('ledger', ledger);
+  const spool_dir = () => limitsNow()?.spool_dir;
+  const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
+  const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
+  opened('spool', spooling);
+  const audit = opened('audit log', openAuditLog({ database, clock, log, spool: spooling }));
+  const lasting: LastingServices = {
+    clock,
+    log,
+    audit,
+    ledger: spooling,
+    limits_in_force: createLimitsInForce({ database, clock }),
+    health: createGatewayHealth({
+      database,
+      ledger,
+      spooling,
+      access_tokens,
+      revocations,
+      reloader,
+      stopping,
+      clock,
+      log,
+    }),
+    condition: compileCondition,
+    // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
+    facts: (ctx) => (ctx as unknown as RequestContext).facts,
+  };
+  return { lasting, foundation, database, ended_grants };
+}
+
+/** What serves the paths that belong to no pipeline. */
+function doorsOf(
+  plan: Plan,
+  loaded: Loaded,
+  identity: Identity | undefined,
+  { database, foundation }: Awaited<ReturnType<typeof openServices>>,
+): Router[] {
+  const { config, services } = plan;
+  const { clock, log, models, tokens } = services;
+  const protocol = protocolDoor({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
+  const sign_in =
+    identity === undefined
+      ? signInOff({ branding: config.branding, clock, log })
+      : signInDoors({ config, identity, database, clock, log });
+  const verify = (token: string) => tokens.verify(token);
+  const { catchUp } = foundation;
+  const front = frontDoor({ config, clock, log });
+  return [front, protocol, sign_in, adminDoors({ config, identity, database, catchUp, clock, log, verify, models })];
+}
+
+async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {
+  const scheme = config.server.tls === undefined ? 'http' : 'https';
+  try {
+    const { host, port } = await server.listen();
+    return `${scheme}://${reachableHost(host)}:${port}`;
+  } catch (error) {
+    throw explainListenError(error as NodeJS.ErrnoException, config.server.listen);
+  }
+}
+
+/** An address that a client on this machine can connect to, with brackets around IPv6. */
+function reachableHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '::') return '[::1]';
+  return host.includes(':') ? `[${host}]` : host;
+}

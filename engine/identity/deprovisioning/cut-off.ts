@@ -1,0 +1,62 @@
+import type { Actor, Changing } from '../../audit/admin-changes.ts';
+
+/**
+ * What is lost: sessions always; of the access tokens none, those the person made, or all. `rest`: those the person made
+ * are refused until the person is let in again.
+ */
+export interface CutOff {
+  /** E-mail address, any case. */
+  readonly user: string;
+  readonly actor: Actor;
+  /** A reason for people, such as "the identity provider refused"; never a secret. */
+  readonly because: string;
+  readonly tokens: 'none' | 'rest' | 'self_service' | 'all';
+}
+
+/** How much was ended, and whether the gateway knows the person at all. */
+export interface WasCutOff {
+  readonly known: boolean;
+  readonly sessions: number;
+  readonly tokens: number;
+}
+
+/**
+ * Ends a person's sessions, sign-ins under way and access tokens at once; every gateway refuses them within a second.
+ * Nothing keeps the person from signing in again: that is up to the identity provider. Raises store_unavailable.
+ */
+export async function cutOff(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  { user, actor, because, tokens }: CutOff,
+): Promise<WasCutOff> {
+  const [ended] = await database.query<WasCutOff>(
+    'cut_off',
+    'select known, sessions, tokens from cut_off($1, $2, $3, $4, $5, $6)',
+    [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
+  );
+  return ended!;
+}
+
+/**
+ * Ends one session; every gateway refuses its tokens within a second. Raises store_unavailable.
+ * @param which `user`: only when it is that person's.
+ * @returns whether there was one to end.
+ */
+export async function endSession(
+  { database, clock, actor }: Changing,
+  which: { readonly id: string; readonly user?: string | undefined; readonly because: string },
+): Promise<boolean> {
+  const rows = await database.query<{ ended: boolean }>(
+    'session_end_of',
+    `select end_session(id, $1, $2, $3, $4) as ended from sessions
+     where id = $5 and ($6::text is null or principal_id = $6)`,
+    [
+      which.because,
+      actor.kind,
+      actor.name,
+      new Date(clock.now()),
+      which.id,
+      which.user === undefined ? null : `user:${which.user.toLowerCase()}`,
+    ],
+  );
+  return rows[0]?.ended ?? false;
+}

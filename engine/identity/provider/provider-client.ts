@@ -1,0 +1,309 @@
+import {
+  allowInsecureRequests,
+  authorizationCodeGrant,
+  buildAuthorizationUrl,
+  type ClientAuth,
+  ClientSecretPost,
+  Configuration,
+  calculatePKCECodeChallenge,
+  clockTolerance,
+  customFetch,
+  discovery,
+  type ExportedJWKSCache,
+  enableNonRepudiationChecks,
+  fetchUserInfo,
+  getJwksCache,
+  PrivateKeyJwt,
+  refreshTokenGrant,
+  type ServerMetadata,
+  setJwksCache,
+  tokenRevocation,
+} from 'openid-client';
+import type { OidcConfig } from '../../contract/config.ts';
+import type { Clock, Log } from '../../contract/services.ts';
+import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { readClientKey } from '../sessions/client-key.ts';
+import { createRequestLimit } from '../sessions/request-limits.ts';
+import { isAboutKeys, readTokenAnswer, refreshTokenIn } from '../sessions/token-answer.ts';
+import { promptForAccount } from './account-prompt.ts';
+import { completeClaims } from './claims.ts';
+import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
+import type { ShownClient } from './client-refusal.ts';
+import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant } from './provider.ts';
+import { renewHourly } from './provider-discovery.ts';
+import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
+import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
+import { demandStillTold, grantOf } from './provider-grants.ts';
+import { isTold, VERIFIED, wantedClaims } from './wanted-claims.ts';
+
+const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
+/** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
+const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bits) => `${kind}${bits}`));
+/** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
+const NO_TIMEOUT_SECONDS = 3600;
+
+/** How often in a minute keys are fetched again because they do not fit an ID token. */
+const EARLY_RENEWALS = 6;
+
+/** One exchange with the provider, from its first request to its last. */
+interface Exchange {
+  readonly config: Configuration;
+  readonly metadata: ServerMetadata;
+  readonly shown: ShownClient;
+  /** What the token endpoint answered last. */
+  answer?: Response;
+  /** The refresh token in that, also when it was then found wanting. */
+  refresh_token?: string | undefined;
+}
+
+/**
+ * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
+ * tokens are judged by the machine's own clock, everything else by `clock`. Raises StartError for a private key or
+ * `ca_file` that can't be used.
+ */
+export function createProvider(options: {
+  readonly oidc: OidcConfig;
+  readonly secret: (name: string) => string;
+  readonly redirect_uri: string;
+  readonly log: Log;
+  readonly clock: Clock;
+}): IdentityProvider {
+  const { oidc, secret, redirect_uri, log, clock } = options;
+  const { timeout_seconds, ca_file } = oidc;
+  const own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
+  const authentication = clientAuthentication(oidc, own_secret);
+  const fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
+  const discover = renewHourly(() => readDiscovery(oidc, fetch), { clock, log });
+  /** Signing keys of the provider; openid-client renews them after five minutes. */
+  let keys: ExportedJWKSCache | undefined;
+  const early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
+
+  /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
+  const begin = async (answered?: Response): Promise<Exchange> => {
+    const metadata = await discover();
+    const method = oidc.client_secret_env && secretMethodOf(oidc, metadata);
+    const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
+    const config = new Configuration(metadata, oidc.client_id, parameters, authentication(method || undefined));
+    const exchange: Exchange = { config, metadata, shown: { oidc, method: method || undefined, redirect_uri } };
+    config.timeout = NO_TIMEOUT_SECONDS;
+    config[customFetch] = async (url, init) => {
+      if (url !== metadata.token_endpoint) return fetch(url, init);
+      const answer = answered ?? (await readTokenAnswer(await fetch(url, init)));
+      exchange.answer = answer.clone();
+      exchange.refresh_token = await refreshTokenIn(answer);
+      return answer;
+    };
+    // Without it the signature of an ID token goes unchecked where TLS vouches for it (OpenID Connect Core 3.1.3.7).
+    enableNonRepudiationChecks(config);
+    if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
+    if (keys !== undefined) setJwksCache(config, keys);
+    return exchange;
+  };
+
+  const attempt = async <T>(
+    { shown }: Pick<Exchange, 'shown'>,
+    step: Step,
+    secrets: readonly (string | undefined)[],
+    task: () => Promise<T>,
+  ) => {
+    try {
+      return await task();
+    } catch (error) {
+      throw toProviderError(error, step, [own_secret, ...secrets], shown);
+    }
+  };
+
+  /** Asks the token endpoint; what it gets is checked and signed. */
+  const askForTokens = <T>(
+    exchange: Exchange,
+    step: Step,
+    secrets: readonly (string | undefined)[],
+    task: (config: Configuration) => Promise<T>,
+  ): Promise<T> => {
+    const former = keys;
+    const judge = async (config: Configuration): Promise<T> => {
+      try {
+        return await task(config);
+      } finally {
+        keys = getJwksCache(config) ?? keys;
+      }
+    };
+    return attempt(exchange, step, secrets, async () => {
+      try {
+        return await judge(exchange.config);
+      } catch (error) {
+        const { answer } = exchange;
+        if (answer === undefined || !isAboutKeys(error) || keys?.uat !== former?.uat) throw error;
+        // Whoever signs in can't choose the key; a provider that signs with one it does not publish is still spared.
+        if (early_renewals.take('keys') !== undefined) throw error;
+        keys = undefined;
+        try {
+          return await judge((await begin(answer)).config);
+        } finally {
+          keys ??= former;
+        }
+      }
+    });
+  };
+
+  const wanted = wantedClaims(oidc);
+  const complete = async (exchange: Exchange, claims: Claims, sub: string, access_token: string): Promise<Claims> => {
+    const { config, metadata } = exchange;
+    const lacking = [...new Set([...wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
+    if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
+    try {
+      const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+        fetchUserInfo(config, access_token, sub),
+      );
+      return completeClaims(claims, told, lacking, oidc.email_claim);
+    } catch (error) {
+      // Only whether the address is verified was missing: a no at this door, unlike silence, is one for good.
+      const dispensable = lacking.every((claim) => !wanted.includes(claim));
+      if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+      log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');
+      return claims;
+    }
+  };
+
+  const refresh = async (exchange: Exchange, grant: ProviderGrant, refresh_token: string) => {
+    const { subject, in_id_token = [] } = grant;
+    const { metadata } = exchange;
+    const secrets = [refresh_token];
+    const tokens = await askForTokens(exchange, 'token endpoint', secrets, (config) =>
+      refreshTokenGrant(config, refresh_token),
+    );
+    const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
+    if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about somebody else');
+    const claims = await complete(exchange, { ...signed, iss: metadata.issuer, sub }, subject, tokens.access_token);
+    if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
+      throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
+    }
+    if (tokens.id_token === undefined) demandStillTold(claims, grant);
+    return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, clock.now()) };
+  };
+
+  const askUserinfo = async (exchange: Exchange, grant: ProviderGrant) => {
+    const { config, metadata } = exchange;
+    const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
+    if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
+      const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
+      throw new ProviderError('unaskable', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
+    }
+    if (clock.now() >= access_token_expires_at) {
+      const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
+      throw new ProviderError('unaskable', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
+    }
+    const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+      fetchUserInfo(config, access_token, subject),
+    );
+    demandStillTold(told, grant);
+    return { claims: { ...told, iss: metadata.issuer, sub: subject }, grant };
+  };
+
+  return {
+    async reach() {
+      await attempt({ shown: { oidc, method: undefined, redirect_uri } }, 'discovery document', [], () =>
+        readDiscovery(oidc, fetch),
+      );
+    },
+
+    async authorizationUrl({ state, nonce, code_verifier }, { other_account } = { other_account: false }) {
+      const exchange = await begin();
+      const { config, metadata } = exchange;
+      const offered: unknown = metadata.scopes_supported;
+      const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
+      const scopes = oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
+      const code_challenge = await calculatePKCECodeChallenge(code_verifier);
+      return attempt(exchange, 'discovery document', [state, nonce, code_challenge], async () =>
+        buildAuthorizationUrl(config, {
+          ...oidc.authorization_parameters,
+          ...(other_account && { prompt: promptForAccount(oidc, metadata.prompt_values_supported) }),
+          redirect_uri,
+          scope: [...new Set(['openid', ...scopes])].join(' '),
+          state,
+          nonce,
+          code_challenge,
+          code_challenge_method: 'S256',
+        }),
+      );
+    },
+
+    async identify(callback, { state, nonce, code_verifier }) {
+      const exchange = await begin();
+      const arrived = new URL(redirect_uri);
+      arrived.search = callback.search;
+      const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
+      const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
+      const tokens = await askForTokens(exchange, 'code exchange', secrets, (config) =>
+        authorizationCodeGrant(config, arrived, checks),
+      );
+      const { nonce: _, ...claims } = tokens.claims()!;
+      const completed = await complete(exchange, claims, claims.sub, tokens.access_token).catch(notThePerson);
+      const in_id_token = wanted.filter((claim) => isTold(claims, claim));
+      return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, clock.now()) };
+    },
+
+    async revoke({ refresh_token, access_token }) {
+      const token = refresh_token ?? access_token;
+      const exchange = await begin();
+      if (token === undefined || exchange.metadata.revocation_endpoint === undefined) return false;
+      const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
+      await attempt(exchange, 'revocation endpoint', [token], () =>
+        tokenRevocation(exchange.config, token, { token_type_hint }),
+      );
+      return true;
+    },
+
+    async recheck(grant) {
+      const exchange = await begin();
+      const { refresh_token } = grant;
+      if (refresh_token === undefined) return askUserinfo(exchange, grant);
+      try {
+        return await refresh(exchange, grant, refresh_token);
+      } catch (error) {
+        const replaced = exchange.refresh_token;
+        if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
+        throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
+      }
+    },
+  };
+}
+
+function secretMethodOf({ token_endpoint_auth_method }: OidcConfig, metadata: ServerMetadata): SecretMethod {
+  return secretMethod(token_endpoint_auth_method, metadata.token_endpoint_auth_methods_supported);
+}
+
+/** How the gateway proves itself; `method` is how its secret is sent, absent where it signs with a key. */
+function clientAuthentication(oidc: OidcConfig, secret: string): (method: SecretMethod | undefined) => ClientAuth {
+  if (oidc.client_secret_env === undefined) {
+    const authentication = PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
+    return () => authentication;
+  }
+  return (method) =>
+    method === 'client_secret_post'
+      ? ClientSecretPost(secret)
+      : (_server, { client_id }, _form, headers) => headers.set('authorization', basicCredentials(client_id, secret));
+}
+
+/** A no to an access token that was given a moment ago is about that and its scopes. */
+function notThePerson(error: unknown): never {
+  if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
+  throw new ProviderError('invalid', error.message);
+}
+
+/** The discovery document (OpenID Connect Discovery section 4), checked to be the issuer's own. */
+async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: ProviderFetch): Promise<ServerMetadata> {
+  const insecure = isLoopbackUrl(issuer_url) ? [allowInsecureRequests] : [];
+  const config = await discovery(new URL(issuer_url), client_id, undefined, undefined, {
+    [customFetch]: fetch,
+    execute: insecure,
+    timeout: NO_TIMEOUT_SECONDS,
+  });
+  const metadata: ServerMetadata = config.serverMetadata();
+  // openid-client makes exceptions for some providers, which let in people of every tenant.
+  if (!URL.canParse(metadata.issuer) || new URL(metadata.issuer).href !== new URL(issuer_url).href) {
+    throw new ProviderError('invalid', `discovery document: ${wrongIssuer(metadata.issuer, issuer_url)}`);
+  }
+  const { id_token_signing_alg_values_supported = [...SIGNATURES, 'EdDSA', 'Ed25519'] } = metadata;
+  return { ...metadata, id_token_signing_alg_values_supported };
+}

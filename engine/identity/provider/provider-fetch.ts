@@ -1,0 +1,126 @@
+import { X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { getCACertificates } from 'node:tls';
+import { Agent, type Dispatcher } from 'undici';
+import type { Clock } from '../../contract/services.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { ProviderError } from './provider.ts';
+
+/** A request to the identity provider, answered with the whole body read. Raises ProviderError. */
+export type ProviderFetch = (
+  url: string,
+  init: {
+    readonly method: string;
+    readonly headers: Record<string, string>;
+    readonly body?: unknown;
+  },
+) => Promise<Response>;
+
+const MAX_BODY_BYTES = 1_048_576;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+/** Answers whose body has to be absent. */
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+/**
+ * Requests to one identity provider: every answer is complete within `timeout_seconds`, of at most 1 MiB and from the
+ * address that was asked. Raises StartError for an unusable `ca_file`.
+ */
+export function createProviderFetch(options: {
+  readonly ca_file?: string | undefined;
+  readonly timeout_seconds: number;
+  readonly clock: Clock;
+}): ProviderFetch {
+  const { ca_file, timeout_seconds, clock } = options;
+  const ca = ca_file === undefined ? undefined : [...getCACertificates('default'), ...readCertificates(ca_file)];
+  // No connection is kept: one that the provider is just closing would lose a code or refresh token that is good once.
+  const agent = new Agent({ allowH2: false, pipelining: 0, ...(ca !== undefined && { connect: { ca } }) });
+  return async (url, { method, headers, body }) => {
+    const { origin, pathname, search } = new URL(url);
+    const what = `${method} ${origin}${pathname}`;
+    if (!origin.startsWith('https:') && !isLoopbackUrl(origin)) {
+      throw new ProviderError('invalid', `${what}: the identity provider has to be asked by https`);
+    }
+    const patience = new AbortController();
+    const timer = clock.after(timeout_seconds * 1000, () =>
+      patience.abort(new ProviderError('unavailable', `${what}: no complete answer within ${timeout_seconds} seconds`)),
+    );
+    try {
+      const answer = await agent.request({
+        origin,
+        path: `${pathname}${search}`,
+        method: method as Dispatcher.HttpMethod,
+        headers,
+        body: body === undefined || body === null ? null : String(body),
+        signal: patience.signal,
+      });
+      return await readAnswer(answer, what);
+    } catch (error) {
+      throw error instanceof ProviderError ? error : networkTrouble(error, what, timeout_seconds);
+    } finally {
+      timer.close();
+    }
+  };
+}
+
+async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData, what: string): Promise<Response> {
+  // A body that is let go of before its end fails, and an error that nobody listens to ends the process.
+  body.on('error', () => {});
+  const problem = statusProblem(statusCode);
+  if (problem !== undefined) {
+    body.destroy();
+    throw new ProviderError(problem[0], `${what}: ${problem[1]}`);
+  }
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    // Leaving the loop closes the connection.
+    if (size > MAX_BODY_BYTES) throw new ProviderError('invalid', `${what}: the answer is longer than 1 MiB`);
+    chunks.push(chunk);
+  }
+  const kept = new Headers();
+  for (const [name, value] of Object.entries(headers)) {
+    for (const one of [value ?? []].flat()) kept.append(name, one);
+  }
+  const bytes = WITHOUT_BODY.has(statusCode) ? null : Buffer.concat(chunks);
+  return new Response(bytes, { status: statusCode, headers: kept });
+}
+
+function statusProblem(status: number): [ProviderError['problem'], string] | undefined {
+  if (status === 429 || (status >= 500 && status <= 599)) return ['unavailable', `it answers HTTP ${status}`];
+  if (status >= 300 && status <= 399) {
+    return ['invalid', `it answers HTTP ${status} and leads elsewhere, which is not followed`];
+  }
+  return status >= 200 && status <= 499 ? undefined : ['invalid', `it answers HTTP ${status}`];
+}
+
+function networkTrouble(error: unknown, what: string, timeout_seconds: number): ProviderError {
+  const reason = describeNetworkError(error, timeout_seconds);
+  if (!reason.startsWith('its certificate')) return new ProviderError('unavailable', `${what}: ${reason}`);
+  const help = reason.includes('not trusted') ? '; name a file with that of its authority in auth.oidc.ca_file' : '';
+  return new ProviderError('invalid', `${what}: ${reason}${help}`);
+}
+
+/** The certificates in a PEM file, each known to be one. Raises StartError. */
+function readCertificates(file: string): string[] {
+  const unusable = (why: string) =>
+    new StartError(`the file ${file} (auth.oidc.ca_file) ${why}`, { exit_code: EXIT_CONFIGURATION });
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    throw unusable(`can't be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+  const certificates = text.match(CERTIFICATE) ?? [];
+  if (certificates.length === 0) throw unusable('holds no certificate: expected one or more in PEM');
+  for (const [index, certificate] of certificates.entries()) {
+    try {
+      new X509Certificate(certificate);
+    } catch {
+      throw unusable(`is damaged: its certificate number ${index + 1} can't be read`);
+    }
+  }
+  return certificates;
+}

@@ -1,0 +1,292 @@
+import { createSecretKey, hash } from 'node:crypto';
+import { errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Clock, Log, Principal } from '../../contract/services.ts';
+import { rolesOf, tokenGroupOf } from '../deprovisioning/standing.ts';
+import type { Person } from '../provider/admit.ts';
+import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from '../provider/deciding-groups.ts';
+import { issuerOf } from '../provider/issuer.ts';
+import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
+import { createMarks, type Marks } from './marks.ts';
+import { makeId } from './opaque.ts';
+import { openWith, sealWith } from './sealed.ts';
+import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
+import { createSessionKeys, type SessionKeys } from './session-keys.ts';
+import type { Sightings } from './sightings.ts';
+
+/** What a secret is sealed for; one purpose can't open what was sealed for another. */
+export type SealPurpose = 'provider-grant' | 'sign-in-attempt';
+
+/** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
+export interface SessionTokens {
+  /** Signs a session token, once every gateway can know of the key. Raises store_unavailable. */
+  issue(session: {
+    readonly id: string;
+    readonly person: Person;
+  }): Promise<{ readonly access_token: string; readonly expires_in_seconds: number }>;
+  /**
+   * The principal behind a session token; returned at once when the token was seen before.
+   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
+   * another gateway has the key and this one does not.
+   */
+  verify(token: string): Principal | Promise<Principal>;
+  /**
+   * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
+   * Raises temporarily_unavailable and store_unavailable as `verify` does.
+   */
+  sessionOf(token: string): Promise<string | undefined>;
+  /** Encrypts a value that survives JSON, for storage or a cookie. */
+  seal(value: object, purpose: SealPurpose): Promise<string>;
+  /** Ids of the keys that other gateways are told of. */
+  readonly key_ids: readonly string[];
+  /** What tells device codes and refresh tokens of this configuration from made-up ones. */
+  readonly marks: Marks;
+  /**
+   * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
+   * Raises temporarily_unavailable and store_unavailable as `verify` does.
+   */
+  open(sealed: string, purpose: SealPurpose): Promise<unknown>;
+}
+
+/** Sessions that were ended before their tokens expire, as every replica knows them within a second. */
+export interface Revocations {
+  /** Whether a session was ended. Raises store_unavailable while the list was never read. */
+  has(session_id: string): boolean;
+  /** Tells whenever a session is ended, and with `undefined` when any may have been. */
+  onRevoked(listener: (session_id: string | undefined) => void): () => void;
+  /** Resolves when everything that was ended by now is known here, as far as the database can be read. */
+  catchUp(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const ALGORITHM = 'HS256';
+/** Keeps a token of another purpose from passing for a session token (RFC 8725 section 3.11). */
+const TYPE = 'session+jwt';
+/**
+ * Base64url without padding, and a signature whose last character leaves the two bits it has to spare at zero: what a decoder
+ * lets pass beside that would be the same token spelled otherwise. Header and payload are signed as they are spelled.
+ */
+const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
+const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
+const MAX_TOKEN_CHARS = 32_768;
+const MAX_CACHED = 10_000;
+/** Of all tokens that are remembered, with the names of their groups. */
+const MAX_CACHED_CHARS = 33_554_432;
+/** Before any token expires. */
+const NEVER_EXPIRED = new Date(0);
+
+interface Entry {
+  readonly principal: Principal;
+  /** Milliseconds since the epoch. */
+  readonly expires_at: number;
+}
+
+/**
+ * Creates the session tokens of a configuration with `auth.oidc`.
+ * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
+ * @param options.key_holders knows which keys other gateways have; absent means that there are none.
+ * @param options.groups what the configuration goes by; absent: all groups.
+ * @param options.groupsOf all groups of a session's person; `undefined` when the session is gone. Raises store_unavailable.
+ * @param options.sightings is told of each token that is good, when it is seen for the first time.
+ * Raises StartError for a key that is too short.
+ */
+export function createSessionTokens(options: {
+  readonly config: GatewayConfig;
+  readonly secret: (name: string) => string;
+  readonly clock: Clock;
+  readonly revocations: Revocations;
+  readonly log: Pick<Log, 'warn' | 'info'>;
+  readonly groups?: DecidingGroups;
+  readonly groupsOf?: (session_id: string) => Promise<readonly string[] | undefined>;
+  readonly mayStay?: (person: Person) => boolean;
+  readonly sightings?: Sightings;
+  readonly key_holders?: KeyHolders;
+}): SessionTokens {
+  const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
+  const { key_holders = NO_OTHER_HOLDERS } = options;
+  const { groups = EVERY_GROUP, groupsOf = async () => undefined } = options;
+  const { auth } = config;
+  if (auth?.oidc === undefined) throw new TypeError('session tokens need the section auth.oidc');
+  const issuer = issuerOf(config);
+  const keys = createSessionKeys({ ...auth, oidc: auth.oidc }, secret, log);
+  const readPayload = createPayloadReader(keys, issuer, key_holders);
+  const sign = createSigner(keys, issuer);
+  const ttl_seconds = auth.session.ttl_minutes * 60;
+  // Only tokens that are good get in: made-up ones can't push them out.
+  const entries = new LRUCache<string, Entry>({ max: MAX_CACHED, maxSize: MAX_CACHED_CHARS });
+
+  const admit = ({ principal, expires_at }: Entry): Principal => {
+    if (clock.now() >= expires_at) throw expired(expires_at);
+    if (revocations.has(principal.token.id)) throw ended();
+    return principal;
+  };
+
+  /** A token may have been signed when the configuration went by other groups: no group that decides is ever missing. */
+  const decidingOf = async ({ told, session_id }: SessionClaims): Promise<readonly string[]> => {
+    const is_enough = told !== undefined && (told.of === groups.id || told.of === ANY_GROUP);
+    const all = is_enough ? told.groups : await groupsOf(session_id);
+    if (all === undefined) throw ended();
+    return groups.among(all);
+  };
+
+  const verifyAnew = async (token: string, key: string): Promise<Principal> => {
+    const claims = readClaims(await readPayload(token, new Date(clock.now())));
+    if (claims === undefined) throw notOurs();
+    const person = { ...claims.person, groups: await decidingOf(claims) };
+    if (!mayStay(person)) throw notAllowed(person);
+    const entry = { principal: principalOf({ ...claims, person }, config), expires_at: claims.expires_at };
+    const principal = admit(entry);
+    entries.set(key, entry, { size: token.length + person.groups.reduce((sum, group) => sum + group.length, 0) });
+    sightings?.note(claims.session_id, claims.issued_at);
+    return principal;
+  };
+
+  return {
+    async issue({ id, person }) {
+      await key_holders.announce(keys.shared_ids);
+      const issued_at = Math.floor(clock.now() / 1000);
+      const expires_at = issued_at + ttl_seconds;
+      const roles = rolesOf(auth, person.groups);
+      const told = { groups: groups.among(person.groups), of: groups.id };
+      const full = await sign(writeClaims(id, person, roles, told), issued_at, expires_at);
+      if (full.length <= MOST_TOKEN_CHARS) return { access_token: full, expires_in_seconds: ttl_seconds };
+      const fields = { email: person.email, session: id, groups: told.groups.length, characters: full.length };
+      log.info(fields, 'a session token has no room for the groups of its person, which are read from the database');
+      const short = await sign(writeClaims(id, person, roles, undefined), issued_at, expires_at);
+      if (short.length <= MOST_TOKEN_CHARS) return { access_token: short, expires_in_seconds: ttl_seconds };
+      const { name: _, ...nameless } = person;
+      const access_token = await sign(writeClaims(id, nameless, roles, undefined), issued_at, expires_at);
+      return { access_token, expires_in_seconds: ttl_seconds };
+    },
+    verify(token) {
+      if (token.length > MAX_TOKEN_CHARS) throw notOurs();
+      // The whole token decides, signature included.
+      const key = hash('sha256', token, 'base64');
+      const entry = entries.get(key);
+      return entry === undefined ? verifyAnew(token, key) : admit(entry);
+    },
+    async sessionOf(token) {
+      if (token.length > MAX_TOKEN_CHARS) return undefined;
+      try {
+        return readClaims(await readPayload(token, NEVER_EXPIRED))?.session_id;
+      } catch (error) {
+        if (error instanceof StageError && error.status === 401) return undefined;
+        throw error;
+      }
+    },
+    seal: (value, purpose) => sealWith(keys, value, purpose),
+    open: (sealed, purpose) => openWith(keys, sealed, purpose, key_holders),
+    key_ids: keys.shared_ids,
+    marks: createMarks(keys),
+  };
+}
+
+function createSigner(keys: SessionKeys, issuer: string) {
+  const key = createSecretKey(keys.current.derive('sign'));
+  return (claims: JWTPayload, issued_at: number, expires_at: number) =>
+    new SignJWT(claims)
+      .setProtectedHeader(headerOf(keys.current.id))
+      .setIssuer(issuer)
+      .setAudience(issuer)
+      .setJti(makeId('jwt'))
+      .setIssuedAt(issued_at)
+      .setExpirationTime(expires_at)
+      .sign(key);
+}
+
+function headerOf(kid: string) {
+  return { alg: ALGORITHM, typ: TYPE, kid };
+}
+
+/** The header as it stands in a token. */
+function headerText(kid: string): string {
+  return Buffer.from(JSON.stringify(headerOf(kid))).toString('base64url');
+}
+
+/** Checks everything about a token but what its claims mean. Raises what `verify` does. */
+function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnheld }: KeyHolders) {
+  const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
+  const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
+  return async (token: string, currentDate: Date): Promise<JWTPayload> => {
+    const header = ONE_SPELLING.test(token) ? token.slice(0, token.indexOf('.')) : '';
+    const key = by_header.get(header);
+    if (key === undefined) {
+      const kid = foreignKeyIn(header);
+      if (kid !== undefined) await demandUnheld(kid);
+      throw notOurs();
+    }
+    try {
+      const { payload } = await jwtVerify(token, key, { ...checks, currentDate });
+      return payload;
+    } catch (error) {
+      // By now the signature is known to be good: these two are about tokens that one of our keys signed.
+      if (error instanceof errors.JWTExpired) throw expired(Number(error.payload.exp) * 1000);
+      if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim))
+        throw elsewhere(issuer);
+      if (error instanceof errors.JOSEError) throw notOurs(error);
+      throw error;
+    }
+  };
+}
+
+/** The key that a header of our own form names; `undefined` for any other header, about which nobody need be asked. */
+function foreignKeyIn(header: string): string | undefined {
+  const { kid } = FOREIGN_HEADER.exec(Buffer.from(header, 'base64url').toString())?.groups ?? {};
+  return kid !== undefined && headerText(kid) === header ? kid : undefined;
+}
+
+function principalOf({ session_id, person }: SessionClaims, config: GatewayConfig): Principal {
+  const groups = Object.freeze([...person.groups]);
+  return Object.freeze({
+    id: principalIdOf(person),
+    email: person.email,
+    ...(person.name !== undefined && { name: person.name }),
+    kind: 'session',
+    groups,
+    roles: Object.freeze(rolesOf(config.auth ?? {}, groups)),
+    team: person.team,
+    project: person.project,
+    token: Object.freeze({ id: session_id, name: 'sign-in', group: tokenGroupOf(config, groups) }),
+  } as const);
+}
+
+function notOurs(cause?: unknown): StageError {
+  return new StageError(
+    'credential_invalid',
+    'The session token is malformed, or was signed with a key this gateway does not use, or does not use any more. Sign in again.',
+    { cause },
+  );
+}
+
+function elsewhere(issuer: string): StageError {
+  return new StageError(
+    'credential_invalid',
+    `The session token belongs to another gateway than ${issuer}. Sign in at this one.`,
+  );
+}
+
+function expired(at: number): StageError {
+  const when = new Date(at);
+  // A number that is no date is in a token nonetheless when one of our keys leaked.
+  const since = Number.isNaN(when.getTime()) ? '' : ` on ${when.toISOString()}`;
+  return new StageError(
+    'credential_expired',
+    `The session token expired${since}. The program you use renews it by itself; if it does not, sign in again.`,
+  );
+}
+
+function ended(): StageError {
+  return new StageError(
+    'credential_revoked',
+    'This session was ended: somebody signed out, or the access was withdrawn. Sign in again.',
+  );
+}
+
+function notAllowed({ email }: Person): StageError {
+  return new StageError(
+    'credential_revoked',
+    `The gateway's configuration does not let ${email} in any more: auth.oidc allows other groups or e-mail domains. Ask your administrator.`,
+  );
+}

@@ -1,0 +1,256 @@
+import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Log } from '../../contract/services.ts';
+import { isPrintableLine } from '../../kit/text/printable.ts';
+import type { Database } from '../../store/database.ts';
+import { SERVICE_SCOPES, type ServiceScope } from './service-scopes.ts';
+import { generateServiceToken, generateServiceTokenId, hashToken, shownPart } from './token-format.ts';
+import { TokenError } from './tokens.ts';
+
+/** A service token as administrators see it. */
+export interface ServiceToken {
+  readonly id: string;
+  /** The token's first characters. */
+  readonly prefix: string;
+  readonly name: string;
+  readonly scopes: readonly ServiceScope[];
+  /** E-mail address of the administrator who answers for it; `null` for what was made at a command line. */
+  readonly owner: string | null;
+  readonly created_at: Date;
+  readonly created_by: string;
+  readonly expires_at: Date;
+  readonly last_used_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly replaced_by: string | null;
+  /** Since when the owner is known to be no administrator any more. */
+  readonly unowned_since: Date | null;
+}
+
+/** `unowned`: works on for a week after its owner stopped being an administrator; `resting`: that week is over. */
+export type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'resting' | 'revoked' | 'expired';
+
+/** A service token as it is shown. */
+export type ShownServiceToken = ServiceToken & { readonly state: ServiceTokenState };
+
+const DAY_MS = 86_400_000;
+/** The life of a token for which no other is asked, and the longest. */
+const DEFAULT_DAYS = 90;
+export const MAX_SERVICE_TOKEN_DAYS = 366;
+/** How long a token goes on without an owner: time to find another, and no more. */
+const UNOWNED_DAYS = 7;
+const MAX_NAME = 80;
+const MAX_IN_FORCE = 200;
+
+/** What `ServiceToken` is read from, and where. */
+export const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
+  t.revoked_at, t.replaced_by, t.unowned_since`;
+/** Goes with `SERVICE_TOKEN_COLUMNS`. */
+export const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
+
+/** The state of a service token at a moment, in milliseconds since the epoch. */
+export function showServiceToken(token: ServiceToken, now: number): ShownServiceToken {
+  const { revoked_at, expires_at, unowned_since, replaced_by } = token;
+  const stateOf = (): ServiceTokenState => {
+    if (revoked_at !== null) return 'revoked';
+    if (expires_at.getTime() <= now) return 'expired';
+    if (unowned_since !== null) return now < unowned_since.getTime() + UNOWNED_DAYS * DAY_MS ? 'unowned' : 'resting';
+    return replaced_by === null ? 'active' : 'replaced';
+  };
+  return { ...token, state: stateOf() };
+}
+
+/** What a service token is made for. */
+export interface NewServiceToken {
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** Absent: in 90 days. */
+  readonly expires_at?: Date | undefined;
+}
+
+/** Makes a service token; a person who does becomes its owner. Raises TokenError, credential_revoked, store_unavailable. */
+export async function createServiceToken(
+  by: Changing,
+  { name, scopes, expires_at }: NewServiceToken,
+): Promise<{ readonly token: string; readonly id: string }> {
+  const made = newToken();
+  const [row] = await by.database.query<{ id: string | null; alive: boolean }>(
+    'service_token_create',
+    `with alive as (select where $11::text is null or exists (select from sessions s where s.id = $11 and s.revoked_at is null)
+     ), made as (
+       insert into service_tokens (id, hash, prefix, name, scopes, owner_id, created_at, created_by, expires_at)
+       select $1, decode($2, 'base64'), $3, $4, $5, $6, $7, $8, $9 from alive
+       where ${MAX_IN_FORCE} > (select count(*) from service_tokens where revoked_at is null and expires_at > $7)
+       returning id, name, scopes, expires_at
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, after)
+       select $7, $10, $12, 'service_token.create', id,
+         jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at) from made
+     )
+     select (select id from made) as id, exists (select from alive) as alive`,
+    [
+      made.id,
+      made.hash,
+      made.prefix,
+      nameOf(name),
+      scopesOf(scopes),
+      ownerOf(by),
+      new Date(by.clock.now()),
+      actorLabel(by.actor),
+      endOf(expires_at, by.clock.now()),
+      by.actor.kind,
+      by.session_id ?? null,
+      by.actor.name,
+    ],
+  );
+  if (!row!.alive) throw new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+  if (row!.id === null) throw new TokenError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'limit');
+  return { token: made.token, id: made.id };
+}
+
+/** All service tokens, the newest last; one where its id is given. Raises store_unavailable. */
+export function listServiceTokens(database: Pick<Database, 'query'>, id?: string): Promise<ServiceToken[]> {
+  const text = `select ${SERVICE_TOKEN_COLUMNS} from ${SERVICE_TOKENS_FROM} where ($1::text is null or t.id = $1) order by t.created_at, t.id`;
+  return database.query<ServiceToken>('service_token_list', text, [id ?? null]);
+}
+
+/** Ends a service token at once. Raises TokenError when there is none to end, store_unavailable. */
+export async function revokeServiceToken({ database, clock, actor }: Changing, id: string): Promise<void> {
+  const rows = await database.query<object>(
+    'service_token_revoke',
+    `with ended as (
+       update service_tokens set revoked_at = $2 where id = $1 and revoked_at is null and expires_at > $2
+       returning id, name, scopes, expires_at
+     )
+     insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+     select $2, $3, $4, 'service_token.revoke', id,
+       jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at),
+       jsonb_build_object('revoked_at', $2::timestamptz) from ended returning 1`,
+    [id, new Date(clock.now()), actor.kind, actor.name],
+  );
+  if (rows.length === 0) throw await notInForce(database, id);
+}
+
+/**
+ * Puts a new service token in another's place, and its maker in the place of the owner; the old one works on for the overlap.
+ * Raises TokenError when there is none in force or it is replaced already, store_unavailable.
+ */
+export async function rotateServiceToken(
+  by: Changing,
+  id: string,
+  { overlap_seconds, expires_at }: { readonly overlap_seconds: number; readonly expires_at?: Date | undefined },
+): Promise<{ readonly token: string; readonly id: string }> {
+  const made = newToken();
+  const now = by.clock.now();
+  const rows = await by.database.query<object>(
+    'service_token_rotate',
+    `with old as (
+       select * from service_tokens where id = $1 and revoked_at is null and expires_at > $2 and replaced_by is null for update
+     ), made as (
+       insert into service_tokens (id, hash, prefix, name, scopes, owner_id, created_at, created_by, expires_at)
+       select $3, decode($4, 'base64'), $5, name, scopes, $6, $2, $7, $8 from old returning id, name, scopes, expires_at
+     ), replaced as (
+       update service_tokens t set replaced_by = $3, expires_at = least(old.expires_at, $9) from old where t.id = old.id
+       returning t.id, t.expires_at, old.expires_at as end_before
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select $2, $10, $11, 'service_token.rotate', id, jsonb_build_object('expires_at', end_before),
+         jsonb_build_object('expires_at', expires_at, 'replaced_by', $3::text) from replaced
+       union all
+       select $2, $10, $11, 'service_token.create', id, null,
+         jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at, 'replaces', $1::text) from made
+     )
+     select 1 from made`,
+    [
+      id,
+      new Date(now),
+      made.id,
+      made.hash,
+      made.prefix,
+      ownerOf(by),
+      actorLabel(by.actor),
+      endOf(expires_at, now),
+      new Date(now + overlap_seconds * 1000),
+      by.actor.kind,
+      by.actor.name,
+    ],
+  );
+  if (rows.length === 0) throw await notInForce(by.database, id);
+  return { token: made.token, id: made.id };
+}
+
+/** Service tokens in force that somebody answers for. Raises store_unavailable. */
+export async function serviceTokensOf(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  user: string,
+): Promise<Pick<ServiceToken, 'id' | 'name'>[]> {
+  const now = clock.now();
+  const all = await listServiceTokens(database);
+  return all
+    .filter(({ owner }) => owner === user.toLowerCase())
+    .map((token) => showServiceToken(token, now))
+    .filter(({ state }) => state !== 'revoked' && state !== 'expired' && state !== 'resting')
+    .map(({ id, name }) => ({ id, name }));
+}
+
+/** Notes which service tokens have no owner any more who administers the gateway, and which have one again. */
+export async function noteOwners(
+  { database, clock, log }: Pick<Changing, 'database' | 'clock'> & { readonly log: Log },
+  { admin_groups, days }: { readonly admin_groups: readonly string[]; readonly days: number },
+): Promise<void> {
+  const changed = await database.query<{ id: string; name: string; owner: string; unowned_since: Date | null }>(
+    'service_token_owners',
+    `update service_tokens t set unowned_since = case when o.stands then null else $1::timestamptz end
+     from (
+       select p.id, p.email, p.barred_at is null and p.groups && $2::text[]
+         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.rest_put_off_until) > $1, false) as stands
+       from principals p
+     ) o
+     where o.id = t.owner_id and t.revoked_at is null and t.expires_at > $1 and o.stands = (t.unowned_since is not null)
+     returning t.id, t.name, o.email as owner, t.unowned_since`,
+    [new Date(clock.now()), admin_groups, days],
+  );
+  for (const { unowned_since, ...token } of changed) {
+    if (unowned_since !== null)
+      log.warn(token, 'a service token has no administrator any more who answers for it, and rests in 7 days');
+  }
+}
+
+function newToken() {
+  const token = generateServiceToken();
+  return { token, id: generateServiceTokenId(), prefix: shownPart(token), hash: hashToken(token) };
+}
+
+function ownerOf({ actor }: Changing): string | null {
+  return actor.kind === 'person' ? `user:${actor.name}` : null;
+}
+
+function endOf(wanted: Date | undefined, now: number): Date {
+  const last = now + MAX_SERVICE_TOKEN_DAYS * DAY_MS;
+  if (wanted !== undefined && wanted.getTime() > last) {
+    throw new TokenError(`a service token lives for ${MAX_SERVICE_TOKEN_DAYS} days at most; rotate it in time`);
+  }
+  return wanted ?? new Date(now + DEFAULT_DAYS * DAY_MS);
+}
+
+function nameOf(given: string): string {
+  const name = given.trim();
+  if (name === '' || name.length > MAX_NAME || !isPrintableLine(name)) {
+    throw new TokenError(`the name must be one printable line of at most ${MAX_NAME} characters`);
+  }
+  return name;
+}
+
+function scopesOf(given: readonly string[]): ServiceScope[] {
+  const wrong = given.find((scope) => !SERVICE_SCOPES.includes(scope as ServiceScope));
+  if (wrong === undefined && given.length > 0) return SERVICE_SCOPES.filter((scope) => given.includes(scope));
+  const what = wrong === undefined ? 'no scope is named' : 'there is no such scope';
+  throw new TokenError(`${what}: expected some of ${SERVICE_SCOPES.join(', ')}`);
+}
+
+async function notInForce(database: Pick<Database, 'query'>, id: string): Promise<TokenError> {
+  const [token] = await listServiceTokens(database, id);
+  if (token === undefined) {
+    return new TokenError(`no service token has the id "${id}"; "appscli service-tokens list" shows all`, 'missing');
+  }
+  return new TokenError(`the service token ${id} has ended or was replaced already`, 'conflict');
+}

@@ -1,0 +1,216 @@
+import { matchesGlob } from '../../kit/glob.ts';
+import { isLoopbackUrl, parseListenAddress } from '../../kit/net/addresses.ts';
+import { keyName, quote } from '../../source/describe.ts';
+import type { Findings } from '../../source/findings.ts';
+import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
+import { reportExclusive, reportTwins } from './link-keys.ts';
+
+const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
+
+/** Checks what must fit together for sign-in; tolerates values that validation already refused. */
+export function linkAuth(root: MapNode, findings: Findings): void {
+  const auth = childOf(root, 'auth');
+  const oidc = childOf(auth, 'oidc');
+  for (const section of ['team', 'project']) {
+    reportTwins(section, itemsOf(childOf(auth, `${section}s`)), 'name', findings);
+  }
+  if (oidc === undefined) {
+    reportUnused(root, auth, findings);
+    return;
+  }
+  checkIssuer(childOf(oidc, 'issuer_url'), findings);
+  checkCrowd(oidc, findings);
+  checkPublicUrl(childOf(root, 'server'), findings);
+  checkCredential(oidc, findings);
+  checkKeys(childOf(auth, 'session'), findings);
+  checkScopes(childOf(oidc, 'scopes'), findings);
+  checkVerification(oidc, findings);
+  for (const key of CLAIM_KEYS) checkClaim(key, childOf(oidc, key), findings);
+  const groups = groupsNamed(root, auth, oidc);
+  for (const node of groups) checkGroupName(node, findings);
+  reportForgotten(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
+}
+
+/** What is said about people who sign in, where nobody can. */
+function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings): void {
+  const members = itemsOf(childOf(root, 'token_groups')).flatMap((group) => entryOf(group, 'members') ?? []);
+  for (const { key, key_mark } of [...entriesOf(auth), ...members]) {
+    findings.report('W7050', key_mark, `${keyName(key)} has no effect: nobody can sign in without \`auth.oidc\``, {
+      help: 'name the identity provider under `auth.oidc`, or remove the key',
+    });
+  }
+}
+
+function checkIssuer(node: Node | undefined, findings: Findings): void {
+  const url = textOf(node);
+  if (node === undefined || url === undefined) return;
+  const document = /\/?\.well-known\/[\w-]+\/?$/.exec(url);
+  if (document !== null) {
+    findings.report('C4010', node.mark, 'the URL cannot be used: it is that of a document of the issuer', {
+      help: `write ${url.slice(0, document.index)}, or with a slash at the end if the document says so under "issuer"`,
+    });
+  } else if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url)) {
+    findings.report('C4010', node.mark, 'the URL cannot be used: it is that of an endpoint of the issuer', {
+      help: 'write the text that its discovery document (.well-known/openid-configuration) has as "issuer"',
+    });
+  } else if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url)) {
+    findings.report('C4010', node.mark, 'the URL cannot be used: it stands for many issuers', {
+      help: 'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant',
+    });
+  } else if (/^http:/i.test(url) && URL.canParse(url) && !isLoopbackUrl(url)) {
+    findings.report('C4010', node.mark, 'the URL cannot be used: an issuer is reached by https', {
+      help: `write ${url.replace(/^http:/i, 'https:')}; http will do for a provider on this machine only`,
+    });
+  }
+}
+
+/** Providers where anybody makes an account. */
+const PUBLIC_ISSUERS = /^https:\/\/accounts\.google\.com\/?$/i;
+
+function checkCrowd(oidc: Node, findings: Findings): void {
+  const node = childOf(oidc, 'issuer_url');
+  if (node === undefined || !PUBLIC_ISSUERS.test(textOf(node) ?? '')) return;
+  if (['allowed_groups', 'allowed_email_domains'].some((key) => entryOf(oidc, key) !== undefined)) return;
+  findings.report('W7054', node.mark, 'anybody with an account at this provider may sign in', {
+    help: 'list the domains of your company under `allowed_email_domains`',
+  });
+}
+
+function checkPublicUrl(server: Node | undefined, findings: Findings): void {
+  const node = childOf(server, 'public_url');
+  const url = textOf(node);
+  if (node === undefined || url === undefined) return;
+  if (isLoopbackUrl(url)) {
+    const listen = textOf(childOf(server, 'listen')) ?? '';
+    if (parseListenAddress(listen) === undefined || isLoopbackUrl(`http://${listen}`)) return;
+    findings.report('W7056', node.mark, 'people on other machines are sent to their own to sign in', {
+      help: 'write the address at which their browsers and terminals reach this gateway',
+    });
+    return;
+  }
+  if (!/^http:/i.test(url)) return;
+  findings.report('W7051', node.mark, 'clients refuse to sign in at an http address of another machine', {
+    help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy that has a certificate`,
+  });
+}
+
+function checkCredential(oidc: Node, findings: Findings): void {
+  reportExclusive(oidc, ['client_secret_env', 'private_key_env'], findings);
+  reportExclusive(oidc, ['token_endpoint_auth_method', 'private_key_env'], findings);
+  const id = entryOf(oidc, 'private_key_id');
+  if (id === undefined || entryOf(oidc, 'private_key_env') !== undefined) return;
+  findings.report('W7050', id.key_mark, '`private_key_id` has no effect: there is no `private_key_env`', {
+    help: 'name the variable that holds the key with `private_key_env`, or remove the key',
+  });
+}
+
+/** A signing key that is also listed as a former one was meant to be replaced, and has not been. */
+function checkKeys(session: Node | undefined, findings: Findings): void {
+  const signing = textOf(childOf(session, 'signing_key_env'));
+  const seen = new Set(signing === undefined ? [] : [signing]);
+  for (const item of itemsOf(childOf(session, 'previous_signing_keys'))) {
+    const node = childOf(item, 'key_env');
+    const name = textOf(node);
+    if (node === undefined || name === undefined) continue;
+    if (seen.has(name)) {
+      const why = name === signing ? 'it is the signing key itself' : 'it is listed already';
+      findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
+        help: 'name the variable that holds the key which was used before',
+      });
+    }
+    seen.add(name);
+  }
+}
+
+function checkScopes(node: Node | undefined, findings: Findings): void {
+  const scopes = itemsOf(node).flatMap((item) => textOf(item) ?? []);
+  // A scope with spaces is several, and the mistake is told already.
+  if (node === undefined || scopes.length === 0 || scopes.some((scope) => /^openid$|\s/.test(scope))) return;
+  const others = scopes.flatMap((scope) => scope.split(',')).filter((scope) => !/^(?:openid)?$/i.test(scope));
+  findings.report('C4030', node.mark, 'the scope openid is missing', {
+    help: `write [${['openid', ...others].join(', ')}]`,
+  });
+}
+
+function checkVerification(oidc: Node, findings: Findings): void {
+  const node = childOf(oidc, 'email_verification');
+  if (node === undefined || textOf(node) !== 'if_stated') return;
+  if (itemsOf(childOf(oidc, 'allowed_email_domains')).length === 0) return;
+  findings.report('W7052', node.mark, 'an address that nobody verified is enough for an allowed domain', {
+    help: 'remove the key, unless only your administrators set addresses at the provider',
+  });
+}
+
+function checkClaim(key: string, node: Node | undefined, findings: Findings): void {
+  const claim = textOf(node);
+  if (node === undefined || claim === undefined) return;
+  if (claim.startsWith('/')) {
+    const problem = pointerProblem(claim);
+    if (problem === undefined) return;
+    const message = `the value of ${keyName(key)} has the wrong form`;
+    findings.report('C3006', node.mark, message, { expected: `a JSON pointer, ${problem}` });
+  } else if (/^(?:\$\.|#\/)?[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
+    findings.report('W7053', node.mark, `${quote(claim)} is the name of one claim, not a path`, {
+      help: `if a claim inside another one is meant: /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
+    });
+  }
+}
+
+function pointerProblem(pointer: string): string | undefined {
+  if (/~(?![01])/.test(pointer)) return 'in which ~ is written ~0 and a slash inside a name ~1';
+  if (/\/(?:\/|$)/.test(pointer)) return 'with a name after every slash, such as /realm_access/roles';
+  return undefined;
+}
+
+/** Where groups of the identity provider are named. */
+function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonly Node[] {
+  const lists = [
+    childOf(oidc, 'allowed_groups'),
+    childOf(auth, 'admin_groups'),
+    ...['teams', 'projects'].flatMap((key) => itemsOf(childOf(auth, key)).map((item) => childOf(item, 'groups'))),
+    ...itemsOf(childOf(root, 'token_groups')).map((group) => childOf(group, 'members')),
+  ];
+  return lists.flatMap(itemsOf);
+}
+
+/** Reports the name of a group that somebody took for a glob. */
+export function checkGroupName(node: Node, findings: Findings): void {
+  const group = textOf(node);
+  if (group === undefined || !group.includes('*')) return;
+  findings.report('W7055', node.mark, `only a group called exactly ${quote(group)} fits: here * stands for itself`, {
+    help: 'name every group that is meant',
+  });
+}
+
+/** The globs of groups that are kept at sign-in; none when all are. */
+export function keptGroups(root: MapNode): readonly string[] {
+  const kept = childOf(childOf(childOf(root, 'auth'), 'oidc'), 'keep_groups');
+  return itemsOf(kept).flatMap((item) => textOf(item) ?? []);
+}
+
+/**
+ * Reports groups that the configuration goes by although `keep_groups` drops them at sign-in.
+ * @param keep_groups where that list stands: what drops several groups was itself not meant so.
+ */
+export function reportForgotten(
+  groups: readonly Node[],
+  kept: readonly string[],
+  findings: Findings,
+  keep_groups?: Node,
+): void {
+  if (kept.length === 0) return;
+  const isKept = (group: string | undefined) => group === undefined || kept.some((glob) => matchesGlob(glob, group));
+  const forgotten = groups.filter((node) => !isKept(textOf(node)));
+  const names = [...new Set(forgotten.map((node) => textOf(node) ?? ''))];
+  if (keep_groups !== undefined && names.length > 1) {
+    const message = `\`keep_groups\` forgets groups that this file goes by: ${names.join(', ')}`;
+    findings.report('W7050', keep_groups.mark, message, { help: 'add them, or globs that match them' });
+    return;
+  }
+  for (const node of forgotten) {
+    const message = `the group ${quote(textOf(node) ?? '')} has no effect: \`keep_groups\` forgets it at sign-in`;
+    findings.report('W7050', node.mark, message, {
+      help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+    });
+  }
+}

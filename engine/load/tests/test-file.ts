@@ -1,0 +1,263 @@
+/** Reads `*.test.yaml` files: requests to a pipeline and what must become of them. */
+import { existsSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { FACTS } from '../../contract/facts.ts';
+import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { createConditionChecker } from '../../rules/check.ts';
+import { quote } from '../../source/describe.ts';
+import type { Findings } from '../../source/findings.ts';
+import {
+  childOf,
+  entriesOf,
+  entryOf,
+  itemsOf,
+  type MapNode,
+  type Node,
+  nodeAt,
+  type SourcePlace,
+  textOf,
+} from '../../source/node.ts';
+import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
+import { readSource } from '../../source/source.ts';
+import { type PipelineSpec, placeOf } from '../../source/spec.ts';
+import { validate } from '../../source/validate.ts';
+import { checkAnnotations } from '../annotations.ts';
+import {
+  type Caller,
+  type CaseRequest,
+  type CaseUpstream,
+  DEFAULT_START,
+  type Expectations,
+  type PipelineCase,
+  type Spent,
+  type Step,
+} from './test-case.ts';
+import { checkSpent } from './test-spent.ts';
+
+/** A test file that can be run. */
+export interface TestFile {
+  readonly file: string;
+  readonly root: MapNode;
+  /** Name of the pipeline under test, and where it is written. */
+  readonly pipeline: string;
+  readonly cases: readonly PipelineCase[];
+  /** Where something stands, by JSON pointer; its nearest parent when it is not there. */
+  place(pointer: string): SourcePlace;
+}
+
+/** At most one of these may be present. */
+const EXCLUSIVE = { request: ['json', 'text'], upstream: ['json', 'text', 'events'] } as const;
+
+/** Whether a file is a test file, by its name. */
+export function isTestFile(name: string): boolean {
+  return /\.test\.ya?ml$/.test(name);
+}
+
+/** The steps of a case as they stand in the file: the case itself first. */
+function stepNodes(node: Node): readonly Node[] {
+  return [node, ...itemsOf(childOf(node, 'then'))];
+}
+
+function checkExclusive(step: Node, findings: Findings): void {
+  for (const [section, keys] of Object.entries(EXCLUSIVE)) {
+    const present = keys.flatMap((key) => entryOf(childOf(step, section), key) ?? []);
+    for (const { key, key_mark } of present.slice(1)) {
+      findings.report('C4009', key_mark, `\`${section}\` has both \`${present[0]!.key}\` and \`${key}\``, {
+        help: 'leave one of them out: there is only one body',
+      });
+    }
+  }
+}
+
+function checkAddress(step: Node, findings: Findings): void {
+  const address = childOf(childOf(step, 'caller'), 'address');
+  const text = textOf(address) ?? '';
+  // A range has been found to be one before.
+  if (address === undefined || !text.includes('/')) return;
+  findings.report('C4018', address.mark, `${quote(text)} is a range, and a caller has one address`, {
+    expected: 'an IP address',
+  });
+}
+
+function checkFacts(step: Node, findings: Findings): void {
+  for (const { key, key_mark } of entriesOf(childOf(childOf(step, 'expect'), 'facts'))) {
+    if (Object.hasOwn(FACTS, key)) continue;
+    const help =
+      didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model') ?? '';
+    findings.report('C3001', key_mark, `there is no fact ${quote(key)}`, { help });
+  }
+}
+
+function checkLeaving(step: Node, first: Node, findings: Findings): void {
+  const leaves = entryOf(childOf(step, 'request') ?? childOf(first, 'request'), 'leaves');
+  if (leaves === undefined) return;
+  const upstream = childOf(step, 'upstream') ?? childOf(first, 'upstream');
+  const goes_on = textOf(childOf(upstream, 'fails')) === 'hang';
+  const has_events = childOf(upstream, 'events') !== undefined;
+  const during = textOf(leaves.value) === 'during_answer';
+  if (goes_on && has_events === during) return;
+  findings.report('C8004', leaves.key_mark, 'the client cannot leave at this moment', {
+    help: during
+      ? 'let the upstream send events and then hang: upstream: { events: [...], fails: hang }'
+      : 'let the upstream hang without an answer: upstream: { fails: hang }',
+  });
+}
+
+/** A moment in milliseconds since the epoch; `undefined` for a date that is in no calendar. */
+function momentOf(text: string): number | undefined {
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)/.exec(text) ?? [];
+  const moment = Date.parse(text);
+  const date = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)));
+  return Number.isNaN(moment) || date.getUTCDate() !== Number(day) ? undefined : moment;
+}
+
+function checkTimes(root: MapNode, node: Node, findings: Findings): void {
+  const start = textOf(childOf(node, 'at')) === undefined ? textOf(childOf(root, 'at')) : undefined;
+  let now = (start === undefined ? undefined : momentOf(start)) ?? Date.parse(DEFAULT_START);
+  for (const [index, step] of stepNodes(node).entries()) {
+    const at = childOf(step, 'at');
+    const text = textOf(at);
+    if (at === undefined || text === undefined) continue;
+    const moment = momentOf(text);
+    if (moment === undefined) {
+      findings.report('C8005', at.mark, `${quote(text)} is no moment in any calendar`);
+    } else if (index > 0 && moment < now) {
+      findings.report('C8005', at.mark, 'this moment lies before the step above it', {
+        found: text,
+        expected: `${new Date(now).toISOString()} or later`,
+      });
+    } else {
+      now = moment;
+    }
+  }
+}
+
+function checkCases(root: MapNode, findings: Findings): void {
+  const names = new Set<string>();
+  for (const node of itemsOf(childOf(root, 'cases'))) {
+    checkTimes(root, node, findings);
+    checkSpent(node, findings);
+    for (const step of stepNodes(node)) {
+      checkExclusive(step, findings);
+      checkAddress(step, findings);
+      checkFacts(step, findings);
+      checkLeaving(step, node, findings);
+    }
+    const name = childOf(node, 'name')!;
+    const text = textOf(name) ?? '';
+    if (names.has(text)) findings.report('C4005', name.mark, `two cases are called ${quote(text)}`);
+    names.add(text);
+  }
+}
+
+/** Whether the file is called as the tests of this pipeline must be. */
+function checkPlace(file: string, name: Node, findings: Findings): void {
+  const base = basename(file);
+  const pipeline = textOf(name) ?? '';
+  if (base === 'gateway.test.yaml') {
+    if (existsSync(join(dirname(file), 'gateway.yaml'))) return;
+    findings.report('C8002', { file }, 'gateway.test.yaml stands beside no gateway.yaml');
+  } else if (!base.startsWith(`${pipeline}.`)) {
+    findings.report('C8002', name.mark, `the tests of the pipeline ${quote(pipeline)} are in another pipeline's file`, {
+      found: base,
+      expected: `${pipeline}.test.yaml`,
+    });
+  }
+}
+
+interface RawStep {
+  readonly at?: string;
+  readonly caller?: Caller;
+  readonly request?: CaseRequest;
+  readonly upstream?: CaseUpstream;
+  readonly expect: Expectations;
+}
+
+type RawCase = RawStep &
+  Pick<PipelineCase, 'name' | 'database'> & { readonly spent?: readonly Spent[]; readonly then?: readonly RawStep[] };
+
+function shapeCase(raw: RawCase, start: string): PipelineCase {
+  const { name, at = start, database, spent = [], then: more = [] } = raw;
+  const { caller = {}, request = {}, upstream = {}, expect } = raw;
+  const first: Step = { caller, request, upstream, expect };
+  return { name, at, database, spent, steps: [first, ...more.map((step) => ({ ...first, ...step }))] };
+}
+
+/**
+ * Checks a test file by itself and reads it. Stages are checked once the pipeline is known, by `checkAgainstPipeline`.
+ * @returns `undefined` when something is wrong with it.
+ */
+export function readTestFile(file: string, findings: Findings): TestFile | undefined {
+  const before = findings.errors();
+  const root = readSource(file, findings);
+  const validated = root && validate(PIPELINE_TEST_SCHEMA, root, dirname(file), findings);
+  if (root === undefined || !validated?.ok) return undefined;
+  const conditions = createConditionChecker(undefined, findings);
+  checkAnnotations(root, validated, { findings, env: {}, environment: 'ignored', conditions });
+  checkCases(root, findings);
+  checkPlace(file, childOf(root, 'pipeline')!, findings);
+  if (findings.errors() > before) return undefined;
+  const value = validated.value as { pipeline: string; at?: string; cases: readonly RawCase[] };
+  return {
+    file,
+    root,
+    pipeline: value.pipeline,
+    cases: value.cases.map((raw) => shapeCase(raw, value.at ?? DEFAULT_START)),
+    place: (pointer) => placeOf(nodeAt(root, pointer).mark),
+  };
+}
+
+/** Checks what a test file says about its pipeline; `known` are those of the configuration under test. */
+export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpec[], findings: Findings): void {
+  const pipeline = known.find(({ name }) => name === test.pipeline);
+  if (pipeline === undefined) {
+    const names = known.map(({ name }) => name);
+    const all = `there are ${listed(names)}`;
+    findings.report('C8001', childOf(test.root, 'pipeline')!.mark, `there is no pipeline ${quote(test.pipeline)}`, {
+      help: didYouMean(test.pipeline, names, all) ?? all,
+    });
+    return;
+  }
+  const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
+  for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
+    for (const key of ['runs', 'skips']) {
+      for (const item of itemsOf(childOf(childOf(step, 'expect'), key))) {
+        const id = textOf(item) ?? '';
+        if (ids.includes(id)) continue;
+        const all = `its entries are ${listed(ids)}`;
+        const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(id)}`;
+        findings.report('C8003', item.mark, problem, { help: didYouMean(id, ids, all) ?? all });
+      }
+    }
+  }
+}
+
+/** Checks what a case says about its callers against the configuration it runs with. */
+export function checkCallers(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
+  const groups = config.token_groups.map(({ name }) => name);
+  for (const step of stepNodes(nodeAt(test.root, `/cases/${index}`))) {
+    const group = childOf(childOf(step, 'caller'), 'group');
+    const name = textOf(group) ?? '';
+    if (group !== undefined && groups.length > 0 && !groups.includes(name)) {
+      const all = `token groups: ${listed(groups)}`;
+      findings.report('C4020', group.mark, `there is no token group ${quote(name)}`, {
+        help: didYouMean(name, groups, all) ?? all,
+      });
+    }
+    const region = entryOf(childOf(step, 'caller'), 'region');
+    if (region !== undefined && config.server.region_header === undefined) {
+      findings.report('C8006', region.key_mark, 'this configuration does not know the region of a caller', {
+        help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
+      });
+    }
+  }
+}
+
+/** Checks the callers of the cases that run with a configuration as it stands in its file. */
+export function checkAgainstConfig(test: TestFile, config: GatewayConfig, findings: Findings): void {
+  if (childOf(test.root, 'gateway') !== undefined) return;
+  for (const [index, node] of itemsOf(childOf(test.root, 'cases')).entries()) {
+    if (childOf(node, 'gateway') === undefined) checkCallers(test, index, config, findings);
+  }
+}

@@ -1,0 +1,202 @@
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
+import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import { nanoToUsd, usdToNano } from '../../kit/money.ts';
+import { isPrintableLine } from '../../kit/text/printable.ts';
+import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { ALWAYS_COUNTED } from './limit-claims.ts';
+import { counterKey, describeCounter, spendLimits } from './spend-limits.ts';
+
+/** `missing`: there is nothing to clear or revoke. `conflict`: its state does not allow it. */
+export type LimitProblem = 'invalid' | 'missing' | 'conflict';
+
+/** Why a limit can't be set, cleared, granted or revoked: a sentence for the administrator that says what to do. */
+export class LimitError extends Error {
+  readonly problem: LimitProblem;
+
+  constructor(message: string, problem: LimitProblem = 'invalid') {
+    super(message);
+    this.name = 'LimitError';
+    this.problem = problem;
+  }
+}
+
+/** Whose limit it is: the key of each scope that is named; several together are a combination. */
+export type LimitParts = Readonly<Partial<Record<SpendScope, string>>>;
+
+/** Windows of limits, in the order in which they are told. */
+export const LIMIT_WINDOWS = ['day', 'week', 'month', 'minute', 'open'] as const satisfies readonly LimitWindow[];
+
+/** Units in which people say and are told amounts. */
+export const AMOUNT_UNITS = ['usd', 'requests', 'tokens'] as const;
+
+/** One of them. */
+export type AmountUnit = (typeof AMOUNT_UNITS)[number];
+
+/** What one counter of every key is: its scope, window and unit. */
+export type CountedName = Omit<CounterName, 'key'>;
+
+const MAX_CHARS = 254;
+/** Limits and all grants on one stay exact numbers of nano-USD when they are added up. */
+const MAX_USD = 4_000_000;
+const MAX_NANO_USD = usdToNano(MAX_USD);
+const MAX_COUNT = 1_000_000_000_000;
+const CREDENTIAL = /^(?:gw[rs]?_|eyJ)/;
+
+/** The counters that a configuration keeps, without keys: only these can be limited at run time. */
+export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly CountedName[] {
+  const found = new Map<string, CountedName>();
+  for (const { scope, window, unit } of [...ALWAYS_COUNTED, ...spendLimits(config)]) {
+    found.set(`${scope} ${window} ${unit}`, { scope, window, unit });
+  }
+  return [...found.values()];
+}
+
+/** The counter of a limit that can be set or granted. Raises LimitError when gateway.yaml does not count it. */
+export function nameCounted(
+  config: GatewayConfig,
+  { of, window, unit }: { readonly of: LimitParts; readonly window: LimitWindow; readonly unit: LimitUnit },
+): CounterName {
+  const name = nameCounter({ of, window, unit });
+  demandKnown(
+    'model',
+    of,
+    config.models.map(({ id }) => id),
+  );
+  demandKnown(
+    'upstream',
+    of,
+    config.upstreams.map((upstream) => upstream.name),
+  );
+  const counted = countedBy(config);
+  if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
+  const there_are = [...new Set(counted.map(describeCounted))].join('; ');
+  throw new LimitError(
+    `gateway.yaml does not count ${describeCounted(name)}; it counts ${there_are}; a limit in spend_limits adds to them`,
+  );
+}
+
+/** The counter of a limit, whether it is counted any more or not. Raises LimitError. */
+export function nameCounter({
+  of,
+  window,
+  unit,
+}: {
+  readonly of: LimitParts;
+  readonly window: LimitWindow;
+  readonly unit: LimitUnit;
+}): CounterName {
+  const scopes = SPEND_SCOPES.filter((scope) => of[scope] !== undefined);
+  if (scopes.length === 0)
+    throw new LimitError(`whose limit? Name a ${listed([...SPEND_SCOPES])}, or several together`);
+  const key = counterKey(scopes.map((scope) => keyOf(scope, of[scope]!)));
+  return { scope: scopes.join('+'), key, window, unit };
+}
+
+/** Whose limits are looked for; any name may be. Raises LimitError for a credential, which nobody shall read in an answer. */
+export function partsToFind(of: LimitParts): LimitParts {
+  for (const [scope, key] of Object.entries(of)) demandNoCredential(scope, key.trim());
+  return of.user === undefined ? of : { ...of, user: of.user.toLowerCase() };
+}
+
+/** The key of each scope of a counter. */
+export function partsOf({ scope, key }: Pick<CounterName, 'scope' | 'key'>): LimitParts {
+  const scopes = scope.split('+');
+  const keys = scopes.length === 1 ? [key] : (JSON.parse(key) as string[]);
+  return Object.fromEntries(scopes.map((each, i) => [each, keys[i]!]));
+}
+
+/** A counter for people: `user ana@example.com per day`, `team search at once`. */
+export function describeName(name: CounterName): string {
+  return `${describeCounter(name)} ${perWindow(name.window)}`;
+}
+
+/** `per day`, or `at once` for what is under way. */
+export function perWindow(window: LimitWindow): string {
+  return window === 'open' ? 'at once' : `per ${window}`;
+}
+
+/** The unit of a window when no other is possible; `undefined` for a minute, which has two. */
+export function unitOfWindow(window: LimitWindow): LimitUnit | undefined {
+  if (window === 'minute') return undefined;
+  return window === 'open' ? 'requests' : 'nano_usd';
+}
+
+/** The unit that limits count in, for one in which people say amounts. */
+export function limitUnit(unit: AmountUnit): LimitUnit {
+  return unit === 'usd' ? 'nano_usd' : unit;
+}
+
+/** The unit in which people are told amounts of a limit. */
+export function amountUnit(unit: LimitUnit): AmountUnit {
+  return unit === 'nano_usd' ? 'usd' : unit;
+}
+
+/** An amount in the unit of limits, from one that somebody said in USD, requests or tokens. Raises LimitError. */
+export function amountIn(unit: LimitUnit, said: number, least: 0 | 1): number {
+  const amount = unit === 'nano_usd' ? nanoOf(said) : said;
+  const most = unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
+  if (Number.isSafeInteger(amount) && amount >= least && amount <= most) return amount;
+  const kind = unit === 'nano_usd' ? 'an amount in USD' : `a whole number of ${unit}`;
+  const range = `${least === 0 ? 'from 0' : 'above 0 and'} up to ${shownAmount(unit, most)}`;
+  throw new LimitError(`the amount is wrong: expected ${kind} ${range}`);
+}
+
+/** An amount as people are told it: in USD, requests or tokens. */
+export function shownAmount(unit: LimitUnit, amount: number | bigint): number {
+  return unit === 'nano_usd' ? nanoToUsd(amount) : Number(amount);
+}
+
+/** The most that grants on one limit may add up to, in its unit. */
+export function mostGranted(unit: LimitUnit): number {
+  return unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
+}
+
+/** A reason as it is kept: `null` without one. Raises LimitError. */
+export function reasonOf(reason: string | undefined): string | null {
+  return reason === undefined ? null : textOf('reason', reason);
+}
+
+function nanoOf(usd: number): number {
+  if (usd > MAX_USD) return Number.NaN;
+  try {
+    return usdToNano(usd);
+  } catch (error) {
+    if (error instanceof RangeError) throw new LimitError(`the amount is wrong: ${error.message}`);
+    throw error;
+  }
+}
+
+function describeCounted({ scope, window, unit }: CountedName): string {
+  return `${amountUnit(unit) === 'usd' ? 'USD' : unit} by ${scope} ${perWindow(window)}`;
+}
+
+function demandKnown(scope: 'model' | 'upstream', of: LimitParts, known: readonly string[]): void {
+  const name = of[scope];
+  if (name === undefined || known.includes(name)) return;
+  const there_are = known.length === 0 ? 'gateway.yaml has none' : `gateway.yaml has ${listed(known)}`;
+  throw new LimitError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);
+}
+
+function keyOf(scope: SpendScope, given: string): string {
+  const key = textOf(scope, given);
+  if (scope !== 'user') return key;
+  if (/\s/.test(key)) throw new LimitError('the user holds a space; expected an e-mail address');
+  return key.toLowerCase();
+}
+
+function textOf(what: string, given: string): string {
+  const text = given.trim();
+  if (text === '') throw new LimitError(`the ${what} is empty`);
+  if (text.length > MAX_CHARS) throw new LimitError(`the ${what} is longer than ${MAX_CHARS} characters`);
+  if (!isPrintableLine(text)) {
+    throw new LimitError(`the ${what} holds characters that can't be printed`);
+  }
+  demandNoCredential(what, text);
+  return text;
+}
+
+/** A credential would be kept, and shown in lists. */
+function demandNoCredential(what: string, text: string): void {
+  if (!CREDENTIAL.test(text)) return;
+  throw new LimitError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
+}

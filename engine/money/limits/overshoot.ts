@@ -1,0 +1,139 @@
+import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
+import type { EffectivePrice } from '../../contract/services.ts';
+import { isCertain } from '../../rules/guards.ts';
+import type { PipelineSpec } from '../../source/spec.ts';
+import { costAt, createPriceBook, NO_TOKENS } from '../prices/prices.ts';
+import { overshootOf } from './admission.ts';
+import { type SpendLimit, spendLimits } from './spend-limits.ts';
+
+/** The request that can cost the most, in tokens. */
+export interface DearestRequest {
+  readonly model: string;
+  readonly upstream: string;
+  readonly cost_nano_usd: number;
+}
+
+/** How far one limit can be passed. */
+export interface LimitOvershoot {
+  readonly name: string;
+  readonly bound_nano_usd: number;
+}
+
+/** How far spending can pass the configured limits in USD. */
+export interface Overshoot {
+  /** Most by which one limit can be passed, in nano-USD; absent when there are no limits in USD, so that nothing is bounded. */
+  readonly bound_nano_usd?: number;
+  /** Whether something is limited, only not in USD. */
+  readonly only_others?: true;
+  /** By limit, where it is not 0; in file order. */
+  readonly limits: readonly LimitOvershoot[];
+  /** Under `reserve: typical` with a limit in USD. */
+  readonly dearest?: DearestRequest;
+  /** What costs money and is in no bound, in words. */
+  readonly not_bounded: readonly string[];
+  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is held that they can answer. */
+  readonly unbounded_at?: readonly string[];
+}
+
+/** Under `worst_case`, as many uses are held as the request allows. */
+const ENDLESS_TOOLS =
+  'tools that the upstream runs itself, where a request does not say how often at most or they have no price';
+/** How often a request may use them is up to its caller. */
+const PROVIDER_TOOLS = 'tools that the upstream runs itself';
+/** Under `worst_case` they are held. */
+const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
+/** Fees by the month, minimum charges, taxes. */
+const OTHER_FEES = 'fees that are not by use';
+const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
+
+/** Whether every request that a pipeline sends out has first held what it is to hold. Counting tokens is free. */
+function holdsAll({ match, stages }: PipelineSpec): boolean {
+  if (match.surface === 'count_tokens') return true;
+  const runs = stages.filter(({ mode }) => mode === 'enforce');
+  const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
+  return (
+    sender < 0 ||
+    runs.slice(0, sender).some((entry) => {
+      const charges = (entry.options as { charge?: string }).charge !== 'nothing';
+      return isCertain(entry) && charges && entry.definition.writes.includes('spend.reserved_nano_usd');
+    })
+  );
+}
+
+/**
+ * The overshoot bound of limits in USD. Under `worst_case` a request first holds the most it can cost, and is refused when
+ * a limit has no room for that: no limit is passed, whatever runs at once. Under `typical` all that is in flight may pass
+ * a limit by `overshoot_percent` of it, and one request that is alone by whatever it can cost at most.
+ */
+export function overshootBound(config: GatewayConfig, pipelines: readonly PipelineSpec[]): Overshoot {
+  const in_force = spendLimits(config).filter(({ mode }) => mode === 'enforce');
+  const enforced = in_force.filter(({ unit }) => unit === 'nano_usd');
+  if (config.spend_limits === undefined || enforced.length === 0) {
+    return { limits: [], not_bounded: ['all spending'], ...(in_force.length > 0 && { only_others: true }) };
+  }
+  const { reserve, overshoot_percent } = config.spend_limits;
+  const open = pipelines.filter((pipeline) => !holdsAll(pipeline));
+  const not_bounded = [
+    ...open.map(({ name }) => `what the pipeline ${name} sends without a full hold`),
+    ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
+    ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [PROVIDER_TOOLS, ...BESIDE]),
+    OTHER_FEES,
+  ];
+  if (reserve === 'worst_case') {
+    const chat = config.upstreams.filter(({ protocols }) => protocols.includes('chat'));
+    const unbounded_at = chat
+      .filter(({ honours, max_tokens_field }) => !max_tokens_field && !honours.includes('max_completion_tokens'))
+      .map(({ name }) => name);
+    return { bound_nano_usd: 0, limits: [], not_bounded, unbounded_at };
+  }
+  const dearest = dearestRequest(config);
+  const limits = enforced.map((limit) => {
+    const share = overshootOf(largestAmount(limit), overshoot_percent);
+    return { name: limit.name, bound_nano_usd: Math.max(share, dearest?.cost_nano_usd ?? 0) };
+  });
+  const bound_nano_usd = Math.max(...limits.map((limit) => limit.bound_nano_usd));
+  return { bound_nano_usd, limits, ...(dearest && { dearest }), not_bounded };
+}
+
+function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
+  return Math.max(limit, ...Object.values(by_group));
+}
+
+/** The dearest request that any model takes at any upstream, by any price of any time; `undefined` without models. */
+export function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
+  const book = createPriceBook(config);
+  let dearest: DearestRequest | undefined;
+  for (const model of config.models) {
+    for (const { name: upstream } of config.upstreams) {
+      for (const { price } of book.periods(model.id, upstream)) {
+        const cost_nano_usd = price === undefined ? 0 : mostCost(model, price);
+        if (dearest === undefined || cost_nano_usd > dearest.cost_nano_usd) {
+          dearest = { model: model.id, upstream, cost_nano_usd };
+        }
+      }
+    }
+  }
+  return dearest;
+}
+
+const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
+/** The most a request can cost in tokens: a full window of the dearest kind of input, and the longest output. */
+function mostCost({ context_window, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
+  const output = Math.max(context_window, max_output_tokens);
+  const costs = Object.values(price.served?.rates ?? { ordinary: price }).flatMap((rates) => {
+    // With the prices below the tier of long inputs, and with those of the tier where it is reached.
+    const inputs = [Math.min(context_window, rates.long_context?.above_input_tokens ?? context_window), context_window];
+    return inputs.flatMap((input) =>
+      INPUT_KINDS.map((kind) => {
+        try {
+          return costAt(price, rates, { ...NO_TOKENS, output, [kind]: input });
+        } catch (error) {
+          if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
+          throw error;
+        }
+      }),
+    );
+  });
+  return Math.max(...costs);
+}

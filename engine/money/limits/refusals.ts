@@ -1,0 +1,221 @@
+import type { Window } from '../../contract/config.ts';
+import { type ErrorDetails, StageError } from '../../contract/errors.ts';
+import type { LimitStanding, ReservationRequest } from '../../contract/services.ts';
+import { formatUsd, nanoToUsd } from '../../kit/money.ts';
+import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
+import type { LimitHeaders } from './limit-headers.ts';
+import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
+
+/** What an operator decides about refusals. */
+export interface RefusalStyle {
+  /** HTTP status of a refusal for money. */
+  readonly status: number;
+  /** Ends every refusal instead of our own advice. */
+  readonly advice: string | undefined;
+  readonly headers: LimitHeaders;
+}
+
+type Needs = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'tokens'>;
+
+/** A limit as it is listed beside others that had no room either. */
+type Listed = Readonly<Record<string, string | number | null>>;
+
+const usd = (nano: number) => `${formatUsd(nano)} USD`;
+const requests = (count: number) => describeAmount(count, 'requests');
+const isoTime = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
+
+/**
+ * The error of a request that some limits have no room for; it is about the first of them.
+ * @param now milliseconds since the epoch
+ */
+export function refuseForLimits(
+  exceeded: readonly LimitStanding[],
+  needs: Needs,
+  style: RefusalStyle,
+  now: number,
+): StageError {
+  const first = exceeded[0]!;
+  const listed = exceeded.map(list);
+  return first.unit === 'nano_usd'
+    ? refuseSpending(first, needs, listed, style, now)
+    : refuseRate(first, needs, listed, style, now);
+}
+
+function list({ scope, key, window, unit, limit, rule, resets_at }: LimitStanding): Listed {
+  const amount = unit === 'nano_usd' ? { limit_usd: nanoToUsd(limit) } : { limit, unit };
+  return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule };
+}
+
+function secondsUntil(resets_at: number | null, now: number): number {
+  return resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
+}
+
+/** A time that sentences have room for, at whole minutes; never before the moment itself. */
+function shortTime(milliseconds: number | null): string {
+  const minutes = Math.ceil((milliseconds ?? 0) / 60_000);
+  return `${new Date(minutes * 60_000).toISOString().slice(0, 16)}Z`;
+}
+
+/** What a refusal says, in the order in which it says it. */
+interface Explanation {
+  /** What ran out and when it resets or is worth another try. */
+  readonly fact: string;
+  /** What else to do, where the operator gives no advice. */
+  readonly own?: string;
+  /** The amounts behind the fact. */
+  readonly amounts?: string;
+}
+
+/**
+ * There are clients that show the first 157 characters only, and hide the details: so what ran out, when it resets and what to do come
+ * first.
+ */
+function sentence({ fact, own, amounts }: Explanation, rule: string, advice: string | undefined): string {
+  const help = advice ?? own;
+  const behind = amounts === undefined ? `Spend rule ${rule}.` : `Spend rule ${rule}: ${amounts}.`;
+  return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
+}
+
+/** An operator may write no full stop. */
+const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
+
+function refuseSpending(
+  standing: LimitStanding,
+  needs: Needs,
+  exceeded: readonly Listed[],
+  { status, advice, headers }: RefusalStyle,
+  now: number,
+): StageError {
+  const { scope, key, window, rule, limit, spent, held, in_flight, resets_at } = standing;
+  const { needed, ...explanation } = explainSpending(standing, needs);
+  const details: ErrorDetails = {
+    limit_usd: nanoToUsd(limit),
+    spent_usd: nanoToUsd(spent),
+    held_usd: nanoToUsd(held),
+    held_by_requests: in_flight,
+    needed_usd: nanoToUsd(needed),
+    window,
+    scope,
+    key,
+    resets_at: isoTime(resets_at),
+    rule,
+    exceeded,
+  };
+  return new StageError('spend_limit_exceeded', sentence(explanation, rule, advice), {
+    status,
+    headers: {
+      'retry-after': String(secondsUntil(resets_at, now)),
+      'x-should-retry': 'false',
+      ...headers.onRefusal(standing),
+    },
+    details,
+  });
+}
+
+/** Why there is no room, and the amount in nano-USD there was none for. */
+function explainSpending(
+  standing: LimitStanding,
+  { amount_nano_usd: amount, most_nano_usd: most }: Needs,
+): Explanation & { readonly needed: number } {
+  const { window, limit, spent, held, in_flight } = standing;
+  const resets = `it resets at ${shortTime(standing.resets_at)}`;
+  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(standing)}`;
+  const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
+  const others = `${requests(in_flight)} in flight`;
+  const busy = {
+    fact: `${what} has no room while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
+    own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
+  };
+  if (limit === 0) {
+    return {
+      fact: `${what} allows nothing; ${resets}`,
+      own: 'Ask your administrator for a higher limit.',
+      amounts: 'no reset changes that',
+      needed: amount,
+    };
+  }
+  if (amount > limit) {
+    return {
+      fact: `${what} is smaller than this request; ${resets}`,
+      own: 'Ask for fewer output tokens, or your administrator for a higher limit.',
+      amounts: `${costs}, before and after the reset`,
+      needed: amount,
+    };
+  }
+  if (spent + amount > limit) {
+    return {
+      fact: `${what} has no room for this request; ${resets}`,
+      own: 'Until then ask your administrator for a higher limit.',
+      amounts: `${usd(spent)} is spent, and ${costs}`,
+      needed: amount,
+    };
+  }
+  if (spent + held + amount > limit) {
+    return {
+      ...busy,
+      amounts: `${usd(spent)} is spent, ${usd(held)} is held by ${others}, and ${costs}`,
+      needed: amount,
+    };
+  }
+  return {
+    ...busy,
+    amounts: `${usd(spent)} is spent, ${others} may cost up to ${usd(standing.most)}, and this request up to ${usd(most)}`,
+    needed: most,
+  };
+}
+
+function refuseRate(
+  standing: LimitStanding,
+  { tokens }: Needs,
+  exceeded: readonly Listed[],
+  { advice }: RefusalStyle,
+  now: number,
+): StageError {
+  const { scope, key, window, unit, rule, limit, spent, held, in_flight, resets_at } = standing;
+  const patience = secondsUntil(resets_at, now);
+  const needed = unit === 'tokens' ? tokens : 1;
+  // Waiting does not help a request that is larger than the whole limit.
+  const hopeless = needed > limit;
+  return new StageError('rate_limit_exceeded', sentence(explainRate(), rule, advice), {
+    headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
+    details: {
+      limit,
+      unit,
+      used: spent,
+      held,
+      in_flight,
+      needed,
+      window,
+      scope,
+      key,
+      resets_at: isoTime(resets_at),
+      rule,
+      exceeded,
+    },
+  });
+
+  function explainRate(): Explanation {
+    const at_once = window === 'open';
+    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(standing)}`;
+    if (limit === 0) return { fact: `${most} allows nothing`, own: 'Ask your administrator for a higher limit.' };
+    if (at_once) {
+      const [are, they] = held === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
+      const fact = `${most} is reached; try again when ${they} finished`;
+      return { fact, amounts: `${requests(held)} ${are} under way` };
+    }
+    const needs = `this request may need ${describeAmount(needed, unit)}`;
+    if (hopeless) {
+      return {
+        fact: `${most} is smaller than this request`,
+        own: 'Send less, ask for fewer output tokens, or your administrator for a higher limit.',
+        amounts: needs,
+      };
+    }
+    const wait = `try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`;
+    const counted = `${spent} used and ${held} held by requests in flight in this minute`;
+    return {
+      fact: `${most} has no room for this request; ${wait}`,
+      amounts: unit === 'tokens' ? `${counted}, and ${needs}` : counted,
+    };
+  }
+}

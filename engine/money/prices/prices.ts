@@ -1,0 +1,236 @@
+import type { GatewayConfig, PriceRowConfig, PricingConfig, TokenPrices } from '../../contract/config.ts';
+import type { EffectivePrice, PricedRoute, TokenCounts, TokenRates, Usage } from '../../contract/services.ts';
+import { compileGlob } from '../../kit/glob.ts';
+import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../kit/money.ts';
+import { billedRates, combinations } from './served-prices.ts';
+
+/** The price of a model at an upstream for a time; `until` is the first moment (milliseconds) of the next one. */
+export interface PricePeriod {
+  /** `-Infinity` for the first. */
+  readonly from: number;
+  /** `Infinity` for the last. */
+  readonly until: number;
+  /** `undefined`: gateway.yaml says nothing about it. */
+  readonly price: EffectivePrice | undefined;
+  /** Place of the entry of `prices.rows` that holds, whether it sets the price or multiplies it. */
+  readonly row: number | undefined;
+}
+
+/** What every model costs at every upstream at any time. */
+export interface PriceBook {
+  /** The price in force, also of a model or upstream that gateway.yaml does not name; `undefined` when there is none. */
+  of(model: string, route: PricedRoute): EffectivePrice | undefined;
+  /** All prices of a model at an upstream, oldest first, without gaps between the periods. */
+  periods(model: string, upstream: string): readonly PricePeriod[];
+}
+
+type Pico = EffectivePrice['pico'];
+
+/** What a request used that used nothing. */
+export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
+
+/** Cache prices that are left out, as multiples of the input price. */
+const CACHE_RATIOS = { cache_read: 0.1, cache_write_5m: 1.25, cache_write_1h: 2 } as const;
+
+/** The most pairs of names outside gateway.yaml that are remembered: the names are the ledger's, not a caller's. */
+const FOREIGN_MAX = 10_000;
+
+/**
+ * The prices of a configuration, those of its own models and upstreams computed ahead. Multiplied prices are rounded up to
+ * the next pico-USD per token, once. Throws a RangeError for a price that cannot be kept.
+ */
+export function createPriceBook(config: GatewayConfig): PriceBook {
+  const own = new Map<string, Map<string, readonly PricePeriod[]>>();
+  const foreign = new Map<string, readonly PricePeriod[]>();
+  const compile = compiler(config);
+  for (const { id } of config.models) {
+    const compileAt = compile(id);
+    own.set(id, new Map(config.upstreams.map(({ name }) => [name, compileAt(name)])));
+  }
+  function periods(model: string, upstream: string): readonly PricePeriod[] {
+    const known = own.get(model)?.get(upstream);
+    if (known !== undefined) return known;
+    const name = JSON.stringify([model, upstream]);
+    let found = foreign.get(name);
+    if (found === undefined) {
+      found = compile(model)(upstream);
+      if (foreign.size >= FOREIGN_MAX) foreign.clear();
+      foreign.set(name, found);
+    }
+    return found;
+  }
+  return {
+    periods,
+    of(model, { upstream, at }) {
+      const all = periods(model, upstream);
+      let i = all.length - 1;
+      while (i > 0 && at < all[i]!.from) i--;
+      return all[i]!.price;
+    },
+  };
+}
+
+/**
+ * Nano-USD of what was used at a price, rounded up once; served in a way that has no price, at the dearest there is. Uses of
+ * tools without a price cost nothing; see `unpricedTools`.
+ */
+export function costOf(price: EffectivePrice, usage: Usage): number {
+  if (price.served === undefined || usage.served === undefined) return costAt(price, price, usage);
+  return Math.max(...billedRates(price, usage.served).map((rates) => costAt(price, rates, usage)));
+}
+
+/** Nano-USD of what was used at some of a price's rates, rounded up once. */
+export function costAt(price: EffectivePrice, { pico: short, long_context }: TokenRates, usage: Usage): number {
+  const { server_tools } = usage;
+  const input = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h;
+  const pico = long_context !== undefined && input > long_context.above_input_tokens ? long_context.pico : short;
+  const counts = inPriceOrder(usage);
+  const prices = inPriceOrder(pico);
+  for (const tool in server_tools) {
+    counts.push(server_tools[tool]!);
+    prices.push(price.server_tools_pico[tool] ?? 0);
+  }
+  return priceTokens(counts, prices);
+}
+
+/**
+ * What several runs cost together, each by its model; uses of tools cost what they cost for the model that was asked for. A
+ * request that takes one run is rounded once.
+ */
+export function costOfParts(
+  requested: string,
+  parts: readonly { readonly model: string; readonly tokens: TokenCounts }[],
+  server_tools: Usage['server_tools'],
+  costFor: (model: string, usage: Usage) => number,
+): number {
+  const fees = server_tools === undefined ? {} : { server_tools };
+  const carrier = parts.findIndex(({ model }) => model === requested);
+  const alone = carrier < 0 && server_tools !== undefined ? costFor(requested, { ...NO_TOKENS, ...fees }) : 0;
+  return parts.reduce(
+    (sum, { model, tokens }, i) => sum + costFor(model, i === carrier ? { ...tokens, ...fees } : tokens),
+    alone,
+  );
+}
+
+/** The tools used that have no price, by name. */
+export function unpricedTools(price: EffectivePrice, { server_tools = {} }: Usage): string[] {
+  return Object.keys(server_tools).filter((tool) => server_tools[tool]! > 0 && !(tool in price.server_tools_pico));
+}
+
+/** Midnight UTC of a date (YYYY-MM-DD), in milliseconds; `undefined` for a date that the calendar does not have. */
+export function midnightOf(date: string): number | undefined {
+  const time = Date.parse(`${date}T00:00:00Z`);
+  return Number.isFinite(time) && new Date(time).toISOString().startsWith(date) ? time : undefined;
+}
+
+function inPriceOrder(of: TokenCounts): number[] {
+  return [of.input, of.output, of.cache_read, of.cache_write_5m, of.cache_write_1h];
+}
+
+interface DatedRow {
+  readonly row: PriceRowConfig;
+  readonly matches: (model: string) => boolean;
+  readonly index: number;
+  readonly source: string;
+  readonly from: number;
+  readonly until: number;
+}
+
+function datedRow(row: PriceRowConfig, index: number): DatedRow {
+  const source = `prices.rows[${index}]`;
+  const midnight = (key: 'from' | 'until', otherwise: number) => {
+    const date = row[key];
+    const time = date === undefined ? otherwise : midnightOf(date);
+    if (time === undefined) throw new RangeError(`${source}.${key}: the calendar has no day "${date}"`);
+    return time;
+  };
+  const globs = row.models.map(compileGlob);
+  const matches = (model: string) => globs.some((fits) => fits(model));
+  return { row, matches, index, source, from: midnight('from', -Infinity), until: midnight('until', Infinity) };
+}
+
+/** Compiles the periods of a model, and then of each upstream: they change where a row that names both begins or ends. */
+function compiler({ models, upstreams, prices }: GatewayConfig) {
+  const rows = (prices?.rows ?? []).map(datedRow).filter(({ from, until }) => from < until);
+  const pricings = new Map(models.map(({ id, pricing }) => [id, pricing]));
+  const contracts = new Map(upstreams.map(({ name, price_multiplier = 1 }) => [name, price_multiplier]));
+  return (model: string) => {
+    const own = pricings.get(model);
+    // Most upstreams charge the same.
+    const computed = new Map<string, EffectivePrice>();
+    const matching = rows.filter(({ matches }) => matches(model));
+    const priceBy = (found: DatedRow | undefined, contract: number): EffectivePrice | undefined => {
+      const { pricing: given = own, multiplier = 1 } = found?.row ?? {};
+      const pricing = given ?? prices?.unknown_model;
+      if (pricing === undefined) return undefined;
+      const name = `${found?.index} ${contract}`;
+      let price = computed.get(name);
+      if (price === undefined) {
+        const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? 'models');
+        const multipliers = [multiplier, contract].filter((factor) => factor !== 1);
+        price = { source, ...amountsOf(pricing, multipliers, model) };
+        computed.set(name, price);
+      }
+      return price;
+    };
+    return (upstream: string): readonly PricePeriod[] => {
+      const relevant = matching.filter(({ row }) => row.upstream === undefined || row.upstream === upstream);
+      const moments = new Set(relevant.flatMap(({ from, until }) => [from, until]).filter(Number.isFinite));
+      const starts = [-Infinity, ...[...moments].sort((a, b) => a - b)];
+      return starts.map((from, i): PricePeriod => {
+        const found = relevant.find((row) => row.from <= from && from < row.until);
+        const price = priceBy(found, contracts.get(upstream) ?? 1);
+        return { from, until: starts[i + 1] ?? Infinity, row: found?.index, price };
+      });
+    };
+  };
+}
+
+type Amounts = Omit<EffectivePrice, 'source'>;
+
+function amountsOf(pricing: PricingConfig, multipliers: readonly number[], model: string): Amounts {
+  const { server_tools = {} } = pricing;
+  const fees: Record<string, number> = Object.create(null);
+  for (const [tool, usd] of Object.entries(server_tools)) {
+    fees[tool] = told(tool, model, () => multiplyPrice(feeToPico(usd), multipliers));
+  }
+  const ratesOf = (
+    prices: Pick<PricingConfig, 'long_context'> & TokenPrices,
+    factors: readonly number[],
+  ): TokenRates => ({
+    pico: picoOf(prices, factors, model),
+    ...(prices.long_context !== undefined && {
+      long_context: {
+        above_input_tokens: prices.long_context.above_input_tokens,
+        pico: picoOf(prices.long_context, factors, model),
+      },
+    }),
+  });
+  const served = combinations(pricing, (own, factors) => ratesOf(own ?? pricing, [...factors, ...multipliers]));
+  return { ...ratesOf(pricing, multipliers), ...(served && { served }), server_tools_pico: fees };
+}
+
+function picoOf(prices: TokenPrices, multipliers: readonly number[], model: string): Pico {
+  const exact = (field: keyof TokenPrices, usd: number) =>
+    told(field, model, () => multiplyPrice(priceToPico(usd), multipliers));
+  const cached = (field: keyof typeof CACHE_RATIOS) => {
+    const usd = prices[field];
+    if (usd !== undefined) return exact(field, usd);
+    return told(field, model, () => multiplyPrice(priceToPico(prices.input), [CACHE_RATIOS[field], ...multipliers]));
+  };
+  return {
+    input: exact('input', prices.input),
+    output: exact('output', prices.output),
+    cache_read: cached('cache_read'),
+    cache_write_5m: cached('cache_write_5m'),
+    cache_write_1h: cached('cache_write_1h'),
+  };
+}
+
+function told(field: string, model: string, price: () => number): number {
+  try {
+    return price();
+  } catch (error) {
+    throw new RangeError(`the "${field}" price of the model "${model}": ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,133 @@
+import type { GatewayConfig, PriceRowConfig } from '../../contract/config.ts';
+import { matchesGlob } from '../../kit/glob.ts';
+import type { Database } from '../../store/database.ts';
+import { readForLong } from '../reports/long-report.ts';
+import { createPriceBook, midnightOf, type PriceBook } from './prices.ts';
+
+/** A model at an upstream that the ledger has requests of, and a tool where it is about one. */
+export interface UsedPrice {
+  readonly model: string;
+  readonly upstream: string;
+  /** `null`: the model itself. */
+  readonly tool: string | null;
+  readonly requests: number;
+  /** Uses of the tool; 0 without one. */
+  readonly uses: number;
+  /** Of the requests together; 0 for a tool. */
+  readonly cost_nano_usd: bigint;
+  readonly last_at: Date;
+}
+
+/** What is wrong with a model or tool that was used. */
+export interface UsedPriceFinding extends UsedPrice {
+  /**
+   * `gone`: gateway.yaml no longer has the model; `unknown_model`: it has no price but that of unknown models; `no_price`:
+   * not even that; `tool`: the price names no fee for the tool.
+   */
+  readonly problem: 'gone' | 'unknown_model' | 'no_price' | 'tool';
+}
+
+/** An entry of `prices.rows` that no request can meet. */
+export interface IdleRow {
+  /** `prices.rows[0]`. */
+  readonly source: string;
+  readonly row: PriceRowConfig;
+  /** `covered`: earlier entries take everything it is for. */
+  readonly problem: 'no_such_model' | 'no_such_upstream' | 'no_such_time' | 'over' | 'covered';
+}
+
+/** What `appscli prices check` looks at, and what it complains about. */
+export interface PriceFindings {
+  readonly models: number;
+  readonly requests: number;
+  readonly rows: number;
+  readonly used: readonly UsedPriceFinding[];
+  readonly idle: readonly IdleRow[];
+}
+
+const USED = `
+with used as materialized (
+  select model, upstream, server_tools, cost_nano_usd, forwarded_at
+  from ledger where kind = 'request' and surface <> 'count_tokens' and forwarded_at >= ?
+)
+select model, upstream, null as tool, count(*)::text as requests, '0' as uses, sum(cost_nano_usd)::text as cost_nano_usd,
+       max(forwarded_at) as last_at
+from used group by model, upstream
+union all
+select model, upstream, t.key, count(*)::text, sum(t.value::bigint)::text, '0', max(forwarded_at)
+from used cross join lateral jsonb_each_text(server_tools) t where server_tools is not null
+group by model, upstream, t.key
+order by tool nulls first, cost_nano_usd desc, model, upstream`;
+
+/** What the ledger has requests of since a moment; counted tokens, which cost nothing, left out. Errors are pg's own. */
+export function readUsedPrices(database: Pick<Database, 'knex'>, since: Date): Promise<UsedPrice[]> {
+  return readForLong(database, async (read) => {
+    type Row = Pick<UsedPrice, 'model' | 'upstream' | 'tool' | 'last_at'> &
+      Readonly<Record<'requests' | 'uses' | 'cost_nano_usd', string>>;
+    const rows = await read<Row>(USED, [since]);
+    return rows.map(({ requests, uses, cost_nano_usd, ...row }) => ({
+      ...row,
+      requests: Number(requests),
+      uses: Number(uses),
+      cost_nano_usd: BigInt(cost_nano_usd),
+    }));
+  });
+}
+
+/** Compares the prices of a configuration with what was used since a moment, in milliseconds since the epoch. */
+export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[], since: number): PriceFindings {
+  const prices = createPriceBook(config);
+  const known = new Set(config.models.map(({ id }) => id));
+  const problemOf = ({ model, upstream, tool, last_at }: UsedPrice): UsedPriceFinding['problem'] | undefined => {
+    const price = prices.of(model, { upstream, at: last_at.getTime() });
+    if (tool !== null) return price === undefined || tool in price.server_tools_pico ? undefined : 'tool';
+    if (price === undefined) return known.has(model) ? 'no_price' : 'gone';
+    if (price.source !== 'prices.unknown_model') return undefined;
+    return known.has(model) ? 'unknown_model' : 'gone';
+  };
+  const whole = used.filter(({ tool }) => tool === null);
+  return {
+    models: new Set(whole.map(({ model }) => model)).size,
+    requests: whole.reduce((sum, { requests }) => sum + requests, 0),
+    rows: config.prices?.rows.length ?? 0,
+    used: used.flatMap((each) => {
+      const problem = problemOf(each);
+      return problem === undefined ? [] : [{ ...each, problem }];
+    }),
+    idle: idleRows(config, prices, whole, since),
+  };
+}
+
+/** The entries of `prices.rows` that no request from a moment on can meet, and why. */
+function idleRows(config: GatewayConfig, prices: PriceBook, used: readonly UsedPrice[], since: number): IdleRow[] {
+  const rows = config.prices?.rows ?? [];
+  const models = [...new Set([...config.models.map(({ id }) => id), ...used.map(({ model }) => model)])];
+  const upstreams = [
+    ...new Set([...config.upstreams.map(({ name }) => name), ...used.map(({ upstream }) => upstream)]),
+  ];
+  const met = new Set<number>();
+  for (const model of models) {
+    for (const upstream of upstreams) {
+      for (const { row, until } of prices.periods(model, upstream)) {
+        if (row !== undefined && until > since) met.add(row);
+      }
+    }
+  }
+  return rows.flatMap((row, index): IdleRow[] => {
+    if (met.has(index)) return [];
+    return [{ source: `prices.rows[${index}]`, row, problem: whyIdle(row, models, upstreams, since) }];
+  });
+}
+
+function whyIdle(
+  { models: globs, upstream, from, until }: PriceRowConfig,
+  models: readonly string[],
+  upstreams: readonly string[],
+  since: number,
+): IdleRow['problem'] {
+  if (!models.some((model) => globs.some((glob) => matchesGlob(glob, model)))) return 'no_such_model';
+  if (upstream !== undefined && !upstreams.includes(upstream)) return 'no_such_upstream';
+  const end = until === undefined ? Infinity : midnightOf(until)!;
+  if (from !== undefined && end <= midnightOf(from)!) return 'no_such_time';
+  return end <= since ? 'over' : 'covered';
+}

@@ -1,0 +1,46 @@
+import type { Database } from '../../store/database.ts';
+
+/** A value in a statement of a report. */
+export type ReportValue = Date | string | number | boolean | null | readonly string[];
+
+/** Part of a statement, with the values of its question marks. */
+export interface SqlPart {
+  readonly text: string;
+  readonly values: readonly ReportValue[];
+}
+
+/** Runs one statement, `?` standing for each value, and gives its rows. */
+export type ReportRead = <Row>(text: string, values: readonly ReportValue[]) => Promise<Row[]>;
+
+/** A report on years takes its time, and the gateway goes on meanwhile. */
+const PATIENCE_MS = 6 * 3_600_000;
+
+/**
+ * Gives a report one moment of the database to read, and hours to do so; it can change nothing. Errors are pg's own.
+ */
+export function readForLong<T>(database: Pick<Database, 'knex'>, report: (read: ReportRead) => Promise<T>): Promise<T> {
+  return database.knex.transaction(
+    async (snapshot) => {
+      await snapshot.raw(`set local statement_timeout = ${PATIENCE_MS}`);
+      return report(async <Row>(text: string, values: readonly ReportValue[]) => {
+        const { rows } = await snapshot
+          .raw<{ rows: Row[] }>(text, [...values] as never)
+          // Without it pg gives up after the patience of the pool, whatever the server was told.
+          .options({ query_timeout: PATIENCE_MS });
+        return rows;
+      });
+    },
+    { isolationLevel: 'repeatable read', readOnly: true },
+  );
+}
+
+/** Puts parts of a statement together. */
+export function joinSql(parts: readonly SqlPart[], separator: string): SqlPart {
+  return { text: parts.map(({ text }) => text).join(separator), values: parts.flatMap(({ values }) => values) };
+}
+
+/** A moment as SQL: a date (YYYY-MM-DD) is midnight in a time zone. */
+export function momentSql(moment: Date | string, time_zone: string): SqlPart {
+  if (moment instanceof Date) return { text: 'cast(? as timestamptz)', values: [moment] };
+  return { text: 'first_of(cast(? as timestamp) at time zone ?, ?)', values: [moment, time_zone, time_zone] };
+}

@@ -1,0 +1,109 @@
+import type { Window } from '../../contract/config.ts';
+import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import type { Database } from '../../store/database.ts';
+import { readForLong } from './long-report.ts';
+
+/** What one kind of request cost since a window began. */
+export interface SpendingRow {
+  readonly user: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly token_id: string | null;
+  /** Token group of the access token; `null` when the token is no longer known. */
+  readonly token_group: string | null;
+  readonly model: string;
+  readonly upstream: string;
+  readonly cost_nano_usd: number;
+}
+
+/**
+ * Sums the ledger of the current day, week or month, told apart by everything a spend rule may look at. It takes as long as
+ * it needs. Its errors are pg's own.
+ */
+export async function readSpending(
+  database: Pick<Database, 'knex'>,
+  window: Window,
+  time_zone: string,
+): Promise<SpendingRow[]> {
+  const rows = await readForLong(database, (read) =>
+    read<Omit<SpendingRow, 'cost_nano_usd'> & { readonly cost_nano_usd: string }>(
+      `select l.user_email as "user", l.team, l.project, l.token_id, t.token_group, l.model, l.upstream,
+         sum(l.cost_nano_usd)::text as cost_nano_usd
+       from ledger l left join access_tokens t on t.id = l.token_id
+       where l.settled_at >= window_start(?, now(), ?)
+       group by 1, 2, 3, 4, 5, 6, 7`,
+      [window, time_zone],
+    ),
+  );
+  return rows.map((row) => ({ ...row, cost_nano_usd: Number(row.cost_nano_usd) }));
+}
+
+/** What counts against limits under one name in its current window; numbers in its unit. */
+export interface Counter extends CounterName {
+  readonly spent: number;
+  readonly held: number;
+  readonly most: number;
+  readonly in_flight: number;
+}
+
+/** The counters of the windows that `at`, in milliseconds since the epoch, lies in. Raises store_unavailable. */
+export async function readCounters(
+  database: Pick<Database, 'query'>,
+  at: number,
+  time_zone: string,
+): Promise<Counter[]> {
+  const rows = await database.query<Record<keyof Counter, string>>(
+    'counters_at',
+    `select scope, key, window_kind as "window", unit, spent::text, held::text, most::text, in_flight::text
+     from spend_counters
+     where window_start = window_start(window_kind, to_timestamp($1::double precision / 1000), $2)`,
+    [at, time_zone],
+  );
+  return rows.map(({ scope, key, window, unit, spent, held, most, in_flight }) => ({
+    scope,
+    key,
+    window: window as LimitWindow,
+    unit: unit as LimitUnit,
+    spent: Number(spent),
+    held: Number(held),
+    most: Number(most),
+    in_flight: Number(in_flight),
+  }));
+}
+
+/** A limit that was set at run time, in the unit of its counter. */
+export interface LimitSet extends CounterName {
+  readonly amount: number;
+}
+
+/** Room that was granted until a moment, in milliseconds since the epoch. */
+export interface LimitGranted extends LimitSet {
+  readonly expires_at: number;
+}
+
+/** The limits set at run time and the grants that are active at a moment, in milliseconds since the epoch. Raises store_unavailable. */
+export async function readRunTimeLimits(
+  database: Pick<Database, 'query'>,
+  at: number,
+): Promise<{ readonly settings: LimitSet[]; readonly grants: LimitGranted[] }> {
+  const rows = await database.query<Record<keyof LimitGranted, string | null>>(
+    'run_time_limits_at',
+    `select scope, key, window_kind as "window", unit, amount::text, null as expires_at from limit_settings
+     union all
+     select scope, key, window_kind, unit, amount::text, (extract(epoch from expires_at) * 1000)::text from limit_grants
+     where revoked_at is null and granted_at <= to_timestamp($1::double precision / 1000) and to_timestamp($1::double precision / 1000) < expires_at`,
+    [at],
+  );
+  const limits = rows.map(({ scope, key, window, unit, amount, expires_at }) => ({
+    scope: scope!,
+    key: key!,
+    window: window as LimitWindow,
+    unit: unit as LimitUnit,
+    amount: Number(amount),
+    expires_at: expires_at === null ? undefined : Number(expires_at),
+  }));
+  return {
+    settings: limits.filter(({ expires_at }) => expires_at === undefined),
+    grants: limits.flatMap(({ expires_at, ...limit }) => (expires_at === undefined ? [] : { ...limit, expires_at })),
+  };
+}

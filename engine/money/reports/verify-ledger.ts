@@ -1,0 +1,188 @@
+import type { Clock } from '../../contract/services.ts';
+import type { Database, Knex } from '../../store/database.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
+
+/** A counter that says something else than the ledger and the reservations come to. */
+export interface CounterDifference {
+  readonly counter_id: string | null;
+  /** This and the next four are `null` when money counts against a counter that does not exist. */
+  readonly scope: string | null;
+  readonly key: string | null;
+  readonly window: string | null;
+  readonly unit: string | null;
+  /** Also `null` for what has no beginning, like requests under way. */
+  readonly window_start: Date | null;
+  readonly amount: 'spent' | 'held' | 'most' | 'in_flight';
+  /** In the unit; a number of requests for `in_flight`. */
+  readonly kept: bigint;
+  readonly recomputed: bigint;
+}
+
+/** A request with more than one ledger row beside those that put its price right, or with one although its money is still held. */
+export interface RepeatedRequest {
+  readonly request_id: string;
+  readonly ledger_rows: number;
+  readonly reservations: number;
+  /** Of its ledger rows together. */
+  readonly cost_nano_usd: bigint;
+}
+
+/** A ledger row that cost something and counts against no counter, so that no limit ever saw it. */
+export interface UncountedRequest {
+  readonly request_id: string;
+  readonly user: string;
+  readonly cost_nano_usd: bigint;
+}
+
+/** A reservation of a process that has not been heard of for longer than any running gateway would wait. */
+export interface LeftReservation {
+  readonly request_id: string;
+  readonly user: string;
+  readonly reserved_at: Date;
+  readonly amount_nano_usd: bigint;
+  /** When its process was last heard of; `null` when nothing is known of it. */
+  readonly heartbeat_at: Date | null;
+}
+
+/** What was found of one kind: how many, and the first of them, the largest amounts first. */
+export interface Found<Finding> {
+  readonly total: number;
+  readonly first: readonly Finding[];
+}
+
+/** What a verification looks at: how many rows, and what they come to. */
+export interface LedgerExtent {
+  readonly counters: number;
+  readonly ledger_rows: number;
+  readonly cost_nano_usd: bigint;
+  readonly reservations: number;
+  readonly held_nano_usd: bigint;
+}
+
+/** What a verification looked at, and whatever does not add up. */
+export interface LedgerVerification extends LedgerExtent {
+  readonly differences: Found<CounterDifference>;
+  readonly repeated: Found<RepeatedRequest>;
+  readonly uncounted: Found<UncountedRequest>;
+  readonly left: Found<LeftReservation>;
+}
+
+/** How many findings of a kind are told one by one. */
+const MAX_FOUND = 1000;
+/** A gateway records a reservation 30 to 65 seconds after its process was last heard of. */
+const LEFT_SECONDS = 120;
+/** A ledger of years takes its time, and nobody waits for it. */
+const PATIENCE_MS = 6 * 3_600_000;
+
+const EXTENT = `
+select (select count(*) from spend_counters) as counters, l.*, r.*
+from (select count(*) as ledger_rows, coalesce(sum(cost_nano_usd), 0)::text as cost_nano_usd from ledger) as l,
+     (select count(*) as reservations, coalesce(sum(amount_nano_usd), 0)::text as held_nano_usd from reservations) as r`;
+
+/*
+ * What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; holds are always complete.
+ */
+const DIFFERENCES = `
+with moved as (
+  select c.id, l.cost_nano_usd as spent, 0 as nano_usd, 0 as most, 0 as tokens, 0 as requests
+  from ledger l cross join unnest(l.counter_ids) as c (id)
+  union all
+  select c.id, 0, r.amount_nano_usd, r.most_nano_usd, r.tokens, 1
+  from reservations r cross join unnest(r.counter_ids || r.rate_counter_ids) as c (id)
+), recomputed as (
+  select id, sum(spent) as spent, sum(nano_usd) as nano_usd, sum(most) as most, sum(tokens) as tokens,
+         sum(requests) as requests
+  from moved group by id
+), compared as (
+  select s.*, coalesce(s.id, r.id) as counter_id, coalesce(s.unit, 'nano_usd') as counted_in,
+         coalesce(r.spent, 0) as money, coalesce(r.nano_usd, 0) as nano_usd, coalesce(r.most, 0) as most_nano_usd,
+         coalesce(r.tokens, 0) as tokens, coalesce(r.requests, 0) as requests,
+         coalesce(s.unit = 'nano_usd' and s.window_start >= cast(? as timestamptz), s.id is null) as complete
+  from spend_counters s full join recomputed r on r.id = s.id
+)
+select c.counter_id::text as counter_id, c.scope, c.key, c.window_kind as "window", c.unit,
+       case when isfinite(c.window_start) then c.window_start end as window_start,
+       d.amount, d.kept::text as kept, d.recomputed::text as recomputed, count(*) over () as total
+from compared c
+cross join lateral (values
+  ('spent', case when c.complete then coalesce(c.spent, 0) end, c.money),
+  ('held', coalesce(c.held, 0), case c.counted_in when 'nano_usd' then c.nano_usd when 'tokens' then c.tokens else c.requests end),
+  ('most', coalesce(c.most, 0), case c.counted_in when 'nano_usd' then c.most_nano_usd when 'tokens' then c.tokens else c.requests end),
+  ('in_flight', coalesce(c.in_flight, 0), c.requests)) as d (amount, kept, recomputed)
+where d.kept <> d.recomputed
+order by abs(d.kept - d.recomputed) desc, 1, array_position(array['spent', 'held', 'most', 'in_flight'], d.amount)
+limit ${MAX_FOUND}`;
+
+const REPEATED = `
+select request_id, count(*) filter (where settled) as ledger_rows, count(*) filter (where not settled) as reservations,
+       sum(cost)::text as cost_nano_usd, count(*) over () as total
+from (select request_id, cost_nano_usd as cost, true as settled from ledger where kind = 'request'
+      union all select request_id, 0, false from reservations) as known
+group by request_id having count(*) > 1
+order by sum(cost) desc, request_id
+limit ${MAX_FOUND}`;
+
+const UNCOUNTED = `
+select request_id, user_email as "user", cost_nano_usd::text as cost_nano_usd, count(*) over () as total
+from ledger l where cost_nano_usd <> 0 and cardinality(counter_ids) = 0
+order by abs(l.cost_nano_usd) desc, request_id
+limit ${MAX_FOUND}`;
+
+// While the server was down nobody could say anything. A stopped clock says nothing about when it started.
+const LEFT = `
+with moment as (
+  select coalesce(given.now, now()) - make_interval(secs => ${LEFT_SECONDS}) as lapse,
+         case when given.now is null then pg_postmaster_start_time() else '-infinity' end as server_started
+  from (select cast(? as timestamptz) as now) as given
+)
+select r.request_id, r.user_email as "user", r.reserved_at, r.amount_nano_usd::text as amount_nano_usd, p.heartbeat_at,
+       count(*) over () as total
+from moment m cross join reservations r left join processes p on p.id = r.process_id
+where m.server_started < m.lapse and r.reserved_at < m.lapse and (p.id is null or p.heartbeat_at < m.lapse)
+order by r.amount_nano_usd desc, r.request_id
+limit ${MAX_FOUND}`;
+
+/**
+ * Adds the ledger up again and compares every counter with what comes out. All of it sees one moment of the database,
+ * so gateways may go on. The database does the sums; findings beyond the first 1,000 of a kind are only counted.
+ * Its errors are pg's own.
+ */
+export function verifyLedger(options: {
+  readonly database: Pick<Database, 'knex'>;
+  readonly clock: Clock;
+}): Promise<LedgerVerification> {
+  return options.database.knex.transaction(
+    async (snapshot) => {
+      await snapshot.raw(`set local statement_timeout = ${PATIENCE_MS}`);
+      const [extent] = await select<LedgerExtent>(snapshot, EXTENT);
+      const [bounds] = await select<{ dropped_before: Date }>(snapshot, 'select dropped_before from ledger_bounds');
+      return {
+        ...extent!,
+        differences: await find<CounterDifference>(snapshot, DIFFERENCES, [bounds?.dropped_before ?? '-infinity']),
+        repeated: await find<RepeatedRequest>(snapshot, REPEATED),
+        uncounted: await find<UncountedRequest>(snapshot, UNCOUNTED),
+        left: await find<LeftReservation>(snapshot, LEFT, [databaseTime(options.clock)]),
+      };
+    },
+    { isolationLevel: 'repeatable read', readOnly: true },
+  );
+}
+
+type Values = readonly (Date | string | null)[];
+
+const AMOUNTS = /nano_usd$|^kept$|^recomputed$/;
+
+async function find<Finding>(snapshot: Knex, text: string, values: Values = []): Promise<Found<Finding>> {
+  const rows = await select<Finding & { total: number }>(snapshot, text, values);
+  return { total: rows[0]?.total ?? 0, first: rows.map(({ total: _, ...finding }) => finding as Finding) };
+}
+
+/** Rows of a statement that gives amounts, whatever they are, as texts. */
+async function select<Row>(snapshot: Knex, text: string, values: Values = []): Promise<Row[]> {
+  const { rows } = await snapshot
+    .raw<{ rows: Record<string, unknown>[] }>(text, [...values] as never)
+    // Without it pg gives up after the patience of the pool, whatever the server was told.
+    .options({ query_timeout: PATIENCE_MS });
+  const read = ([name, value]: [string, unknown]) => [name, AMOUNTS.test(name) ? BigInt(String(value)) : value];
+  return rows.map((row) => Object.fromEntries(Object.entries(row).map(read)) as Row);
+}

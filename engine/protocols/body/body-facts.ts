@@ -1,0 +1,146 @@
+import { StageError } from '../../contract/errors.ts';
+import type { CacheLifetime } from '../../contract/services.ts';
+import type { RequestBody } from '../../contract/stage.ts';
+import { isPrintableLine } from '../../kit/text/printable.ts';
+import { readChatBody } from '../chat/body.ts';
+import { readMessagesBody } from '../messages/body.ts';
+import { invalid, kindOf } from '../read-json.ts';
+import { readResponsesBody } from '../responses/body.ts';
+import type { BodyReading, Fields } from './fields.ts';
+import { knownKeys } from './known-keys.ts';
+import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
+
+/** Characters per token of ordinary text and JSON, for the likely size. */
+const BYTES_PER_TOKEN = 4;
+
+/** What routing and money may know of a request body, whatever API it is written in. */
+export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
+  /** As the client wrote it: an identifier or an alias. */
+  readonly model: string;
+  readonly stream: boolean;
+  readonly input_tokens_estimate: number;
+  /**
+   * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
+   * only refers to and what the provider adds.
+   */
+  readonly input_tokens_max: number;
+  readonly cache_ttl: CacheLifetime;
+  /** How the client wants to be served, as it wrote it. */
+  readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
+  /** Fields beside `model` that decide over models, prices or accounts, by their place; `undefined` without any. */
+  readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
+}
+
+/** Fields that say how a request is to be served. */
+const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
+
+const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
+  ['chat', readChatBody],
+  ['responses', readResponsesBody],
+]);
+
+/**
+ * Reads the body of a request as its surface's API writes it, with `isModel` telling names of models in fields nobody knows; any other surface's as Messages. Raises invalid_request,
+ * invalid_json, invalid_encoding.
+ */
+export async function readBodyFacts(
+  surface: string,
+  body: RequestBody,
+  isModel?: (text: string) => boolean,
+): Promise<BodyFacts> {
+  const read = READERS.get(surface) ?? readMessagesBody;
+  const json = await body.json(knownKeys(surface));
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
+  }
+  const fields = json as Fields;
+  const { model, stream } = fields;
+  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
+  if (typeof model !== 'string' || model === '')
+    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (!isPrintableLine(model))
+    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
+  if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
+    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
+  }
+  const { unseen_tokens, cache_ttl, ...reading } = read(fields);
+  const { bytes } = body;
+  const found = readDecisive(fields, isModel);
+  return {
+    ...reading,
+    model,
+    stream: stream === true,
+    input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
+    input_tokens_max: bytes.length + unseen_tokens,
+    cache_ttl: longer(cache_ttl, markedLifetime(bytes)),
+    served: servedAs(fields, found),
+    decisive: found.length === 0 ? undefined : byPlace(found),
+  };
+}
+
+function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
+  const places: Record<string, DecisiveChoice> = Object.create(null);
+  for (const { param, rule, value } of decisive) {
+    places[param] = { field: rule.name, ...(value !== undefined && { value }) };
+  }
+  return places;
+}
+
+/** What a fallback asks for counts as asked for by the request: the dearest is held, whichever model answers. */
+function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
+  const served: Partial<Record<(typeof SERVED)[number], string>> = {};
+  for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
+  for (const { param, rule, value } of decisive) {
+    const name = SERVED.find((known) => known === rule.name);
+    if (name === undefined || value === undefined) continue;
+    if (decisive.some((other) => other.rule === rule && other.value !== value)) {
+      throw invalid(param, `asks for another ${name} than the rest of the request; ask for one`);
+    }
+    served[name] = value;
+  }
+  return served;
+}
+
+function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
+  if (a === '1h' || b === '1h') return '1h';
+  return a === 'none' ? b : a;
+}
+
+/** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
+const SEARCHED_BYTES = 1024 * 1024;
+/** Bytes that are looked at together: what is sought often stands near the beginning. */
+const WINDOW_BYTES = 65_536;
+const OVERLAP = 8;
+
+/**
+ * Whether the bytes hold what a pattern of less than `OVERLAP` characters describes.
+ * @param rare what all that does contains, beginning with a byte that few texts are full of
+ */
+function holds(bytes: Buffer, pattern: RegExp, rare: string): boolean {
+  const first = bytes.length <= SEARCHED_BYTES ? bytes.indexOf(rare) : 0;
+  if (first < 0) return false;
+  for (let from = Math.max(0, first - OVERLAP); from < bytes.length; from += WINDOW_BYTES) {
+    if (pattern.test(bytes.toString('latin1', from, from + WINDOW_BYTES + OVERLAP))) return true;
+  }
+  return false;
+}
+
+/**
+ * The longest lifetime that marks on parts anywhere in the body can ask for, and tools of the provider for what they read.
+ * A native search is several times as fast for what begins with a byte that few texts are full of.
+ */
+function markedLifetime(bytes: Buffer): CacheLifetime {
+  const marked =
+    (bytes.includes('_control') && bytes.includes('cache_control')) ||
+    hasBreakpoint(bytes) ||
+    bytes.includes('"caching"');
+  if (marked && holds(bytes, /"1h"/, '1h"')) return '1h';
+  if (marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return '1h';
+  // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
+  if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';
+  return marked ? '5m' : 'none';
+}
+
+function hasBreakpoint(bytes: Buffer): boolean {
+  return bytes.includes('_breakpoint') && bytes.includes('prompt_cache_breakpoint');
+}

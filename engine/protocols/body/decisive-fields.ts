@@ -1,0 +1,264 @@
+import type { Protocol } from '../../contract/protocol.ts';
+
+/**
+ * A field beside `model` that decides over models, prices or accounts.
+ *
+ * `check`: every model it names must be one the caller may use. `price`: every value but the harmless ones needs a price.
+ * `refuse`: refused unless `upstreams[].allow_fields` lists it. `pass`: noted here because it costs money, and counted by
+ * the bounds and by the bill.
+ */
+export interface DecisiveField {
+  /** Its name in snake case; camel case and kebab case are the same field. */
+  readonly name: string;
+  /** `top`: at the top level of the body; `any`: at any depth outside content and definitions of tools. */
+  readonly place: 'top' | 'any';
+  readonly apis: readonly Protocol[];
+  readonly decides: 'model' | 'price' | 'account' | 'route' | 'bound';
+  readonly rule: 'check' | 'price' | 'refuse' | 'pass';
+  /** Values that never cost more than leaving the field out. */
+  readonly harmless?: readonly string[];
+  readonly meaning: string;
+  /** Who documents it, and where. */
+  readonly source: string;
+}
+
+const MESSAGES = ['messages'] as const;
+const CHAT = ['chat'] as const;
+const COMPAT = ['chat', 'responses'] as const;
+const EVERY = ['messages', 'chat', 'responses'] as const;
+
+const MESSAGES_REFERENCE = 'Messages API reference, create a message';
+const COMPAT_REFERENCE = 'chat completions and Responses API references, create';
+const OPENROUTER = 'OpenRouter API reference, request schema';
+const LITELLM = 'LiteLLM proxy documentation';
+const VERCEL = 'Vercel AI Gateway documentation, provider options';
+const PORTKEY = 'Portkey documentation, configs';
+
+type Common = Pick<DecisiveField, 'apis' | 'source'>;
+
+const model = (name: string, place: 'top' | 'any', meaning: string, common: Common): DecisiveField => ({
+  name,
+  place,
+  decides: 'model',
+  rule: 'check',
+  meaning,
+  ...common,
+});
+
+const refused = (
+  decides: DecisiveField['decides'],
+  name: string,
+  place: 'top' | 'any',
+  meaning: string,
+  common: Common,
+): DecisiveField => ({ name, place, decides, rule: 'refuse', meaning, ...common });
+
+/** Every field beside `model` that is known to decide over models, prices or accounts. Unknown fields pass. */
+export const DECISIVE_FIELDS: readonly DecisiveField[] = [
+  model('model', 'any', 'the model of a tool, a fallback, a plugin or a moderation', {
+    apis: EVERY,
+    source: `${MESSAGES_REFERENCE} (advisor tool); Responses API reference (image generation tool, moderation)`,
+  }),
+  model('models', 'any', 'models that are tried one after the other, or that a router chooses from', {
+    apis: EVERY,
+    source: OPENROUTER,
+  }),
+  model('fallbacks', 'any', 'models that answer when the first one declines or fails', {
+    apis: EVERY,
+    source: `${MESSAGES_REFERENCE} (server-side fallback); ${LITELLM} (client-side fallbacks)`,
+  }),
+  model('engine', 'top', 'an older name of the model', { apis: CHAT, source: 'completions API, before version 1' }),
+  model('deployment', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
+  model('deployment_name', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
+  model('deployment_id', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
+
+  {
+    name: 'service_tier',
+    place: 'any',
+    apis: EVERY,
+    decides: 'price',
+    rule: 'price',
+    harmless: ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch'],
+    meaning: 'the capacity that serves the request; priority and fast cost a multiple, flex and batch less',
+    source: `${MESSAGES_REFERENCE} (service tiers); ${COMPAT_REFERENCE} (service_tier)`,
+  },
+  {
+    name: 'speed',
+    place: 'any',
+    apis: EVERY,
+    decides: 'price',
+    rule: 'price',
+    harmless: ['standard'],
+    meaning: 'the same model with faster output, at a multiple of the price',
+    source: `${MESSAGES_REFERENCE} (fast mode); ${OPENROUTER}`,
+  },
+  {
+    name: 'inference_geo',
+    place: 'any',
+    apis: MESSAGES,
+    decides: 'price',
+    rule: 'price',
+    harmless: ['global'],
+    meaning: 'where the model runs; a region costs more than anywhere',
+    source: `${MESSAGES_REFERENCE} (data residency)`,
+  },
+  {
+    name: 'modalities',
+    place: 'top',
+    apis: COMPAT,
+    decides: 'price',
+    rule: 'price',
+    harmless: ['text'],
+    meaning: 'whether the answer is also spoken or drawn; those tokens have prices of their own',
+    source: COMPAT_REFERENCE,
+  },
+  {
+    name: 'input_audio',
+    place: 'any',
+    apis: COMPAT,
+    decides: 'price',
+    rule: 'price',
+    meaning: 'audio in the conversation, also as a part of another type; its tokens have prices of their own',
+    source: `${COMPAT_REFERENCE} (input_audio); servers of open models (audio_url)`,
+  },
+  ...['best_of', 'num_return_sequences', 'candidate_count'].map(
+    (name): DecisiveField => ({
+      name,
+      place: 'top',
+      apis: CHAT,
+      decides: 'price',
+      rule: 'price',
+      harmless: ['0', '1'],
+      meaning: 'how many answers are made, beside `n`; all of them cost',
+      source: 'completions API, before version 1; servers of open models',
+    }),
+  ),
+  {
+    name: 'performance_config',
+    place: 'any',
+    apis: EVERY,
+    decides: 'price',
+    rule: 'price',
+    meaning: 'latency-optimized inference, at a higher price',
+    source: 'Amazon Bedrock, latency-optimized inference',
+  },
+
+  refused('account', 'billing_policy', 'any', 'which organization pays', {
+    apis: MESSAGES,
+    source: MESSAGES_REFERENCE,
+  }),
+  refused('account', 'user_profile_id', 'any', 'for whom the request is made, and who may be billed', {
+    apis: EVERY,
+    source: MESSAGES_REFERENCE,
+  }),
+  refused('account', 'workspace_id', 'any', 'which workspace pays', { apis: EVERY, source: MESSAGES_REFERENCE }),
+  refused('account', 'organization', 'any', 'which organization pays', { apis: EVERY, source: COMPAT_REFERENCE }),
+  refused('account', 'project', 'any', 'which project pays', { apis: EVERY, source: COMPAT_REFERENCE }),
+  refused('account', 'api_key', 'any', 'with which credential the next provider is asked', {
+    apis: EVERY,
+    source: `${LITELLM} (client-side credentials)`,
+  }),
+  refused('account', 'byok', 'any', 'with which credential the next provider is asked', {
+    apis: EVERY,
+    source: VERCEL,
+  }),
+
+  refused('route', 'provider', 'top', 'which companies may serve the model, at which price', {
+    apis: EVERY,
+    source: OPENROUTER,
+  }),
+  refused('route', 'provider_options', 'top', 'models, providers and credentials of a router', {
+    apis: EVERY,
+    source: VERCEL,
+  }),
+  refused('route', 'gateway', 'top', 'models, providers and credentials of a router', { apis: EVERY, source: VERCEL }),
+  refused('route', 'route', 'top', 'whether other models answer', { apis: EVERY, source: OPENROUTER }),
+  refused('route', 'plugins', 'top', 'further models and paid work around the request', {
+    apis: EVERY,
+    source: OPENROUTER,
+  }),
+  refused('route', 'preset', 'top', 'settings that are kept with the router, its models among them', {
+    apis: EVERY,
+    source: OPENROUTER,
+  }),
+  refused('route', 'config', 'top', 'targets, credentials and retries of a router', { apis: EVERY, source: PORTKEY }),
+  refused('route', 'targets', 'top', 'targets of a router', { apis: EVERY, source: PORTKEY }),
+  refused('route', 'strategy', 'top', 'how a router chooses its targets', { apis: EVERY, source: PORTKEY }),
+  refused('route', 'orq', 'top', 'fallbacks and other settings of a router', {
+    apis: EVERY,
+    source: 'orq.ai documentation, AI proxy',
+  }),
+  refused('route', 'user_config', 'top', 'models and credentials of a router', { apis: EVERY, source: LITELLM }),
+  refused('route', 'model_list', 'any', 'models and credentials of a router', { apis: EVERY, source: LITELLM }),
+  refused('route', 'litellm_params', 'any', 'model and credential of a router', { apis: EVERY, source: LITELLM }),
+  refused('route', 'custom_llm_provider', 'top', 'which company serves the model', { apis: EVERY, source: LITELLM }),
+  refused('route', 'api_base', 'any', 'to which server the next request goes', { apis: EVERY, source: LITELLM }),
+  refused('route', 'base_url', 'any', 'to which server the next request goes', { apis: EVERY, source: LITELLM }),
+  refused('route', 'extra_body', 'any', 'fields that a router adds to its own request', {
+    apis: EVERY,
+    source: LITELLM,
+  }),
+  refused('route', 'extra_headers', 'any', 'headers that a router adds to its own request', {
+    apis: EVERY,
+    source: LITELLM,
+  }),
+  refused('route', 'extra_query', 'any', 'query parameters that a router adds', { apis: EVERY, source: LITELLM }),
+  refused('route', 'agent', 'top', 'a stored agent with a model and tools of its own', {
+    apis: COMPAT,
+    source: 'Azure AI Foundry, agent reference in Responses',
+  }),
+  refused('route', 'agent_reference', 'top', 'a stored agent with a model and tools of its own', {
+    apis: COMPAT,
+    source: 'Azure AI Foundry, agent reference in Responses',
+  }),
+  refused('route', 'agent_id', 'top', 'a stored agent with a model and tools of its own', {
+    apis: EVERY,
+    source: 'Mistral agents API',
+  }),
+  refused('route', 'assistant_id', 'top', 'a stored assistant with a model and tools of its own', {
+    apis: COMPAT,
+    source: 'Assistants API reference',
+  }),
+  refused('price', 'search_parameters', 'top', 'a live search that is billed by its sources', {
+    apis: COMPAT,
+    source: 'xAI API reference, live search',
+  }),
+
+  {
+    name: 'context_management',
+    place: 'top',
+    apis: ['messages', 'responses'],
+    decides: 'bound',
+    rule: 'pass',
+    meaning: 'compaction runs the model once more over the input; billed by `usage.iterations`',
+    source: `${MESSAGES_REFERENCE} (compaction)`,
+  },
+  {
+    name: 'max_tool_calls',
+    place: 'top',
+    apis: ['responses'],
+    decides: 'bound',
+    rule: 'pass',
+    meaning: 'how often tools of the provider may run',
+    source: 'Responses API reference, create',
+  },
+  {
+    name: 'reasoning',
+    place: 'top',
+    apis: COMPAT,
+    decides: 'bound',
+    rule: 'pass',
+    meaning: 'how much is thought; thinking counts as output, at the prices of the model',
+    source: `${COMPAT_REFERENCE}; ${OPENROUTER}`,
+  },
+  {
+    name: 'prompt',
+    place: 'top',
+    apis: ['responses'],
+    decides: 'bound',
+    rule: 'pass',
+    meaning:
+      'a stored prompt; the `model` of the request overrides the one it was stored with, its size counts as the whole window',
+    source: 'Responses API reference, create',
+  },
+];

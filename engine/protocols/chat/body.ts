@@ -1,0 +1,87 @@
+import {
+  type Attached,
+  addImage,
+  type BodyReading,
+  type Fields,
+  fieldsOf,
+  isDataUrl,
+  keyedCache,
+  listOf,
+  NO_USES,
+  outputBounds,
+  REFERENCE_TOKENS,
+  thinkingBudget,
+  toolTokens,
+  withThinking,
+} from '../body/fields.ts';
+import { definedTools } from '../body/mid-conversation.ts';
+import { invalid } from '../read-json.ts';
+
+/** What the API itself allows. */
+const CHOICES_MAX = 128;
+
+const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
+
+/** Fields by which providers search without a tool. */
+const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
+
+/** Reads a body of the chat completions API. Raises invalid_request. */
+export function readChatBody(body: Fields): BodyReading {
+  const functions = listOf(body, 'functions');
+  const messages = listOf(body, 'messages');
+  const tools = [...listOf(body, 'tools'), ...definedTools(messages)];
+  const run_by_provider =
+    SEARCHES.some((key) => body[key] != null && body[key] !== false) ||
+    tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
+  // Upstreams that are told of calls are told of tools.
+  const has_tools =
+    tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
+  const attached: Attached = { tokens: 0, images: 0 };
+  for (const message of messages) attach(fieldsOf(message), attached);
+  return {
+    ...boundsOf(body),
+    iterations: run_by_provider ? undefined : 1,
+    compacts: false,
+    choices: choicesOf(body.n),
+    tool_count: tools.length + functions.length,
+    message_count: messages.length,
+    image_count: attached.images,
+    server_tool_uses: NO_USES,
+    // The API knows no proofs.
+    unproven_reasoning: undefined,
+    unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
+    cache_ttl: keyedCache(body),
+  };
+}
+
+/** What is rejected of a predicted text is billed as output, and bounds of the answer are documented not to count then. */
+function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+  const bounds = outputBounds(body, ['max_tokens', 'max_completion_tokens']);
+  return body.prediction == null ? withThinking(bounds, thinkingBudget(body)) : { ...bounds, output_bounds: {} };
+}
+
+function choicesOf(n: unknown): number {
+  if (n === undefined || n === null) return 1;
+  if (Number.isInteger(n) && (n as number) >= 1 && (n as number) <= CHOICES_MAX) return n as number;
+  throw invalid('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
+}
+
+function attach({ content, audio }: Fields, attached: Attached): void {
+  // An answer of the past that was spoken, by its identifier.
+  if (audio != null) attached.tokens += REFERENCE_TOKENS;
+  if (!Array.isArray(content)) return;
+  for (const part of content) {
+    switch (part?.type) {
+      case 'text':
+      case 'refusal':
+      case 'thinking':
+      case undefined:
+        break;
+      case 'image_url':
+        addImage(attached, isDataUrl(fieldsOf(part.image_url).url));
+        break;
+      default:
+        attached.tokens += REFERENCE_TOKENS;
+    }
+  }
+}

@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto';
+import { isObject } from '../read-json.ts';
+import type { Json } from '../translation/adapter.ts';
+import { notTheApi } from '../translation/answer-faults.ts';
+import type { Emit } from '../translation/events.ts';
+import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/features/free-text.ts';
+import { JsonProgress } from './json-progress.ts';
+
+/** A call as it streams in. It starts for the client when its name is known. */
+interface Call {
+  /** Where the upstream counts it; `undefined` where it does not count. */
+  readonly place: number | undefined;
+  id: string;
+  name: string;
+  /** Called with plain text, which is put into JSON. */
+  readonly plain: boolean;
+  /** Index of its part; `undefined` until it has started, and then `waiting` is empty. */
+  part: number | undefined;
+  waiting: string;
+  ended: boolean;
+  readonly progress: JsonProgress;
+}
+
+/** Says once more what an answer is, so that identifiers made of it differ between answers. */
+export interface AnswerName {
+  readonly id: string;
+  readonly created: number;
+}
+
+/**
+ * Reads calls of tools out of deltas. Upstreams differ: some leave out indices or identifiers, send a name late or twice,
+ * or count every call as the first.
+ */
+export class CallReader {
+  readonly #emit: Emit;
+  readonly #nextPart: () => number;
+  readonly #calls: Call[] = [];
+
+  constructor(emit: Emit, nextPart: () => number) {
+    this.#emit = emit;
+    this.#nextPart = nextPart;
+  }
+
+  /** Whether any call came. */
+  get any(): boolean {
+    return this.#calls.length > 0;
+  }
+
+  /** Whether a call lacks its name or the end of its arguments. */
+  get cut(): boolean {
+    return this.#calls.some(
+      ({ name, plain, progress }) => name === '' || (!plain && progress.begun && !progress.complete),
+    );
+  }
+
+  /** Takes one entry of `tool_calls`. */
+  read(delta: Json, answer: AnswerName): void {
+    const { function: fn, custom } = delta;
+    const body = isObject(fn) ? fn : isObject(custom) ? custom : {};
+    const id = typeof delta.id === 'string' ? delta.id : '';
+    const name = typeof body.name === 'string' ? body.name : '';
+    const text = textOf(body.arguments ?? body.input);
+    const plain = !isObject(fn) && isObject(custom);
+    const call = this.#find(delta.index, id, name, text) ?? this.#begin(delta.index, id, name, plain);
+    if (call.id === '') call.id = id;
+    if (call.name === '') call.name = name;
+    this.#append(call, text, answer);
+  }
+
+  /** Ends calls whose arguments are whole; something else has begun. */
+  endComplete(): void {
+    for (const call of this.#calls) if (call.progress.complete) this.#end(call);
+  }
+
+  /** Ends all calls. Raises upstream_invalid where one has no name. */
+  endAll(): void {
+    if (this.#calls.some(({ name }) => name === '')) throw notTheApi('a call of a tool has no name');
+    for (const call of this.#calls) this.#end(call);
+  }
+
+  #find(index: unknown, id: string, name: string, text: string): Call | undefined {
+    const place = typeof index === 'number' ? index : undefined;
+    const call =
+      place === undefined && id !== ''
+        ? this.#calls.findLast((one) => one.id === id)
+        : this.#calls.findLast((one) => one.place === place);
+    if (call === undefined) return undefined;
+    // The same place with another id and a name, or with a name after whole arguments, is a call of its own.
+    const another = id !== '' && call.id !== '' && id !== call.id;
+    const repeated = id === '' && call.progress.complete && text !== '';
+    return name !== '' && call.name !== '' && (another || repeated) ? undefined : call;
+  }
+
+  #begin(index: unknown, id: string, name: string, plain: boolean): Call {
+    this.endComplete();
+    const call: Call = {
+      place: typeof index === 'number' ? index : undefined,
+      id,
+      name,
+      plain,
+      part: undefined,
+      waiting: '',
+      ended: false,
+      progress: new JsonProgress(),
+    };
+    this.#calls.push(call);
+    return call;
+  }
+
+  #append(call: Call, text: string, answer: AnswerName): void {
+    if (call.ended) return;
+    const opening = call.plain && !call.progress.begun ? FREE_TEXT_START : '';
+    const said = opening + (call.plain ? escapeFreeText(text) : text);
+    call.progress.add(said);
+    if (call.part === undefined) {
+      call.waiting += said;
+      if (call.name !== '') this.#start(call, answer);
+    } else this.#say(call, said);
+  }
+
+  #start(call: Call, { id: answer_id, created }: AnswerName): void {
+    const { name, waiting } = call;
+    const seed = JSON.stringify([answer_id, created, name, waiting, this.#calls.indexOf(call)]);
+    const id = call.id || `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`;
+    call.id = id;
+    call.part = this.#nextPart();
+    call.waiting = '';
+    this.#emit({ type: 'part_start', index: call.part, part: { kind: 'tool_call', id, name } });
+    this.#say(call, waiting);
+  }
+
+  #say(call: Call, text: string): void {
+    if (text !== '') this.#emit({ type: 'part_delta', index: call.part!, text });
+  }
+
+  #end(call: Call): void {
+    if (call.ended || call.part === undefined) return;
+    call.ended = true;
+    if (call.plain) this.#say(call, FREE_TEXT_END);
+    else if (!call.progress.begun) this.#say(call, '{}');
+    this.#emit({ type: 'part_end', index: call.part });
+  }
+}
+
+/** Arguments as text; some upstreams send the object itself. Raises upstream_invalid. */
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (!isObject(value)) return '';
+  try {
+    return JSON.stringify(value);
+  } catch {
+    throw notTheApi('the arguments of a call are nested too deeply');
+  }
+}

@@ -1,0 +1,120 @@
+import type { Part, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
+import { asError } from '../translation/features/error-results.ts';
+import { lateInstructions } from '../translation/features/late-instructions.ts';
+import type { Notes } from '../translation/notes.ts';
+import { writeContent, writePart } from './write-content.ts';
+
+type Message = Record<string, unknown>;
+
+/** The order that a message has for what an assistant says. */
+const RANKS: Readonly<Record<Part['kind'], number>> = {
+  reasoning: 0,
+  text: 1,
+  image: 1,
+  document: 1,
+  refusal: 2,
+  tool_call: 3,
+  tool_result: 4,
+};
+
+/** Writes instructions and turns as messages. Raises not_translatable by a rule. */
+export function writeMessages(instructions: readonly TextPart[], turns: readonly Turn[], notes: Notes): Message[] {
+  const said = speeches(turns).flatMap(({ first, group }) =>
+    group[0]!.role === 'assistant' ? assistantMessage(group, notes) : clientMessages(group, first, notes),
+  );
+  return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
+}
+
+/** Neighbouring turns of the assistant, and of all others, with the place of the first. */
+function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
+  const found: { first: number; group: Turn[] }[] = [];
+  for (const [first, turn] of turns.entries()) {
+    const last = found.at(-1)?.group;
+    if (last !== undefined && (last[0]!.role === 'assistant') === (turn.role === 'assistant')) last.push(turn);
+    else found.push({ first, group: [turn] });
+  }
+  return found;
+}
+
+/** Role system, as every server knows it; developer is known to few. */
+function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
+  return { role: 'system', content: writeContent(texts, 'system', notes) };
+}
+
+/** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
+function assistantMessage(turns: readonly Turn[], notes: Notes): Message[] {
+  const parts = turns.flatMap((turn) => turn.parts).filter((part) => isKept(part, notes));
+  if (parts.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[parts[index - 1]!.kind])) {
+    notes.note('part_order');
+  }
+  const texts = parts.filter((part) => part.kind === 'text');
+  const calls = parts.filter((part) => part.kind === 'tool_call');
+  const reasoning = joined(parts, 'reasoning', '\n\n');
+  const refusal = joined(parts, 'refusal', '');
+  if (parts.length === 0) return [];
+  return [
+    {
+      role: 'assistant',
+      content:
+        texts.length > 0 ? writeContent(texts, 'messages', notes) : reasoning !== '' && calls.length === 0 ? '' : null,
+      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      ...(refusal !== '' && { refusal }),
+      ...(calls.length > 0 && { tool_calls: calls.map((call) => writeCall(call, notes)) }),
+    },
+  ];
+}
+
+/** Whether a part of the assistant can be said: reasoning only where no provider has to recognise it. */
+function isKept(part: Part, notes: Notes): boolean {
+  if (part.kind !== 'reasoning') return true;
+  if (part.proof === undefined || part.proof.kind === 'none') return part.text !== '';
+  notes.note('foreign_reasoning');
+  return false;
+}
+
+function joined(parts: readonly Part[], kind: 'reasoning' | 'refusal', between: string): string {
+  return parts.flatMap((part) => (part.kind === kind ? [part.text] : [])).join(between);
+}
+
+function writeCall({ id, name, arguments: text, cache }: ToolCallPart, notes: Notes): unknown {
+  if (cache !== undefined) notes.note('part_cache');
+  return { id, type: 'function', function: { name, arguments: text === '' ? '{}' : text } };
+}
+
+/** Results of all these turns come first: nothing may stand between calls and their results. */
+function clientMessages(turns: readonly Turn[], first: number, notes: Notes): Message[] {
+  const results = turns.flatMap(({ parts }) => parts.filter((part) => part.kind === 'tool_result'));
+  const attached = results.flatMap((result) => attachments(result, notes));
+  return [
+    ...results.map((result) => resultMessage(result, notes)),
+    ...(attached.length > 0 ? [{ role: 'user', content: attached }] : []),
+    ...turns.flatMap((turn, index) => spokenMessage(turn, `messages.${first + index}`, notes)),
+  ];
+}
+
+function spokenMessage(turn: Turn, param: string, notes: Notes): Message[] {
+  const parts = turn.role === 'instructions' ? lateInstructions(turn, notes) : turn.parts;
+  const said = parts.filter((part) => part.kind === 'text' || part.kind === 'image' || part.kind === 'document');
+  // Without a message that says nothing the one before would be answered.
+  const is_empty = turn.role === 'user' && turn.parts.length === 0;
+  return said.length > 0 || is_empty ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
+}
+
+function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, notes: Notes): Message {
+  const texts = parts.filter((part) => part.kind === 'text');
+  if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
+  if (texts.length > 1) notes.note('result_texts');
+  const said =
+    texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
+  const told: readonly TextPart[] = is_error ? asError(said, notes) : said;
+  return { role: 'tool', tool_call_id: call_id, content: told.map(({ text }) => text).join('\n') };
+}
+
+/** What a result has beside text, below a line that says whose it is. */
+function attachments({ call_id, parts }: ToolResultPart, notes: Notes): unknown[] {
+  const files = parts.filter((part) => part.kind !== 'text');
+  if (files.length === 0) return [];
+  notes.note('result_attachments');
+  const title = { type: 'text', text: `Part of the result of tool call ${call_id}:` };
+  return [title, ...files.map((file) => writePart(file, `the result of tool call ${call_id}`, notes))];
+}

@@ -1,0 +1,147 @@
+import {
+  type Attached,
+  addImage,
+  type BodyReading,
+  type Fields,
+  fieldsOf,
+  iterationsOf,
+  listOf,
+  NO_USES,
+  outputBounds,
+  REFERENCE_TOKENS,
+  TOOL_USES_MAX,
+  toolTokens,
+  withThinking,
+} from '../body/fields.ts';
+import { definedTools } from '../body/mid-conversation.ts';
+import { type Unproven, unprovenBlock } from '../translation/proof.ts';
+
+/** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
+const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
+
+/** Tools that the client runs itself; all others are the provider's. */
+const CLIENT_TOOL = /^(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8}$/;
+
+/** Most tokens that the provider writes for a tool of the client that the body only names. */
+const NAMED_TOOL_TOKENS = 5000;
+
+/** Edits of the context that leave parts out and run no model. */
+const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
+
+/** Reads a body of the Messages API. Raises invalid_request. */
+export function readMessagesBody(body: Fields): BodyReading {
+  const { mcp_servers } = body;
+  const messages = listOf(body, 'messages');
+  const attached = attachedTo(messages);
+  const tools = [...listOf(body, 'tools'), ...definedTools(messages, attached.changes)].map(fieldsOf);
+  const names_servers = Array.isArray(mcp_servers) ? mcp_servers.length > 0 : mcp_servers != null;
+  const typed = tools.filter(({ type }) => type != null && type !== 'custom');
+  const of_provider = typed.filter(({ type }) => !CLIENT_TOOL.test(String(type)));
+  const named = typed.length - of_provider.length;
+  // The prompt that is continued is with the provider.
+  if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
+  return {
+    // The Messages API documents 0: the prompt is only written to the cache.
+    ...boundsOf(body),
+    // Models that take over use the tools as well.
+    iterations:
+      of_provider.length > 0 || names_servers ? iterationsFor(of_provider, names_servers || body.fallbacks != null) : 1,
+    compacts: summarizes(body),
+    choices: 1,
+    tool_count: tools.length,
+    message_count: messages.length,
+    image_count: attached.images,
+    server_tool_uses: serverToolUses(of_provider),
+    unproven_reasoning: attached.unproven_reasoning,
+    unseen_tokens:
+      attached.tokens +
+      named * NAMED_TOOL_TOKENS +
+      toolTokens(tools.length > 0, names_servers || of_provider.length > 0),
+    cache_ttl: 'none',
+  };
+}
+
+/** Thinking between tools may go on beyond the bound, up to a budget of its own. */
+function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+  const bounds = outputBounds(body, ['max_tokens'], 0);
+  const budget = fieldsOf(body.thinking).budget_tokens;
+  return Number.isSafeInteger(budget) && (budget as number) > (bounds.max_tokens ?? 0)
+    ? withThinking(bounds, budget as number)
+    : bounds;
+}
+
+/** How often the model may be run with tools of the provider, which do not end an answer as those of the client do. */
+function iterationsFor(of_provider: readonly Fields[], is_open: boolean): number | undefined {
+  const uses = of_provider.map(({ max_uses }) => max_uses).filter(isBound);
+  if (is_open || uses.length < of_provider.length) return undefined;
+  return iterationsOf(uses.reduce((total, use) => total + use, 0));
+}
+
+function isBound(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
+}
+
+/** Whether the provider may summarize the conversation by a run of the model that `max_tokens` does not bound. */
+function summarizes({ compaction, context_management }: Fields): boolean {
+  if (compaction != null) return true;
+  if (context_management == null) return false;
+  const { edits } = fieldsOf(context_management);
+  return !Array.isArray(edits) || edits.some((edit) => !ONLY_CLEARS.test(String(fieldsOf(edit).type)));
+}
+
+function noteUnproven(attached: Attached, unproven: Unproven | undefined): void {
+  if (unproven !== undefined && attached.unproven_reasoning !== 'made') attached.unproven_reasoning = unproven;
+}
+
+/** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
+function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
+  const changes: unknown[] = [];
+  const attached: Attached & { readonly changes: unknown[] } = { tokens: 0, images: 0, changes };
+  const contents = messages.map((message) => fieldsOf(message).content);
+  while (contents.length > 0) {
+    const content = contents.pop();
+    if (!Array.isArray(content)) continue;
+    for (const block of content) {
+      switch (block?.type) {
+        case 'text':
+        case 'tool_use':
+        case 'server_tool_use':
+        case 'tool_reference':
+        case 'tool_removal':
+        case 'fallback':
+        case undefined:
+          break;
+        case 'thinking':
+        case 'redacted_thinking':
+          noteUnproven(attached, unprovenBlock(block));
+          break;
+        case 'tool_addition':
+        case 'compaction':
+          changes.push(block);
+          break;
+        case 'image':
+          addImage(attached, block.source?.type === 'base64');
+          break;
+        case 'tool_result':
+          contents.push(block.content);
+          break;
+        default:
+          changes.push(block);
+          attached.tokens += REFERENCE_TOKENS;
+      }
+    }
+  }
+  return attached;
+}
+
+function serverToolUses(tools: readonly Fields[]): Readonly<Record<string, number>> {
+  let most: Record<string, number> | undefined;
+  for (const tool of tools) {
+    const { type, max_uses } = tool;
+    const name = typeof type === 'string' ? VERSIONED_TOOL.exec(type)?.[1] : undefined;
+    if (name === undefined || !isBound(max_uses)) continue;
+    most ??= Object.create(null) as Record<string, number>;
+    most[name] = Math.min(TOOL_USES_MAX, (most[name] ?? 0) + max_uses);
+  }
+  return most ?? NO_USES;
+}

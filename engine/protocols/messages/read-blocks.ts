@@ -1,0 +1,297 @@
+import {
+  flagAt,
+  invalid,
+  isAbsent,
+  isObject,
+  jsonTextAt,
+  kindOf,
+  listAt,
+  nameAt,
+  noteOthers,
+  objectAt,
+  optional,
+  textAt,
+} from '../read-json.ts';
+import type { Json } from '../translation/adapter.ts';
+import type { CacheTtl, DocumentPart, ImagePart, Part, ReasoningPart, TextPart } from '../translation/conversation.ts';
+import type { Notes } from '../translation/notes.ts';
+import { proofFromText } from '../translation/proof.ts';
+
+type Role = 'user' | 'assistant' | 'system';
+
+/** Reads one content block; several parts where the vocabulary has no word for it as a whole, none where it is left out. */
+type BlockReader = (block: Json, place: string, notes: Notes) => readonly Part[];
+
+interface BlockKind {
+  readonly roles: readonly Role[];
+  /** Fields it may have beside `type`. */
+  readonly fields: ReadonlySet<string>;
+  readonly read: BlockReader;
+}
+
+const kind = (roles: readonly Role[], fields: readonly string[], read: BlockReader): BlockKind => ({
+  roles,
+  fields: new Set(['type', ...fields]),
+  read,
+});
+
+const USER: readonly Role[] = ['user'];
+const ASSISTANT: readonly Role[] = ['assistant'];
+const ALL: readonly Role[] = ['user', 'assistant', 'system'];
+
+const ofProvider: BlockReader = (_block, _place, notes) => {
+  notes.note('provider_tool_history');
+  return [];
+};
+
+/** Blocks that only the provider that made them can read; their fields don't matter. */
+const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|mcp_tool_listing|fallback|[a-z_]+_tool_result)$/;
+
+const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
+  ['text', kind(ALL, ['text', 'cache_control', 'citations'], readText)],
+  ['image', kind(USER, ['source', 'cache_control', 'transformations'], readImage)],
+  ['document', kind(USER, ['source', 'cache_control', 'citations', 'context', 'title'], readDocument)],
+  ['search_result', kind(USER, ['content', 'source', 'title', 'cache_control', 'citations'], readSearchResult)],
+  ['thinking', kind(ASSISTANT, ['thinking', 'signature'], readThinking)],
+  ['redacted_thinking', kind(ASSISTANT, ['data'], readRedacted)],
+  ['tool_use', kind(ASSISTANT, ['id', 'name', 'input', 'cache_control', 'caller', 'toolset_name'], readToolUse)],
+  ['tool_result', kind(USER, ['tool_use_id', 'content', 'is_error', 'cache_control', 'toolset_name'], readToolResult)],
+  [
+    'container_upload',
+    kind(USER, ['file_id', 'cache_control'], (_block, place, notes) =>
+      notes.refuse('file_reference', `${place}.file_id`),
+    ),
+  ],
+  ['tool_addition', kind(ALL, ['tool', 'cache_control'], readToolChange)],
+  ['tool_removal', kind(ALL, ['tool', 'cache_control'], readToolChange)],
+  [
+    'compaction',
+    kind(
+      ['user', 'assistant'],
+      ['content', 'encrypted_content', 'signature', 'tool_changes', 'cache_control'],
+      readCompaction,
+    ),
+  ],
+]);
+
+/** What may stand in a document made of blocks; no documents, so that nothing nests. */
+const DOCUMENT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map(
+  ['text', 'image'].map((type) => [type, BLOCKS.get(type)!] as const),
+);
+
+/** What may stand in a result beside the blocks of a message. */
+const RESULT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
+  ...['text', 'image', 'document', 'search_result'].map((type) => [type, BLOCKS.get(type)!] as const),
+  ['tool_reference', kind(USER, ['tool_name', 'cache_control'], readToolReference)],
+  ['browser_state', kind(USER, ['tabs', 'state_changes', 'cache_control'], readBrowserState)],
+]);
+
+/** Content of a message: a text or blocks. Raises invalid_request, and not_translatable by a rule. */
+export function readContent(content: unknown, role: Role, place: string, notes: Notes): Part[] {
+  if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
+  if (!Array.isArray(content)) {
+    throw invalid(place, `must be a string or an array of content blocks, not ${kindOf(content)}`);
+  }
+  return content.flatMap((block, index) => readBlock(block, BLOCKS, role, `${place}.${index}`, notes));
+}
+
+function readBlock(
+  value: unknown,
+  kinds: ReadonlyMap<string, BlockKind>,
+  role: Role,
+  place: string,
+  notes: Notes,
+): readonly Part[] {
+  const block = objectAt(value, place);
+  const type = nameAt(block.type, `${place}.type`);
+  const known = kinds.get(type);
+  if (known === undefined) {
+    if (PROVIDER_BLOCK.test(type)) return ofProvider(block, place, notes);
+    notes.note('unknown_block');
+    return [];
+  }
+  if (!known.roles.includes(role)) {
+    throw invalid(`${place}.type`, `a block of type ${type} cannot stand in a message of the role ${role}`);
+  }
+  noteOthers(block, known.fields, notes);
+  return known.read(block, place, notes);
+}
+
+/** The lifetime that a cache_control asks for. Raises invalid_request. */
+export function readCache(holder: Json, place: string, notes: Notes): { cache?: CacheTtl } {
+  const control = optional(holder, 'cache_control', objectAt, place === '' ? '' : `${place}.`);
+  if (control === undefined) return {};
+  noteOthers(control, CACHE_FIELDS, notes);
+  const { ttl } = control;
+  if (!isAbsent(ttl) && ttl !== '5m' && ttl !== '1h') {
+    throw invalid(`${place}${place && '.'}cache_control.ttl`, 'must be 5m or 1h');
+  }
+  return { cache: ttl === '1h' ? '1h' : '5m' };
+}
+
+const CACHE_FIELDS: ReadonlySet<string> = new Set(['type', 'ttl']);
+
+function readText(block: Json, place: string, notes: Notes): readonly TextPart[] {
+  const text = textAt(block.text, `${place}.text`);
+  if (Array.isArray(block.citations) && block.citations.length > 0) notes.note('request_citations');
+  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, place, notes) }];
+}
+
+const SOURCE_FIELDS: ReadonlySet<string> = new Set(['type', 'media_type', 'data', 'url']);
+
+/** Bytes and addresses. Raises invalid_request, and not_translatable for files that live at the provider. */
+function readSource(source: Json, place: string, notes: Notes): ImagePart['source'] | undefined {
+  noteOthers(source, SOURCE_FIELDS, notes);
+  switch (textAt(source.type, `${place}.type`)) {
+    case 'base64':
+      return {
+        kind: 'base64',
+        media_type: nameAt(source.media_type, `${place}.media_type`),
+        data: textAt(source.data, `${place}.data`),
+      };
+    case 'url':
+      return { kind: 'url', url: nameAt(source.url, `${place}.url`) };
+    case 'file':
+      return notes.refuse('file_reference', `${place}.file_id`);
+    default:
+      return undefined;
+  }
+}
+
+function readImage(block: Json, place: string, notes: Notes): readonly ImagePart[] {
+  const source = readSource(objectAt(block.source, `${place}.source`), `${place}.source`, notes);
+  if (source === undefined) throw invalid(`${place}.source.type`, 'must be base64, url or file');
+  if (isObject(block.transformations) && Object.keys(block.transformations).length > 0)
+    notes.note('image_transformations');
+  return [{ kind: 'image', source, ...readCache(block, place, notes) }];
+}
+
+function readDocument(block: Json, place: string, notes: Notes): readonly Part[] {
+  const at = `${place}.source`;
+  const name = optional(block, 'title', textAt, `${place}.`);
+  const context = optional(block, 'context', textAt, `${place}.`);
+  if (isObject(block.citations) && block.citations.enabled === true) notes.note('request_citations');
+  const about: TextPart[] = [];
+  if (context !== undefined && context !== '') {
+    notes.note('document_context');
+    about.push({ kind: 'text', text: context });
+  }
+  const more = { ...(name && { name }), ...readCache(block, place, notes) };
+  const source = objectAt(block.source, at);
+  if (source.type === 'content') return [...about, ...readContentDocument(source, at, more, notes)];
+  const made =
+    source.type === 'text'
+      ? ({ kind: 'text', text: textAt(source.data, `${at}.data`) } as const)
+      : readSource(source, at, notes);
+  if (made === undefined) throw invalid(`${at}.type`, 'must be base64, text, content, url or file');
+  return [...about, { kind: 'document', source: made, ...more }];
+}
+
+function readContentDocument(
+  source: Json,
+  at: string,
+  more: Pick<DocumentPart, 'name' | 'cache'>,
+  notes: Notes,
+): readonly Part[] {
+  notes.note('document_content');
+  const parts = readParts(source.content, DOCUMENT_BLOCKS, `${at}.content`, notes);
+  if (!parts.every((part) => part.kind === 'text')) return parts;
+  const text = parts.map((part) => part.text).join('\n\n');
+  return [{ kind: 'document', source: { kind: 'text', text }, ...more }];
+}
+
+function readParts(
+  content: unknown,
+  kinds: ReadonlyMap<string, BlockKind>,
+  place: string,
+  notes: Notes,
+): readonly (TextPart | ImagePart | DocumentPart)[] {
+  if (isAbsent(content)) return [];
+  if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
+  const parts = listAt(content, place).flatMap((block, index) =>
+    readBlock(block, kinds, 'user', `${place}.${index}`, notes),
+  );
+  return parts as (TextPart | ImagePart | DocumentPart)[];
+}
+
+function readSearchResult(block: Json, place: string, notes: Notes): readonly Part[] {
+  notes.note('search_result');
+  const title = textAt(block.title, `${place}.title`);
+  const source = textAt(block.source, `${place}.source`);
+  const said = listAt(block.content, `${place}.content`).map((part, index) => {
+    const at = `${place}.content.${index}`;
+    return textAt(objectAt(part, at).text, `${at}.text`);
+  });
+  return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, place, notes) }];
+}
+
+function proofOf(text: string, kind: 'signature' | 'encrypted'): Pick<ReasoningPart, 'proof'> {
+  const proof = proofFromText(text, { protocol: 'messages', kind });
+  return proof === undefined ? {} : { proof };
+}
+
+function readThinking(block: Json, place: string): readonly ReasoningPart[] {
+  const text = textAt(block.thinking, `${place}.thinking`);
+  const signature = optional(block, 'signature', textAt, `${place}.`) ?? '';
+  return text === '' && signature === '' ? [] : [{ kind: 'reasoning', text, ...proofOf(signature, 'signature') }];
+}
+
+function readRedacted(block: Json, place: string): readonly ReasoningPart[] {
+  const data = nameAt(block.data, `${place}.data`);
+  return [{ kind: 'reasoning', text: '', ...proofOf(data, 'encrypted') }];
+}
+
+function noteOrigin({ caller, toolset_name }: Json, notes: Notes): void {
+  const direct = !isObject(caller) || caller.type === 'direct';
+  if (!direct || !isAbsent(toolset_name)) notes.note('tool_call_origin');
+}
+
+function readToolUse(block: Json, place: string, notes: Notes): readonly Part[] {
+  noteOrigin(block, notes);
+  const id = nameAt(block.id, `${place}.id`);
+  const name = nameAt(block.name, `${place}.name`);
+  const input = objectAt(block.input, `${place}.input`);
+  return [
+    { kind: 'tool_call', id, name, arguments: jsonTextAt(input, `${place}.input`), ...readCache(block, place, notes) },
+  ];
+}
+
+function readToolResult(block: Json, place: string, notes: Notes): readonly Part[] {
+  noteOrigin(block, notes);
+  const call_id = nameAt(block.tool_use_id, `${place}.tool_use_id`);
+  const parts = readParts(block.content, RESULT_BLOCKS, `${place}.content`, notes);
+  const is_error = optional(block, 'is_error', flagAt, `${place}.`) ?? false;
+  return [{ kind: 'tool_result', call_id, parts, is_error, ...readCache(block, place, notes) }];
+}
+
+function readToolReference(block: Json, place: string, notes: Notes): readonly Part[] {
+  notes.note('tool_reference');
+  return [
+    {
+      kind: 'text',
+      text: `Tool: ${nameAt(block.tool_name, `${place}.tool_name`)}`,
+      ...readCache(block, place, notes),
+    },
+  ];
+}
+
+/** The tools that are added are read with the others. */
+function readToolChange(_block: Json, _place: string, notes: Notes): readonly Part[] {
+  notes.note('tool_changes');
+  return [];
+}
+
+function readBrowserState({ tabs, state_changes, ...rest }: Json, place: string, notes: Notes): readonly Part[] {
+  notes.note('browser_state');
+  const text = jsonTextAt(
+    { tabs: listAt(tabs, `${place}.tabs`), ...(!isAbsent(state_changes) && { state_changes }) },
+    place,
+  );
+  return [{ kind: 'text', text, ...readCache(rest, place, notes) }];
+}
+
+function readCompaction(block: Json, place: string, notes: Notes): readonly Part[] {
+  notes.note('compaction_block');
+  const text = optional(block, 'content', textAt, `${place}.`) ?? '';
+  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, place, notes) }];
+}

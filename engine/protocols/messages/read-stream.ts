@@ -1,0 +1,216 @@
+import type { ResponseEvent } from '../../contract/stage.ts';
+import { isObject } from '../read-json.ts';
+import type { Json, StreamReader } from '../translation/adapter.ts';
+import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
+import { readProblem } from '../translation/errors.ts';
+import type { Emit, ModelUsage } from '../translation/events.ts';
+import type { Notes } from '../translation/notes.ts';
+import { readStopReason } from './stop-reasons.ts';
+import { overlayUsage } from './usage.ts';
+
+/** A content block that has begun; `part` is absent for one that is left out. */
+interface OpenBlock {
+  readonly part?: number;
+  readonly kind?: 'text' | 'reasoning' | 'tool_call';
+  signature: string;
+  /** Arguments that came whole at the start of the block; used when nothing of them streams. */
+  whole_input: string;
+}
+
+const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
+
+/** Reads an upstream's stream. */
+export class MessagesReader implements StreamReader {
+  readonly #notes: Notes;
+  readonly #blocks = new Map<unknown, OpenBlock>();
+  #usage: ModelUsage = {};
+  #started = false;
+  #over = false;
+  #parts = 0;
+  #has_calls = false;
+  #stop: Json = {};
+
+  constructor(notes: Notes) {
+    this.#notes = notes;
+  }
+
+  read({ data }: ResponseEvent, emit: Emit): void {
+    if (!this.#over) this.take(parseEvent(data), emit);
+  }
+
+  /** Reads an event that is parsed already. Raises upstream_invalid. */
+  take(event: Json, emit: Emit): void {
+    switch (event.type) {
+      case 'content_block_delta':
+        this.#delta(event, emit);
+        break;
+      case 'message_start':
+        this.#start(event.message, emit);
+        break;
+      case 'content_block_start':
+        this.#open(event, emit);
+        break;
+      case 'content_block_stop':
+        this.#close(event.index, emit);
+        break;
+      case 'message_delta':
+        if (isObject(event.delta)) this.#stop = { ...this.#stop, ...event.delta };
+        this.#usage = overlayUsage(this.#usage, event.usage);
+        break;
+      case 'message_stop':
+        this.#finish(emit);
+        break;
+      case 'ping':
+        emit({ type: 'ping' });
+        break;
+      case 'error':
+        this.#over = true;
+        emit({ type: 'error', problem: readProblem('messages', undefined, event) });
+        break;
+      default:
+    }
+  }
+
+  end(_emit: Emit): void {
+    if (!this.#over) throw notComplete();
+  }
+
+  #start(message: unknown, emit: Emit): void {
+    if (this.#started) return;
+    this.#started = true;
+    const { id, model, usage } = isObject(message) ? message : {};
+    this.#usage = overlayUsage({}, usage);
+    emit({
+      type: 'start',
+      ...(typeof id === 'string' && id !== '' && { id }),
+      ...(typeof model === 'string' && model !== '' && { model }),
+      usage: this.#usage,
+    });
+  }
+
+  #open({ index, content_block: block }: Json, emit: Emit): void {
+    if (!isObject(block)) throw notTheApi('content_block_start has no content_block');
+    this.#start(undefined, emit);
+    // An upstream that does not end one block before the next with the same number has ended it all the same.
+    this.#close(index, emit);
+    this.#blocks.set(index, this.#begin(block, emit));
+  }
+
+  #begin(block: Json, emit: Emit): OpenBlock {
+    const index = this.#parts;
+    switch (block.type) {
+      case 'text':
+        emit({ type: 'part_start', index, part: { kind: 'text' } });
+        emitText(block.text, index, emit);
+        return this.#opened('text');
+      case 'thinking':
+      case 'redacted_thinking': {
+        emit({ type: 'part_start', index, part: { kind: 'reasoning' } });
+        emitText(block.thinking, index, emit);
+        const { data, signature } = block;
+        if (typeof data === 'string' && data !== '') {
+          emit({
+            type: 'proof',
+            index,
+            proof: { protocol: 'messages', kind: 'encrypted', value: data },
+          });
+        }
+        return { ...this.#opened('reasoning'), signature: typeof signature === 'string' ? signature : '' };
+      }
+      case 'tool_use': {
+        const { id, name, input } = block;
+        if (typeof name !== 'string' || name === '') throw notTheApi('a tool_use block has no name');
+        this.#has_calls = true;
+        emit({
+          type: 'part_start',
+          index,
+          part: { kind: 'tool_call', id: typeof id === 'string' && id !== '' ? id : `toolu_${index}`, name },
+        });
+        return { ...this.#opened('tool_call'), whole_input: inputText(input) };
+      }
+      default:
+        this.#notes.note(isProviderBlock(block.type) ? 'answer_provider_tool' : 'answer_unknown_block');
+        return LEFT_OUT;
+    }
+  }
+
+  #opened(kind: NonNullable<OpenBlock['kind']>): OpenBlock {
+    return { part: this.#parts++, kind, signature: '', whole_input: '' };
+  }
+
+  #delta({ index, delta }: Json, emit: Emit): void {
+    const block = this.#blocks.get(index);
+    if (block === undefined) throw notTheApi('content_block_delta names a block that is not open');
+    if (block.part === undefined || !isObject(delta)) return;
+    switch (delta.type) {
+      case 'text_delta':
+        emitText(delta.text, block.part, emit);
+        break;
+      case 'thinking_delta':
+        emitText(delta.thinking, block.part, emit);
+        break;
+      case 'input_json_delta':
+        if (typeof delta.partial_json !== 'string' || delta.partial_json === '') break;
+        block.whole_input = '';
+        emitText(delta.partial_json, block.part, emit);
+        break;
+      case 'signature_delta':
+        if (typeof delta.signature === 'string') block.signature = delta.signature;
+        break;
+      case 'citations_delta':
+        this.#notes.note('answer_citations');
+        break;
+      default:
+        this.#notes.note('answer_unknown_block');
+    }
+  }
+
+  #close(index: unknown, emit: Emit): void {
+    const block = this.#blocks.get(index);
+    if (block === undefined) return;
+    this.#blocks.delete(index);
+    const { part, kind, signature, whole_input } = block;
+    if (part === undefined) return;
+    if (kind === 'tool_call') emitText(whole_input, part, emit);
+    if (kind === 'reasoning' && signature !== '') {
+      emit({
+        type: 'proof',
+        index: part,
+        proof: { protocol: 'messages', kind: 'signature', value: signature },
+      });
+    }
+    emit({ type: 'part_end', index: part });
+  }
+
+  #finish(emit: Emit): void {
+    this.#over = true;
+    this.#start(undefined, emit);
+    for (const index of [...this.#blocks.keys()]) this.#close(index, emit);
+    const { stop_reason, stop_sequence, stop_details } = this.#stop;
+    if (isObject(stop_details)) this.#notes.note('answer_stop_details');
+    emit({
+      type: 'end',
+      reason: readStopReason(stop_reason, this.#has_calls),
+      ...(typeof stop_sequence === 'string' && { stop_sequence }),
+      usage: this.#usage,
+    });
+  }
+}
+
+function emitText(text: unknown, index: number, emit: Emit): void {
+  if (typeof text === 'string' && text !== '') emit({ type: 'part_delta', index, text });
+}
+
+/** Whether the block is about a tool that the provider runs. */
+function isProviderBlock(type: unknown): boolean {
+  return typeof type === 'string' && /^(server_tool_use|mcp_tool_use|container_upload|[a-z_]+_tool_result)$/.test(type);
+}
+
+/** Arguments as JSON text; the start of a block that streams has an empty object. */
+function inputText(input: unknown): string {
+  try {
+    return isObject(input) ? JSON.stringify(input) : '{}';
+  } catch {
+    throw notTheApi('the input of a tool_use block is nested too deeply');
+  }
+}

@@ -1,0 +1,208 @@
+import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
+import type { ReasoningProof } from '../translation/conversation.ts';
+import { writeProblem } from '../translation/errors.ts';
+import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
+import { proofToText } from '../translation/proof.ts';
+import { writeStopReason } from './stop-reasons.ts';
+import { writeUsage } from './usage.ts';
+
+/** The head of an answer, for `message_start` and for a whole answer. */
+export function writeHead(
+  { id, model }: { readonly id?: string; readonly model?: string },
+  answer: AnswerContext,
+): Record<string, unknown> {
+  return {
+    id: id ?? `msg_${answer.request_id.replaceAll('-', '')}`,
+    type: 'message',
+    role: 'assistant',
+    model: model ?? answer.model,
+  };
+}
+
+/** A part of the answer on its way to the client. */
+interface Part {
+  readonly start: PartStart;
+  /** Text that waits until the block before has ended. */
+  held: string[];
+  proof?: ReasoningProof;
+  ended: boolean;
+  /** Whether its block has begun. Blocks without content are never begun, as clients could not send them back. */
+  begun: boolean;
+}
+
+const DELTAS = {
+  text: '"text_delta","text"',
+  refusal: '"text_delta","text"',
+  reasoning: '"thinking_delta","thinking"',
+  tool_call: '"input_json_delta","partial_json"',
+} as const satisfies Record<PartStart['kind'], string>;
+
+/** Writes a stream for a client: one block after the other, so that parts which overlap wait for their turn. */
+export class MessagesWriter implements StreamWriter {
+  readonly #answer: AnswerContext;
+  /** Parts that have not been written to their end, in order; the first one is being written. */
+  readonly #parts = new Map<number, Part>();
+  #usage: ModelUsage = {};
+  #started = false;
+  #blocks = 0;
+  #refused = false;
+
+  constructor(answer: AnswerContext) {
+    this.#answer = answer;
+  }
+
+  write(event: ModelEvent): string {
+    switch (event.type) {
+      case 'part_delta':
+        return this.#delta(event.index, event.text);
+      case 'start':
+        return this.#start(event);
+      case 'part_start':
+        return this.#open(event.index, event.part);
+      case 'proof':
+        return this.#prove(event.index, event.proof);
+      case 'part_end':
+        return this.#close(event.index);
+      case 'ping':
+        return 'event: ping\ndata: {"type":"ping"}\n\n';
+      case 'end':
+        return this.#end(event);
+      case 'error':
+        return sse('error', JSON.stringify(writeProblem('messages', event.problem, this.#answer.request_id)));
+    }
+  }
+
+  #start(event: Extract<ModelEvent, { type: 'start' }>): string {
+    if (this.#started) return '';
+    this.#started = true;
+    this.#usage = event.usage ?? {};
+    const message = {
+      ...writeHead(event, this.#answer),
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: writeUsage(this.#usage),
+    };
+    return sse('message_start', `{"type":"message_start","message":${JSON.stringify(message)}}`);
+  }
+
+  #open(index: number, start: PartStart): string {
+    const part: Part = { start, held: [], ended: false, begun: false };
+    this.#parts.set(index, part);
+    if (start.kind === 'refusal') this.#refused = true;
+    return start.kind === 'tool_call' && this.#isCurrent(part) ? this.#begin(part) : '';
+  }
+
+  #delta(index: number, text: string): string {
+    const part = this.#parts.get(index);
+    if (part === undefined || text === '') return '';
+    if (this.#isCurrent(part)) return this.#say(part, text);
+    part.held.push(text);
+    return '';
+  }
+
+  #prove(index: number, proof: ReasoningProof): string {
+    const part = this.#parts.get(index);
+    if (part !== undefined) part.proof = proof;
+    return '';
+  }
+
+  #close(index: number): string {
+    const part = this.#parts.get(index);
+    if (part === undefined) return '';
+    part.ended = true;
+    return this.#isCurrent(part) ? this.#advance() : '';
+  }
+
+  #isCurrent(part: Part): boolean {
+    return this.#parts.values().next().value === part;
+  }
+
+  /** Ends the current part and catches up with those that waited. */
+  #advance(): string {
+    let out = '';
+    for (const [index, part] of this.#parts) {
+      out += this.#catchUp(part);
+      if (!part.ended) break;
+      out += this.#finish(part);
+      this.#parts.delete(index);
+    }
+    return out;
+  }
+
+  #catchUp(part: Part): string {
+    let out = part.start.kind === 'tool_call' && !part.begun ? this.#begin(part) : '';
+    const held = part.held.join('');
+    part.held = [];
+    if (held !== '') out += this.#say(part, held);
+    return out;
+  }
+
+  #say(part: Part, text: string): string {
+    const begin = part.begun ? '' : this.#begin(part);
+    const delta = `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":{"type":${DELTAS[part.start.kind]}:${JSON.stringify(text)}}}`;
+    return `${begin}event: content_block_delta\ndata: ${delta}\n\n`;
+  }
+
+  #begin(part: Part): string {
+    part.begun = true;
+    const { kind } = part.start;
+    const first = this.#answer.thinks_first === true && this.#blocks === 0 && kind !== 'reasoning';
+    return (first ? this.#silence() : '') + this.#block(startOf(part.start));
+  }
+
+  /** A thought without words, for clients whose next request must show one at the beginning of this answer. */
+  #silence(): string {
+    return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(undefined) + this.#stop();
+  }
+
+  #block(content_block: Record<string, unknown>): string {
+    const index = this.#blocks++;
+    const data = `{"type":"content_block_start","index":${index},"content_block":${JSON.stringify(content_block)}}`;
+    return sse('content_block_start', data);
+  }
+
+  #finish(part: Part): string {
+    const { proof, start } = part;
+    if (!part.begun && proof === undefined) return '';
+    const begin = part.begun ? '' : this.#begin(part);
+    return begin + (start.kind === 'reasoning' ? this.#sign(proof) : '') + this.#stop();
+  }
+
+  #sign(proof: ReasoningProof | undefined): string {
+    const signature = JSON.stringify(proofToText(proof, this.#answer.made_by));
+    const delta = `{"type":"signature_delta","signature":${signature}}`;
+    return sse('content_block_delta', `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":${delta}}`);
+  }
+
+  #stop(): string {
+    return sse('content_block_stop', `{"type":"content_block_stop","index":${this.#blocks - 1}}`);
+  }
+
+  #end({ reason, stop_sequence, usage }: Extract<ModelEvent, { type: 'end' }>): string {
+    for (const part of this.#parts.values()) part.ended = true;
+    const rest = this.#start({ type: 'start' }) + this.#advance();
+    const delta = {
+      type: 'message_delta',
+      delta: { stop_reason: writeStopReason(reason, this.#refused), stop_sequence: stop_sequence ?? null },
+      usage: writeUsage({ ...this.#usage, ...usage }),
+    };
+    return `${rest}${sse('message_delta', JSON.stringify(delta))}${sse('message_stop', '{"type":"message_stop"}')}`;
+  }
+}
+
+function startOf(start: PartStart): Record<string, unknown> {
+  switch (start.kind) {
+    case 'text':
+    case 'refusal':
+      return { type: 'text', text: '' };
+    case 'reasoning':
+      return { type: 'thinking', thinking: '', signature: '' };
+    case 'tool_call':
+      return { type: 'tool_use', id: start.id, name: start.name, input: {} };
+  }
+}
+
+function sse(name: string, data: string): string {
+  return `event: ${name}\ndata: ${data}\n\n`;
+}

@@ -1,0 +1,184 @@
+import {
+  type Attached,
+  addImage,
+  type BodyReading,
+  countOf,
+  type Fields,
+  fieldsOf,
+  IMAGE_TOKENS,
+  isDataUrl,
+  iterationsOf,
+  keyedCache,
+  listOf,
+  NO_USES,
+  outputBounds,
+  REFERENCE_TOKENS,
+  TOOL_USES_MAX,
+  thinkingBudget,
+  toolTokens,
+  withThinking,
+} from '../body/fields.ts';
+import { invalid, kindOf } from '../read-json.ts';
+import { isMadeItem } from '../translation/proof.ts';
+
+/** Fields that stand for text which only the provider has. */
+const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
+
+/** Tools that the client runs itself; all others are the provider's. */
+const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
+  'function',
+  'custom',
+  'local_shell',
+  'apply_patch',
+  'computer',
+  'computer_use_preview',
+]);
+
+/** Tools are searched for by the provider, unless the client says that it does so. */
+const isClients = ({ type, execution }: Fields) =>
+  CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
+
+/** Items that hold all they stand for. */
+const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
+  'additional_tools',
+  'function_call',
+  'custom_tool_call',
+  'compaction',
+  'web_search_call',
+  'file_search_call',
+  'code_interpreter_call',
+  'computer_call',
+  'local_shell_call',
+  'local_shell_call_output',
+  'shell_call',
+  'shell_call_output',
+  'apply_patch_call',
+  'apply_patch_call_output',
+  'tool_search_call',
+  'tool_search_output',
+  'mcp_list_tools',
+  'mcp_call',
+  'mcp_approval_request',
+  'mcp_approval_response',
+]);
+
+/** Versions of a tool are one tool to a price: `web_search_preview_2025_03_11`. */
+const VERSION = /(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
+
+const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
+
+/** Reads a body of the Responses API. Raises invalid_request. */
+export function readResponsesBody(body: Fields): BodyReading {
+  const { background, input } = body;
+  if (background != null && background !== false) {
+    const why = 'an answer nobody waits for could not be metered. Send the request without it and read the stream';
+    throw invalid('background', `must be false or left out: ${why}`);
+  }
+  const items = typeof input === 'string' ? [input] : inputItems(input);
+  const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
+  const run_by_provider = tools.filter((tool) => !isClients(tool));
+  const most_calls = countOf(body, 'max_tool_calls');
+  const attached: Attached = { tokens: 0, images: 0 };
+  for (const key of REFERENCES) if (body[key] != null) attached.tokens += REFERENCE_TOKENS;
+  for (const item of items) attachItem(fieldsOf(item), attached);
+  return {
+    ...withThinking(outputBounds(body, ['max_output_tokens']), thinkingBudget(body)),
+    iterations: run_by_provider.length > 0 ? iterationsOf(most_calls) : 1,
+    compacts: listOf(body, 'context_management').length > 0,
+    choices: 1,
+    tool_count: tools.length,
+    message_count: items.length,
+    image_count: attached.images,
+    server_tool_uses: usesOf(run_by_provider, most_calls),
+    unproven_reasoning: attached.unproven_reasoning,
+    unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
+    cache_ttl: keyedCache(body),
+  };
+}
+
+/** Upstreams that are told of calls are told of tools. */
+function isCall(item: unknown): boolean {
+  const { type } = fieldsOf(item);
+  return type === 'function_call' || type === 'custom_tool_call';
+}
+
+function inputItems(input: unknown): readonly unknown[] {
+  if (input === undefined || input === null) return [];
+  if (!Array.isArray(input)) throw invalid('input', `must be a text or an array, not ${kindOf(input)}`);
+  return input;
+}
+
+/** Tools that the model gets in the middle of the input. */
+function toolsOfItem(item: unknown): readonly unknown[] {
+  const { type, tools } = fieldsOf(item);
+  return (type === 'additional_tools' || type === 'tool_search_output') && Array.isArray(tools) ? tools : [];
+}
+
+/** A namespace is a list of tools under one name. */
+function toolsIn(value: unknown): readonly Fields[] {
+  const tool = fieldsOf(value);
+  if (tool.type !== 'namespace') return [tool];
+  return Array.isArray(tool.tools) ? tool.tools.map(fieldsOf) : [];
+}
+
+/** The bound is on all tools of the provider together, so each of them may take the whole of it. */
+function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Record<string, number>> {
+  if (most === undefined || most === 0) return NO_USES;
+  let uses: Record<string, number> | undefined;
+  for (const { type } of tools) {
+    const name = typeof type === 'string' ? type.replace(VERSION, '') : '';
+    if (!TOOL_NAME.test(name)) continue;
+    uses ??= Object.create(null) as Record<string, number>;
+    uses[name] = Math.min(TOOL_USES_MAX, most);
+  }
+  return uses ?? NO_USES;
+}
+
+function attachItem(item: Fields, attached: Attached): void {
+  switch (item.type) {
+    case 'message':
+    case undefined:
+      // Without content it is a reference to an item that the provider keeps.
+      if (item.content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
+      attachParts(item.content, attached);
+      break;
+    case 'reasoning':
+      // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
+      if (isMadeItem(item)) attached.unproven_reasoning = 'made';
+      else if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
+      break;
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      attachParts(item.output, attached);
+      break;
+    case 'computer_call_output':
+      addImage(attached, isDataUrl(fieldsOf(item.output).image_url));
+      break;
+    case 'image_generation_call':
+      attached.tokens += IMAGE_TOKENS;
+      break;
+    default:
+      if (!WHOLE_ITEMS.has(item.type)) attached.tokens += REFERENCE_TOKENS;
+  }
+}
+
+function attachParts(parts: unknown, attached: Attached): void {
+  if (!Array.isArray(parts)) return;
+  for (const part of parts) {
+    switch (part?.type) {
+      case 'input_text':
+      case 'output_text':
+      case 'text':
+      case 'summary_text':
+      case 'reasoning_text':
+      case 'refusal':
+      case undefined:
+        break;
+      case 'input_image':
+        addImage(attached, isDataUrl(part.image_url));
+        break;
+      default:
+        attached.tokens += REFERENCE_TOKENS;
+    }
+  }
+}

@@ -1,0 +1,22 @@
+import type { UpstreamTarget } from '../adapter.ts';
+import type { Conversation } from '../conversation.ts';
+import type { Notes } from '../notes.ts';
+
+/** The conversation without what the model refuses, whatever the API it is asked in. */
+export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
+  return fitSampling(fitBound(conversation, target, notes), target, notes);
+}
+
+function fitBound(conversation: Conversation, { max_output_tokens }: UpstreamTarget, notes: Notes): Conversation {
+  if ((conversation.max_output_tokens ?? 0) <= max_output_tokens) return conversation;
+  notes.note('output_bound');
+  return { ...conversation, max_output_tokens };
+}
+
+function fitSampling(conversation: Conversation, { sampling }: UpstreamTarget, notes: Notes): Conversation {
+  if (sampling) return conversation;
+  const { temperature, top_p, top_k, ...rest } = conversation;
+  if (temperature === undefined && top_p === undefined && top_k === undefined) return conversation;
+  notes.note('no_sampling');
+  return rest;
+}

@@ -1,0 +1,54 @@
+import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
+
+/** What happens to something that one protocol can say and another cannot. */
+export interface TranslationRule {
+  /** The field or feature, as the side that has it names it. */
+  readonly field: string;
+  /** Whether it is in what the client asks or in what the upstream answers. */
+  readonly part: 'request' | 'response';
+  /** Protocols that have it. */
+  readonly from: readonly Protocol[];
+  /** Protocols that cannot say it. */
+  readonly to: readonly Protocol[];
+  readonly handling: 'dropped' | 'changed' | 'refused';
+  /** One sentence: what happens, and for a refusal what to do instead. */
+  readonly meaning: string;
+}
+
+type MakeRule = (
+  handling: TranslationRule['handling'],
+  field: TranslationRule['field'],
+  meaning: TranslationRule['meaning'],
+) => TranslationRule;
+
+/** What makes rules for one part of the way between these protocols. */
+export function rulesBetween(
+  part: TranslationRule['part'],
+  from: readonly Protocol[],
+  to: readonly Protocol[],
+): MakeRule {
+  return (handling, field, meaning) => ({ field, part, from, to, handling, meaning });
+}
+
+/** What makes the rules of one protocol. */
+export interface RulesOfProtocol {
+  /** What only its clients can ask. */
+  readonly asked: MakeRule;
+  /** What its upstreams cannot be asked. */
+  readonly unasked: MakeRule;
+  /** What only its upstreams can answer. */
+  readonly answered: MakeRule;
+  /** What its clients cannot be answered. */
+  readonly unanswered: MakeRule;
+}
+
+/** What makes the rules of a protocol against all others. */
+export function rulesOf(own: Protocol): RulesOfProtocol {
+  const others = PROTOCOLS.filter((protocol) => protocol !== own);
+  return {
+    asked: rulesBetween('request', [own], others),
+    unasked: rulesBetween('request', others, [own]),
+    answered: rulesBetween('response', [own], others),
+    unanswered: rulesBetween('response', others, [own]),
+  };
+}

@@ -1,0 +1,193 @@
+import { PROTOCOLS } from '../../contract/protocol.ts';
+import { CHAT_RULES } from '../chat/rules.ts';
+import { MESSAGES_RULES } from '../messages/rules.ts';
+import { RESPONSES_RULES } from '../responses/rules.ts';
+import { rulesBetween, type TranslationRule } from './rule.ts';
+
+const anywhere = rulesBetween('request', PROTOCOLS, PROTOCOLS);
+const fromCompat = rulesBetween('request', ['chat', 'responses'], PROTOCOLS);
+const toCompat = rulesBetween('request', PROTOCOLS, ['chat', 'responses']);
+
+/** Rules that are no protocol's own. */
+const SHARED_RULES = {
+  unknown_field: anywhere(
+    'dropped',
+    'a field this version does not know',
+    'It is left out; where both sides speak the same API it passes untouched.',
+  ),
+  too_many_pieces: anywhere(
+    'refused',
+    'more than 100,000 messages, parts of messages and tools',
+    'a request of more than 100,000 messages, parts and tools is not translated. Send fewer, or compact the conversation.',
+  ),
+  tool_name: anywhere(
+    'changed',
+    'names of tools above 64 characters, or with others than letters, digits, _ and -',
+    'The upstream gets a name it takes, which ends in a hash; in calls the client sees its own. Messages upstreams take 128.',
+  ),
+  too_many_stops: anywhere(
+    'refused',
+    'more than 64 stop sequences, or 16,384 characters of them, that the upstream cannot be told',
+    'the upstream does not take these stop sequences, and the gateway looks for 64 itself at most, of 16,384 characters together. Send fewer.',
+  ),
+  provider_tool: anywhere(
+    'dropped',
+    'tools that a provider runs, or has taught its models',
+    'They exist at that provider only, and are left out while other tools remain.',
+  ),
+  only_provider_tools: anywhere(
+    'refused',
+    'tools that a provider runs, or has taught its models, and no others',
+    'tools that a provider runs, or has taught its models, exist at that provider only. Use a model of that provider, or define the tool with a schema.',
+  ),
+  provider_tool_history: rulesBetween('request', ['messages', 'responses'], PROTOCOLS)(
+    'dropped',
+    'calls of tools that the provider ran, and their results, in the history',
+    'Only the provider that ran them can read them; what the model said about them stays.',
+  ),
+  broken_arguments: rulesBetween('request', ['chat', 'responses'], ['messages'])(
+    'changed',
+    'arguments of a tool call that are no JSON object',
+    'The text is given as the one field `arguments` of an object.',
+  ),
+  seed: rulesBetween('request', ['chat'], ['messages', 'responses'])(
+    'dropped',
+    'seed',
+    'These APIs have no way to ask for repeatable answers.',
+  ),
+  penalties: rulesBetween('request', ['chat'], ['messages', 'responses'])(
+    'dropped',
+    'frequency_penalty, presence_penalty',
+    'These APIs have no penalties on repetition.',
+  ),
+  output_bound: anywhere(
+    'changed',
+    'max_tokens, max_completion_tokens, max_output_tokens above what the model can say',
+    'It is lowered to the most tokens of one answer of the model, as configured; upstreams refuse more.',
+  ),
+  no_sampling: anywhere(
+    'dropped',
+    'temperature, top_p and top_k, for a model that takes none of them',
+    'The model is configured with supports.sampling: false, and upstreams refuse such requests.',
+  ),
+  unknown_effort: anywhere(
+    'dropped',
+    'reasoning efforts that this version does not know',
+    'The model thinks as much as it does by default.',
+  ),
+  instructions_turn: rulesBetween('request', PROTOCOLS, ['messages', 'chat'])(
+    'changed',
+    'system and developer messages in the middle of a conversation',
+    'They become text of the user, in system_message tags, as many upstreams refuse them there.',
+  ),
+  foreign_reasoning: anywhere(
+    'dropped',
+    'reasoning made by another provider',
+    'A provider takes back only what it made itself, so it is left out of the history.',
+  ),
+  file_reference: anywhere(
+    'refused',
+    'files kept at a provider (file_id)',
+    'a file kept at one provider cannot be read by another. Send the bytes of the file instead.',
+  ),
+  part_cache: toCompat(
+    'dropped',
+    'cache marks on single parts of the prompt (cache_control, prompt_cache_breakpoint)',
+    'Upstreams of this API decide themselves which prefixes of a prompt they keep.',
+  ),
+  free_text_tool: rulesBetween('request', ['chat', 'responses'], ['messages', 'chat'])(
+    'changed',
+    'tools called with plain text (custom tools)',
+    'They become functions with one text, input. Calls come back as plain text.',
+  ),
+  audio: fromCompat(
+    'refused',
+    'input_audio, audio, modalities with audio',
+    'the API of the upstream has no audio. Use a model whose upstream speaks chat completions, and that API.',
+  ),
+  tool_grammar: fromCompat('changed', 'the grammar of a custom tool', 'It is put into the description of the tool.'),
+  allowed_tools: fromCompat('changed', 'tool_choice allowed_tools', 'Only the tools that are allowed are sent.'),
+  long_user: toCompat(
+    'changed',
+    'identifiers of end users above 64 characters',
+    'The upstream gets the SHA-256 of the identifier, in hexadecimal.',
+  ),
+  strict_schema: toCompat(
+    'changed',
+    'strict, with a schema that leaves keys optional or open',
+    'Strict is left off, as upstreams of this API refuse such schemas: the model is told the schema but not held to it.',
+  ),
+  no_thinking: anywhere(
+    'dropped',
+    'thinking and reasoning effort, for a model that cannot think',
+    'The model is configured with supports.thinking: none, and upstreams refuse such models to be told to think.',
+  ),
+  thinking_budget: rulesBetween('request', ['messages'], ['chat', 'responses'])(
+    'changed',
+    'thinking.budget_tokens',
+    'It becomes an effort: low below 4,096 tokens, medium below 16,384, high from there.',
+  ),
+  top_k: rulesBetween('request', ['messages', 'chat'], ['chat', 'responses'])(
+    'dropped',
+    'top_k',
+    'The API has no such parameter, and some of its upstreams refuse requests that have it.',
+  ),
+  service_tier: anywhere(
+    'dropped',
+    'service_tier, with a tier that the API of the upstream does not have',
+    'The upstream uses its own default.',
+  ),
+  stream_obfuscation: fromCompat('dropped', 'stream_options.include_obfuscation', 'Chunks are not padded.'),
+  second_user: fromCompat('dropped', 'safety_identifier, beside another user', 'The upstream is told `user` alone.'),
+  token_probabilities: fromCompat(
+    'dropped',
+    'logprobs, top_logprobs',
+    'The answer comes without probabilities of tokens.',
+  ),
+  text_document: toCompat(
+    'changed',
+    'documents that are plain text',
+    'The text is sent as text, below a line with the title.',
+  ),
+  paused_turn: rulesBetween('response', ['messages'], ['chat', 'responses'])(
+    'changed',
+    'stop_reason pause_turn',
+    'The answer says that the model stopped.',
+  ),
+  result_error: rulesBetween('request', ['messages', 'responses'], ['chat', 'responses'])(
+    'changed',
+    'is_error of results of tools, status failed of patches',
+    'The text of the result begins with "Error: ".',
+  ),
+  prompt_cache_options: fromCompat(
+    'dropped',
+    'prompt_cache_options, and lifetimes of prompt_cache_breakpoint',
+    'Messages upstreams keep a prompt for five minutes, or for an hour where twelve are asked for; others decide themselves.',
+  ),
+  answer_citations: rulesBetween('response', ['messages', 'responses'], PROTOCOLS)(
+    'dropped',
+    'citations and annotations of text',
+    'The text stays, without its sources.',
+  ),
+  answer_provider_tool: rulesBetween('response', ['messages', 'responses'], PROTOCOLS)(
+    'dropped',
+    'calls and results of tools that the provider ran',
+    'What the model says about them stays.',
+  ),
+  stop_sequence_found: rulesBetween('response', ['messages'], ['chat', 'responses'])(
+    'dropped',
+    'stop_sequence',
+    'The answer says that the model stopped, not at which sequence.',
+  ),
+} satisfies Record<string, TranslationRule>;
+
+/** All rules by name; the names are what audit rows show. */
+export const TRANSLATION_RULES = {
+  ...SHARED_RULES,
+  ...MESSAGES_RULES,
+  ...CHAT_RULES,
+  ...RESPONSES_RULES,
+} satisfies Record<string, TranslationRule>;
+
+/** Name of a rule. */
+export type RuleName = keyof typeof TRANSLATION_RULES;

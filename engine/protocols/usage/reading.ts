@@ -1,0 +1,133 @@
+import type { Served } from '../../contract/services.ts';
+import { outlineOf } from '../../kit/json/outline.ts';
+
+/** Fields of a `usage` object that hold a total, as the Messages API names them. */
+export const TOTALS = [
+  'input_tokens',
+  'output_tokens',
+  'cache_read_input_tokens',
+  'cache_creation_input_tokens',
+] as const;
+/** Fields of `usage.cache_creation`. */
+export const SPLIT = ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens'] as const;
+
+/** What an upstream reports, by the names of the Messages API. */
+export type UsageField = (typeof TOTALS)[number] | (typeof SPLIT)[number];
+
+/** What one run of a model used, of the several that an answer took. */
+export interface Iteration {
+  /** `message`, `compaction`, `advisor_message`, `fallback_message`, or whatever else the upstream calls it. */
+  readonly type: string;
+  /** As the upstream calls it; absent where it does not say. */
+  readonly model?: string;
+  readonly reported: Partial<Record<UsageField, number>>;
+}
+
+/** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
+export interface UsageReading {
+  /**
+   * Usage as the upstream reported it, in the terms of the Messages API: `input_tokens` is what was neither read from nor
+   * written to the cache. A field is absent until a usable number arrives.
+   */
+  readonly reported: Partial<Record<UsageField, number>>;
+  /** How the upstream says that it served the request. */
+  served: Served | undefined;
+  /** The model that it says has answered. */
+  model: string | undefined;
+  /** What each run of a model used, where the upstream tells them apart. */
+  iterations: readonly Iteration[] | undefined;
+  /** Uses of tools that the upstream ran, by name, as it reported them; `undefined` until it does. */
+  server_tools: Record<string, number> | undefined;
+  /** Uses of such tools that were seen to begin, by name. */
+  tools_begun: Record<string, number> | undefined;
+  /** Whether any usage was reported. */
+  seen: boolean;
+  /** Whether the upstream said that its output was complete. */
+  complete: boolean;
+  /** Whether output was counted after it began; until then a count may only be how it began. */
+  counted: boolean;
+  /** Whether the upstream reported an error inside a successful response. */
+  failed: boolean;
+  /** Whether a number was reported that can't be one. */
+  unusable: boolean;
+  /** Whether the response is a stream of events. */
+  streamed: boolean;
+  deltas: number;
+  delta_chars: number;
+  /** Characters of all events, or of the document. */
+  chars: number;
+}
+
+/** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
+export const TOKENS_MAX = 100_000_000;
+
+/** No response can use a tool this often; a larger number is a fault. */
+export const TOOL_USES_MAX = 10_000;
+
+/** The most kinds of tools that are remembered of a response. */
+const TOOLS_MAX = 32;
+
+/** Characters of JSON text that one output token is taken for when the upstream's count never came. */
+const CHARS_PER_TOKEN = 4;
+
+/** A text up to this length is parsed in a moment, whatever it is. */
+const SMALL_CHARS_MAX = 65_536;
+
+/** What is known of a response before its first byte. */
+export function newUsageReading(): UsageReading {
+  return {
+    reported: {},
+    served: undefined,
+    model: undefined,
+    iterations: undefined,
+    server_tools: undefined,
+    tools_begun: undefined,
+    seen: false,
+    complete: false,
+    counted: false,
+    failed: false,
+    unusable: false,
+    streamed: false,
+    deltas: 0,
+    delta_chars: 0,
+    chars: 0,
+  };
+}
+
+/** Output tokens that were relayed, judged by size: every delta is at least one token. */
+export function relayedOutput(reading: UsageReading, relayed_bytes: number): number {
+  if (!reading.streamed) return Math.ceil(relayed_bytes / CHARS_PER_TOKEN);
+  return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
+}
+
+/** Notes the use of a tool that the upstream runs. */
+export function countTool(reading: UsageReading, tool: string): void {
+  reading.tools_begun ??= Object.create(null) as Record<string, number>;
+  if (!hasRoomFor(reading.tools_begun, tool)) return;
+  reading.tools_begun[tool] = Math.min(TOOL_USES_MAX, (reading.tools_begun[tool] ?? 0) + 1);
+}
+
+/** Whether one more kind of tool can be remembered. */
+export function hasRoomFor(tools: Record<string, number>, tool: string): boolean {
+  return tool in tools || Object.keys(tools).length < TOOLS_MAX;
+}
+
+/** Whether a reported number can be a count. */
+export function isCount(value: unknown, most: number): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most;
+}
+
+/** A value as an object whose fields may be anything; `undefined` when it is none. */
+export function asObject(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+}
+
+/** The object that a JSON text says, of a long text its outline; `undefined` when it says none. */
+export function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
+    return shown === undefined ? undefined : asObject(JSON.parse(shown));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,83 @@
+import type { StageEntry } from '../source/spec.ts';
+
+type Entry = readonly [operator: string, operands: readonly unknown[]];
+
+function entryOf(logic: unknown): Entry | undefined {
+  if (typeof logic !== 'object' || logic === null || Array.isArray(logic)) return undefined;
+  const [entry] = Object.entries(logic);
+  if (entry === undefined) return undefined;
+  const [operator, operands] = entry;
+  return [operator, Array.isArray(operands) ? operands : [operands]];
+}
+
+function operandsOf(logic: unknown, operator: string): readonly unknown[] {
+  const entry = entryOf(logic);
+  return entry?.[0] === operator ? entry[1] : [];
+}
+
+function same(a: unknown, b: unknown): boolean {
+  const [left, right] = [entryOf(a), entryOf(b)];
+  if (left === undefined || right === undefined) return JSON.stringify(a) === JSON.stringify(b);
+  return (
+    left[0] === right[0] &&
+    left[1].length === right[1].length &&
+    left[1].every((operand, index) => same(operand, right[1][index]))
+  );
+}
+
+function isNegation(a: unknown, b: unknown): boolean {
+  const [negated] = operandsOf(a, '!');
+  return negated !== undefined && same(negated, b);
+}
+
+/** The fact and the values that a comparison with constants allows; `undefined` for any other condition. */
+function allowedValues(logic: unknown): { readonly of: unknown; readonly values: readonly unknown[] } | undefined {
+  const [operator, operands] = entryOf(logic) ?? ['', []];
+  const [first, second] = operands;
+  if (operator === '===') {
+    if (entryOf(second) === undefined) return { of: first, values: [second] };
+    if (entryOf(first) === undefined) return { of: second, values: [first] };
+  }
+  if (operator === 'in' && Array.isArray(second) && entryOf(first) !== undefined) return { of: first, values: second };
+  return undefined;
+}
+
+/** Whether a condition can be seen to hold wherever another one does; absent means always. */
+export function implies(given: unknown, wanted: unknown): boolean {
+  if (wanted === undefined || wanted === true || same(given, wanted)) return true;
+  if (operandsOf(given, 'and').some((operand) => implies(operand, wanted))) return true;
+  if (operandsOf(wanted, 'or').some((operand) => implies(given, operand))) return true;
+  const each = operandsOf(wanted, 'and');
+  return each.length > 0 && each.every((operand) => implies(given, operand));
+}
+
+/** Whether two conditions can be seen never to hold together; absent means always. */
+export function excludes(a: unknown, b: unknown): boolean {
+  if (a === undefined || b === undefined) return false;
+  if (isNegation(a, b) || isNegation(b, a)) return true;
+  for (const [one, other] of [
+    [a, b],
+    [b, a],
+  ]) {
+    if (operandsOf(one, 'and').some((operand) => excludes(operand, other))) return true;
+    const either = operandsOf(one, 'or');
+    if (either.length > 0 && either.every((operand) => excludes(operand, other))) return true;
+    const [differing, unequal] = [operandsOf(one, '!=='), allowedValues(other)];
+    if (differing.length === 2 && unequal !== undefined && unequal.values.length === 1) {
+      if (same({ '===': differing }, other)) return true;
+    }
+  }
+  const [left, right] = [allowedValues(a), allowedValues(b)];
+  if (left === undefined || right === undefined || !same(left.of, right.of)) return false;
+  return !left.values.some((value) => right.values.includes(value));
+}
+
+/** Whether the guards of two entries can be seen to leave no request out. */
+export function coverAll(a: unknown, b: unknown): boolean {
+  return a === undefined || b === undefined || isNegation(a, b) || isNegation(b, a);
+}
+
+/** Whether an entry runs for every request that reaches it. */
+export function isCertain({ mode, when, fail_closed }: StageEntry): boolean {
+  return mode === 'enforce' && when === undefined && fail_closed;
+}

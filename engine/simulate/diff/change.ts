@@ -1,0 +1,105 @@
+import { relative, sep } from 'node:path';
+import type { GatewayConfig } from '../../contract/config.ts';
+import type { PipelineSpec, Policy } from '../../source/spec.ts';
+
+/** A configuration without errors. */
+export interface Usable {
+  readonly config: GatewayConfig;
+  readonly pipelines: readonly PipelineSpec[];
+  readonly policies: readonly Policy[];
+  /** Where its gateway.yaml stands; paths below it count as relative to it. */
+  readonly directory: string;
+}
+
+/** One difference between two configurations, told by what it means for whom. */
+export interface Change {
+  readonly section: 'models' | 'policies' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
+  /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
+  readonly subject: string;
+  /** What changes, in words. */
+  readonly change: string;
+  /** Further lines. */
+  readonly details?: readonly string[];
+}
+
+/** The names in both, only in the old, only in the new; each in order of appearance. */
+export function compareNames(
+  old_names: Iterable<string>,
+  new_names: Iterable<string>,
+): { readonly kept: string[]; readonly lost: string[]; readonly gained: string[] } {
+  const before = new Set(old_names);
+  const after = new Set(new_names);
+  return {
+    kept: [...before].filter((name) => after.has(name)),
+    lost: [...before].filter((name) => !after.has(name)),
+    gained: [...after].filter((name) => !before.has(name)),
+  };
+}
+
+/** Whether two plain values are the same, whatever the order of their keys. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return ordered(a) === ordered(b);
+}
+
+function ordered(value: unknown): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    typeof item === 'object' && item !== null && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : item,
+  );
+}
+
+/** The same value with paths below a directory relative to it, so that a copy elsewhere is no difference. */
+export function relativePaths(value: unknown, directory: string): unknown {
+  return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
+    typeof item === 'string' && item.startsWith(directory + sep) ? relative(directory, item) : item,
+  );
+}
+
+/** A value that differs, by its place below the values that were compared. */
+export interface ValueChange {
+  /** Keys joined by dots; empty when the compared values themselves differ. */
+  readonly path: string;
+  /** `300 -> 60`. */
+  readonly change: string;
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The innermost values that differ; lists are told as a whole, long ones by what they lose and gain. */
+export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
+  if (isMapping(before) && isMapping(after)) {
+    const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+    // Settings may be called like something that every object has.
+    const own = (value: Record<string, unknown>, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
+    return [...keys].flatMap((key) =>
+      compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
+    );
+  }
+  if (isSame(before, after)) return [];
+  const change = Array.isArray(before) && Array.isArray(after) ? compareLists(before, after) : undefined;
+  return [{ path, change: change ?? `${shown(before)} -> ${shown(after)}` }];
+}
+
+/** So many items, before and after together, can be compared at a glance. */
+const FEW_ITEMS = 12;
+
+/** What a list of many items loses and gains; `undefined` when that would not tell all, or all can be shown. */
+function compareLists(before: readonly unknown[], after: readonly unknown[]): string | undefined {
+  const { lost, gained } = compareNames(before.map(ordered), after.map(ordered));
+  if (before.length + after.length <= FEW_ITEMS || lost.length + gained.length === 0) return undefined;
+  const parts = [
+    ...(lost.length === 0 ? [] : [`loses ${lost.join(', ')}`]),
+    ...(gained.length === 0 ? [] : [`gains ${gained.join(', ')}`]),
+  ];
+  return parts.join('; ');
+}
+
+/** A value in a sentence. */
+export function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  // A text of several lines would read like several changes.
+  return typeof value === 'string' && !/[\n\r\t]/.test(value) ? value : JSON.stringify(value);
+}

@@ -1,0 +1,137 @@
+import type { GatewayConfig, SpendScope, Window } from '../../contract/config.ts';
+import { formatUsd } from '../../kit/money.ts';
+import { ALWAYS_COUNTED, amountFor } from '../../money/limits/limit-claims.ts';
+import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../../money/limits/spend-limits.ts';
+import type { SpendingRow } from '../../money/reports/spending.ts';
+import { simplify } from '../../rules/simplify.ts';
+import { describeCondition } from '../../rules/words.ts';
+import { type Change, compareNames, isSame } from './change.ts';
+
+/** Reads what was spent in the current day, week or month. */
+export type ReadSpending = (window: Window) => Promise<readonly SpendingRow[]>;
+
+/** A limit wherever it stands in its list. */
+type Limit = Omit<SpendLimit, 'pointer'>;
+
+/** The limits of one default or rule, of which a rule may have several; at least one. */
+type Limits = readonly Limit[];
+
+/** How many callers over a limit are named. */
+const NAMED_MAX = 5;
+
+function limitsOf(config: GatewayConfig): Map<string, Limits> {
+  const limits = spendLimits(config).map(({ pointer: _, ...limit }) => limit);
+  return Map.groupBy(limits, ({ name }) => name);
+}
+
+function inWords(limits: Limits): string {
+  const { mode, logic } = limits[0]!;
+  const shadow = mode === 'shadow' ? ', only recorded' : '';
+  const amounts = limits.map(describeLimit).join(' and ');
+  return `${amounts}${logic === true ? '' : ` when ${describeCondition(logic)}`}${shadow}`;
+}
+
+const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = {
+  user: (row) => row.user,
+  team: (row) => row.team,
+  project: (row) => row.project,
+  token: (row) => row.token_id,
+  model: (row) => row.model,
+  upstream: (row) => row.upstream,
+};
+
+/** The counter that a row counts under; `undefined` when it has no part in one of the scopes. */
+function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
+  const keys = scopes.map((scope) => KEYS[scope](row));
+  return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
+}
+
+/** What a limit allows requests of this kind, of whose callers only one group is known; `undefined` when nobody knows. */
+function amountOf({ limit, by_group = {} }: Limit, { token_group }: SpendingRow): number | undefined {
+  return amountFor({ limit, by_group: Object.entries(by_group) }, token_group === null ? [] : [token_group]);
+}
+
+/** Whether a limit may have applied to requests of this kind; conditions over anything else are given the benefit of the doubt. */
+function mayApply(limit: Limit, row: SpendingRow): boolean {
+  const known = new Map<string, unknown>([
+    ['principal.email', row.user],
+    ['principal.team', row.team],
+    ['principal.project', row.project],
+    ['request.model', row.model],
+    ['route.upstream', row.upstream],
+    ...(row.token_group === null
+      ? []
+      : [['principal.groups', [row.token_group]] as const, ['principal.token.group', row.token_group] as const]),
+  ]);
+  return simplify(limit.logic, known) !== false;
+}
+
+/** Whether a configuration with these limits keeps count of what this one limits. */
+function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean {
+  return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
+}
+
+const WHEN: Readonly<Record<Window, string>> = { day: 'today', week: 'this week', month: 'this month' };
+
+/** Names of a counter for people, and how many there are. */
+function describeWho({ scopes }: Limit, count: number): string {
+  if (scopes.length > 1) return `${count} ${count === 1 ? 'combination' : 'combinations'} of ${scopes.join(' and ')}`;
+  return `${count} ${scopes[0]}${count === 1 ? '' : 's'}`;
+}
+
+function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | undefined {
+  const spent = new Map<string, number>();
+  const most = new Map<string, number>();
+  for (const row of rows) {
+    const key = keyOf(limit, row);
+    if (key === undefined) continue;
+    spent.set(key, (spent.get(key) ?? 0) + row.cost_nano_usd);
+    const amount = mayApply(limit, row) ? amountOf(limit, row) : undefined;
+    if (amount !== undefined) most.set(key, Math.max(most.get(key) ?? 0, amount));
+  }
+  const over = [...spent]
+    .filter(([key, nano_usd]) => nano_usd >= (most.get(key) ?? Number.POSITIVE_INFINITY))
+    .sort(([, a], [, b]) => b - a);
+  if (over.length === 0) return undefined;
+  const shown = (key: string) => (limit.scopes.length === 1 ? key : (JSON.parse(key) as string[]).join(' + '));
+  const named = over.slice(0, NAMED_MAX).map(([key, nano_usd]) => `${shown(key)} (${formatUsd(nano_usd)} USD)`);
+  const more = over.length > NAMED_MAX ? ` and ${over.length - NAMED_MAX} more` : '';
+  const verb = over.length === 1 ? 'has' : 'have';
+  const when = WHEN[limit.window as Window];
+  return `${describeWho(limit, over.length)} ${verb} already spent it ${when}: ${named.join(', ')}${more}`;
+}
+
+/** Limits that come, go or change, with the callers who are over a limit already when the ledger can be read. */
+export async function diffLimits(
+  before: GatewayConfig,
+  after: GatewayConfig,
+  readSpending: ReadSpending | undefined,
+): Promise<Change[]> {
+  const old_limits = limitsOf(before);
+  const new_limits = limitsOf(after);
+  const { kept, lost, gained } = compareNames(old_limits.keys(), new_limits.keys());
+  const overNow = async (limit: Limit): Promise<string[]> => {
+    if (limit.unit !== 'nano_usd') return [];
+    const rows = await readSpending?.(limit.window as Window);
+    const over = rows && describeOver(limit, rows);
+    if (over === undefined) return [];
+    const counted = isCounted(limit, [...old_limits.values()].flat());
+    return [over + (counted ? '' : '; spending counts only from when the limit is first in force')];
+  };
+  const told = async (name: string, change: string): Promise<Change> => {
+    const details = (await Promise.all(new_limits.get(name)!.map(overNow))).flat();
+    return { section: 'limits', subject: name, change, ...(details.length === 0 ? {} : { details }) };
+  };
+  const changed = kept.filter((name) => !isSame(old_limits.get(name), new_limits.get(name)));
+  return [
+    ...lost.map((name) => ({
+      section: 'limits' as const,
+      subject: name,
+      change: `is gone; before: ${inWords(old_limits.get(name)!)}`,
+    })),
+    ...(await Promise.all(gained.map((name) => told(name, `is new: ${inWords(new_limits.get(name)!)}`)))),
+    ...(await Promise.all(
+      changed.map((name) => told(name, `${inWords(old_limits.get(name)!)} -> ${inWords(new_limits.get(name)!)}`)),
+    )),
+  ];
+}

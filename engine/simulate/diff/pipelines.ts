@@ -1,0 +1,119 @@
+import { describeCondition } from '../../rules/words.ts';
+import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
+import { type Change, compareNames, compareValues, isSame, relativePaths, type Usable } from './change.ts';
+
+const LISTS = ['stages', 'on_error', 'finally'] as const;
+
+function guardInWords(entry: StageEntry): string {
+  return entry.when === undefined ? 'always' : `when ${describeCondition(entry.when)}`;
+}
+
+/** Which errors a clause answers, in words; `undefined` for an entry that is none. */
+function errorsInWords(entry: StageEntry | ErrorClause): string | undefined {
+  return 'errors' in entry && entry.errors !== undefined ? entry.errors.join(', ') : undefined;
+}
+
+function entryChanges(before: StageEntry, after: StageEntry): string[] {
+  const { id } = after;
+  const [old_stage, new_stage] = [before, after].map(({ definition }) => `${definition.name}@${definition.version}`);
+  return [
+    ...(old_stage === new_stage ? [] : [`${id} is now ${new_stage} instead of ${old_stage}`]),
+    ...(isSame(before.when, after.when) ? [] : [`${id} runs ${guardInWords(after)}; before: ${guardInWords(before)}`]),
+    ...(errorsInWords(before) === errorsInWords(after)
+      ? []
+      : [`${id} answers ${errorsInWords(after) ?? 'every error'}; before: ${errorsInWords(before) ?? 'every error'}`]),
+    ...compareValues(before.options, after.options).map(({ path, change }) => `${id} has another ${path}: ${change}`),
+    ...(before.mode === after.mode ? [] : [`${id} changes from mode ${before.mode} to ${after.mode}`]),
+    ...(before.fail_closed === after.fail_closed
+      ? []
+      : [
+          `${id}: a failure of the stage ${after.fail_closed ? 'now fails the request' : 'no longer fails the request'}`,
+        ]),
+    ...(before.timeout_seconds === after.timeout_seconds
+      ? []
+      : [
+          `${id} may take ${after.timeout_seconds ?? 'any number of'} seconds; before: ${before.timeout_seconds ?? 'any number'}`,
+        ]),
+  ];
+}
+
+function listChanges(list: (typeof LISTS)[number], before: PipelineSpec, after: PipelineSpec): string[] {
+  const old_entries = new Map(before[list].map((entry) => [entry.id, entry]));
+  const new_entries = new Map(after[list].map((entry) => [entry.id, entry]));
+  const { kept, lost, gained } = compareNames(old_entries.keys(), new_entries.keys());
+  const where = list === 'stages' ? '' : ` (${list})`;
+  const place = (id: string) => {
+    const index = after[list].findIndex((entry) => entry.id === id);
+    const next = after[list][index + 1];
+    return next === undefined ? 'at the end' : `before ${next.id}`;
+  };
+  const order = [...new_entries.keys()].filter((id) => old_entries.has(id));
+  return [
+    ...lost.map((id) => `${id} is gone${where}`),
+    ...gained.map((id) => `${id} is new, ${place(id)}, runs ${guardInWords(new_entries.get(id)!)}${where}`),
+    ...(isSame(kept, order) ? [] : [`the order is now ${order.join(', ')}${where}`]),
+    ...kept.flatMap((id) => entryChanges(old_entries.get(id)!, new_entries.get(id)!)),
+  ];
+}
+
+function pipelinesOf({ pipelines, directory }: Usable): PipelineSpec[] {
+  const copy = <Entry extends StageEntry>(entry: Entry): Entry => ({
+    ...entry,
+    options: relativePaths(entry.options, directory),
+  });
+  return pipelines.map((spec) => ({
+    ...spec,
+    stages: spec.stages.map(copy),
+    on_error: spec.on_error.map(copy),
+    finally: spec.finally.map(copy),
+  }));
+}
+
+function servedBy({ match }: PipelineSpec): string {
+  return `${match.methods.join(', ')} ${match.paths.join(', ')}`;
+}
+
+/** What becomes of the requests to a pipeline that is gone. */
+function fateOfRequests({ match }: PipelineSpec, after: readonly PipelineSpec[]): string {
+  const requests = match.methods.flatMap((method) => match.paths.map((path) => ({ method, path })));
+  const by_heir = Map.groupBy(
+    requests,
+    ({ method, path }) =>
+      after.find((spec) => spec.match.methods.includes(method) && spec.match.paths.includes(path))?.name,
+  );
+  return [...by_heir]
+    .map(([heir, own]) => {
+      const which = own.map(({ method, path }) => `${method} ${path}`).join(', ');
+      const verb = own.length === 1 ? 'is' : 'are';
+      return `${which} ${verb} ${heir === undefined ? 'no longer served' : `served by ${heir}`}`;
+    })
+    .join('; ');
+}
+
+/** Pipelines that come, go, or treat requests differently. */
+export function diffPipelines(before: Usable, after: Usable): Change[] {
+  const old_specs = new Map(pipelinesOf(before).map((spec) => [spec.name, spec]));
+  const new_specs = new Map(pipelinesOf(after).map((spec) => [spec.name, spec]));
+  const { kept, lost, gained } = compareNames(old_specs.keys(), new_specs.keys());
+  const told = (subject: string, change: string, details: readonly string[] = []): Change => ({
+    section: 'pipelines',
+    subject,
+    change,
+    details,
+  });
+  return [
+    ...lost.map((name) => told(name, `is gone: ${fateOfRequests(old_specs.get(name)!, after.pipelines)}`)),
+    ...gained.map((name) => told(name, `is new: serves ${servedBy(new_specs.get(name)!)}`)),
+    ...kept.flatMap((name) => {
+      const [old_spec, new_spec] = [old_specs.get(name)!, new_specs.get(name)!];
+      const lines = [
+        ...(isSame(old_spec.match, new_spec.match)
+          ? []
+          : [`serves ${servedBy(new_spec)}; before: ${servedBy(old_spec)}`]),
+        ...compareValues(old_spec.limits, new_spec.limits).map(({ path, change }) => `limits.${path} ${change}`),
+        ...LISTS.flatMap((list) => listChanges(list, old_spec, new_spec)),
+      ];
+      return lines.length === 0 ? [] : [told(name, lines[0]!, lines.slice(1))];
+    }),
+  ];
+}

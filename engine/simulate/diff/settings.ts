@@ -1,0 +1,86 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import { type Change, compareNames, compareValues, relativePaths, type Usable } from './change.ts';
+
+/** Upstreams that come, go or change. */
+export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Change[] {
+  const old_upstreams = new Map(before.upstreams.map((upstream) => [upstream.name, upstream]));
+  const new_upstreams = new Map(after.upstreams.map((upstream) => [upstream.name, upstream]));
+  const { kept, lost, gained } = compareNames(old_upstreams.keys(), new_upstreams.keys());
+  const changed = kept.flatMap((name) => {
+    const lines = compareValues(old_upstreams.get(name), new_upstreams.get(name)).map(
+      ({ path, change }) => `${path} ${change}`,
+    );
+    if (lines.length === 0) return [];
+    return [{ section: 'upstreams' as const, subject: name, change: lines[0]!, details: lines.slice(1) }];
+  });
+  return [
+    ...lost.map((name) => ({ section: 'upstreams' as const, subject: name, change: 'is gone' })),
+    ...gained.map((name) => ({
+      section: 'upstreams' as const,
+      subject: name,
+      change: `is new, at ${new_upstreams.get(name)!.base_url}`,
+    })),
+    ...changed,
+  ];
+}
+
+/** Sections told in their own words elsewhere. */
+const TOLD_ELSEWHERE = new Set([
+  'upstreams',
+  'models',
+  'prices',
+  'token_groups',
+  'routing',
+  'rules',
+  'allow',
+  'policies',
+]);
+const LIMITS_TOLD_ELSEWHERE = new Set(['defaults', 'rules']);
+
+function withoutKeys(value: object, keys: ReadonlySet<string>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([key]) => !keys.has(key)));
+}
+
+/** What models are called, by people, clients and upstreams, and what they can do, for those in both configurations. */
+function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<string, object> {
+  const ids = new Set(other.models.map(({ id }) => id));
+  const shared = models.filter(({ id }) => ids.has(id));
+  return Object.fromEntries(
+    shared.map(({ id, display_name, aliases, supports, upstream_ids }) => [
+      id,
+      { display_name, aliases, supports, upstream_ids },
+    ]),
+  );
+}
+
+function otherSettings({ config, directory }: Usable, other: Usable): Record<string, unknown> {
+  const {
+    spend_limits,
+    pipelines: _pipelines,
+    stages: _stages,
+    ...rest
+  } = withoutKeys(config, TOLD_ELSEWHERE) as unknown as GatewayConfig;
+  const settings = {
+    ...rest,
+    // Without the section windows are those of UTC.
+    spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_TOLD_ELSEWHERE),
+    routing: { default_upstream: config.routing.default_upstream },
+    models: modelTraits(config, other.config),
+  };
+  return relativePaths(settings, directory) as Record<string, unknown>;
+}
+
+/** What follows from another value, where nobody would guess it. */
+const FURTHER: Readonly<Record<string, readonly string[]>> = {
+  'spend_limits.time_zone': ['days, weeks and months are counted anew: what was spent is forgotten'],
+};
+
+/** Every other key of gateway.yaml with another value. */
+export function diffSettings(before: Usable, after: Usable): Change[] {
+  return compareValues(otherSettings(before, after), otherSettings(after, before)).map(({ path, change }) => ({
+    section: 'settings',
+    subject: path,
+    change,
+    ...(path in FURTHER && { details: FURTHER[path]! }),
+  }));
+}

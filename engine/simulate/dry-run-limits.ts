@@ -1,0 +1,47 @@
+import type { LimitUnit } from '../contract/services.ts';
+import { nanoToUsd } from '../kit/money.ts';
+import type { ClaimStanding } from './memory/memory-ledger.ts';
+
+/** A limit as the request would find it; amounts in the unit. */
+export interface LimitStep {
+  readonly rule: string;
+  readonly scope: string;
+  readonly key: string;
+  readonly window: string;
+  readonly unit: 'usd' | 'requests' | 'tokens';
+  readonly limit: number;
+  readonly spent: number;
+  readonly held: number;
+  readonly needed: number;
+  readonly room: boolean;
+}
+
+/** A limit with the amounts of its counter, for people: money in USD. */
+function limitStep(
+  claim: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
+  amounts: Pick<LimitStep, 'limit' | 'spent' | 'held' | 'needed'>,
+): LimitStep {
+  const { rule, scope, key, window, unit, room } = claim;
+  const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
+  return {
+    rule,
+    scope,
+    key,
+    window,
+    unit: unit === 'nano_usd' ? 'usd' : unit,
+    limit: shown(amounts.limit),
+    spent: shown(amounts.spent),
+    held: shown(amounts.held),
+    needed: shown(amounts.needed),
+    room,
+  };
+}
+
+/** The limits among what a request is counted under. */
+export function limitSteps(standings: readonly ClaimStanding[]): LimitStep[] {
+  return standings.flatMap((standing) => {
+    const { in_force: limit } = standing;
+    // Counted, not limited.
+    return limit === null ? [] : limitStep(standing, { ...standing, limit });
+  });
+}

@@ -1,0 +1,294 @@
+import { StageError } from '../../contract/errors.ts';
+import type {
+  Clock,
+  CounterName,
+  Ledger,
+  LimitClaim,
+  LimitStanding,
+  ReservationRequest,
+  Settlement,
+  Standing,
+} from '../../contract/services.ts';
+import { isCount } from '../../money/ledger/ledger-statements.ts';
+import { assertReservable } from '../../money/ledger/reservable.ts';
+import { byLatestReset, type Hold, holdIn, lacksRoom } from '../../money/limits/admission.ts';
+import { alwaysCounted } from '../../money/limits/limit-claims.ts';
+import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
+
+/** What counts against a limit before a test begins; numbers in the unit of the counter. */
+export interface Balance extends CounterName {
+  readonly spent: number;
+  readonly held: number;
+  /** The most that what is held can come to; as much as is held where absent. */
+  readonly most?: number;
+  /** How many requests hold it; where absent one, or as many as are counted. */
+  readonly in_flight?: number;
+}
+
+/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
+export interface Counted {
+  readonly balances: readonly Balance[];
+  readonly settings?: readonly (CounterName & { readonly amount: number })[];
+  /** `expires_at` in milliseconds since the epoch. */
+  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
+}
+
+/** A row of the ledger, by the names of its columns. */
+export type LedgerRow = Readonly<Record<string, unknown>>;
+
+/** A limit as a reservation found it. */
+export interface ClaimStanding extends LimitClaim {
+  /** The limit in force, where the claim has one: that of the claim or one set in its place, and what is granted on top. */
+  readonly in_force: number | null;
+  readonly spent: number;
+  readonly held: number;
+  /** What the request would hold of it. */
+  readonly needed: number;
+  /** Whether there is room for it; always where nothing limits it. */
+  readonly room: boolean;
+}
+
+/** An attempt to hold money: what was asked, the state of every limit before, and the limits that refused it. */
+export interface Attempt {
+  readonly request: ReservationRequest;
+  readonly standings: readonly ClaimStanding[];
+  readonly exceeded: readonly LimitStanding[];
+}
+
+/** A ledger that lives as long as its process and follows the same rules as the one in the database. */
+export interface MemoryLedger extends Ledger, RunTimeLimits {
+  /** Every reservation that was tried, oldest first. */
+  readonly attempts: readonly Attempt[];
+  /** Rows, oldest first. */
+  readonly rows: readonly LedgerRow[];
+  /** What all open reservations hold, in nano-USD. */
+  held(): number;
+  /** What is counted in the current window. */
+  balance(name: CounterName): Pick<LimitStanding, 'spent' | 'held' | 'most' | 'in_flight'>;
+  /** Puts something on a counter. */
+  put(balance: Balance): void;
+  /** Takes over what another ledger counts. */
+  count(counted: Counted): void;
+  /** How claims would stand for a request; nothing is held. */
+  look(claims: readonly LimitClaim[], hold: Hold): ClaimStanding[];
+  /** Says what requests of a caller to a model usually cost, in nano-USD. */
+  teach(user: string, model: string, nano_usd: number): void;
+}
+
+interface Open {
+  readonly request: ReservationRequest;
+  readonly counters: readonly Counter[];
+  amount_nano_usd: number;
+  /** Whether it went out without a hold, because the ledger was away. */
+  readonly unheld: boolean;
+}
+
+/** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
+export function openMemoryLedger(options: {
+  readonly clock: Clock;
+  readonly time_zone?: string;
+  readonly isAway?: () => boolean;
+}): MemoryLedger {
+  const { clock, time_zone = 'UTC', isAway = () => false } = options;
+  const counters = openCounters(() => clock.now(), time_zone);
+  const reservations = new Map<string, Open>();
+  const typical = new Map<string, number>();
+  const attempts: Attempt[] = [];
+  const rows: LedgerRow[] = [];
+
+  const away = () => new StageError('store_unavailable', 'The test says that the database is away.');
+
+  /** Counter by counter, those of money first, as the database looks at them. */
+  function byCounter(claims: readonly LimitClaim[]): (readonly LimitClaim[])[] {
+    return [...Map.groupBy(moneyFirst(claims), (claim) => counters.at(claim)).values()];
+  }
+
+  /** How claims stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
+  function inForce(claims: readonly LimitClaim[]): Standing[] {
+    return byCounter(claims).flatMap((on_counter) => {
+      const in_shadow = on_counter.every(({ shadow = false }) => shadow);
+      return counters.inForce(in_shadow ? [{ ...on_counter[0]!, limit: null, shadow: false }] : on_counter);
+    });
+  }
+
+  function inShadow(claims: readonly LimitClaim[]): Standing[] {
+    const shadows = claims.filter(({ shadow = false }) => shadow);
+    return shadows.map((claim) => ({ ...stateOf(counters.at(claim)), rule: claim.rule, limit: claim.limit }));
+  }
+
+  function withoutRoom(standings: readonly Standing[], request: ReservationRequest): LimitStanding[] {
+    return standings
+      .filter(isLimit)
+      .filter((standing) => lacksRoom(standing, request))
+      .toSorted(byLatestReset);
+  }
+
+  function found(claim: LimitClaim, request: Hold): ClaimStanding {
+    const counter = counters.at(claim);
+    const { shadow = false, unit, limit } = claim;
+    const in_force = shadow ? limit : counters.inForce([claim])[0]!.limit;
+    const room = in_force === null || !lacksRoom({ ...stateOf(counter), limit: in_force }, request);
+    const { spent, held } = counter;
+    return { ...claim, in_force, spent, held, needed: holdIn(unit, request).amount, room };
+  }
+
+  function hold(request: ReservationRequest, unheld: boolean): void {
+    const touched = [...new Set(request.claims.map((claim) => counters.at(claim)))];
+    const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unheld };
+    if (!unheld) move(open, 1);
+    reservations.set(request.request_id, open);
+  }
+
+  /** Puts what a reservation holds on its counters, or takes it off again. */
+  function move({ request, counters: touched, amount_nano_usd }: Open, sign: 1 | -1): void {
+    for (const counter of touched) {
+      const { amount, most } = holdIn(counter.name.unit, { ...request, amount_nano_usd });
+      counter.held += sign * amount;
+      counter.most += sign * most;
+      counter.in_flight += sign;
+    }
+  }
+
+  function end(request_id: string): Open | undefined {
+    const open = reservations.get(request_id);
+    if (open === undefined) return undefined;
+    reservations.delete(request_id);
+    if (!open.unheld) move(open, -1);
+    return open;
+  }
+
+  function put({ spent, held, most = held, in_flight, ...name }: Balance): void {
+    const counter = counters.at(name);
+    counter.spent += spent;
+    counter.held += held;
+    counter.most += most;
+    counter.in_flight += in_flight ?? (name.unit === 'requests' ? held : Number(held > 0));
+  }
+
+  const look = (claims: readonly LimitClaim[], hold: Hold) => claims.map((claim) => found(claim, hold));
+
+  return {
+    attempts,
+    rows,
+    set: counters.set,
+    unset: counters.unset,
+    grant: counters.grant,
+    held: () => [...reservations.values()].reduce((sum, open) => sum + (open.unheld ? 0 : open.amount_nano_usd), 0),
+    balance(name) {
+      const { spent, held, most, in_flight } = counters.at(name);
+      return { spent, held, most, in_flight };
+    },
+    put,
+    count({ balances, settings = [], grants = [] }) {
+      for (const balance of balances) put(balance);
+      for (const { amount, ...name } of settings) counters.set(name, amount);
+      for (const { amount, expires_at, ...name } of grants) counters.grant(name, amount, expires_at);
+    },
+    look,
+    teach: (user, model, nano_usd) => void typical.set(JSON.stringify([user, model]), nano_usd),
+    typicalCost: (user, model) => typical.get(JSON.stringify([user, model])),
+    async reserve(request) {
+      assertReservable(request);
+      if (isAway()) {
+        if (request.on_store_error !== 'allow') throw away();
+        hold(request, true);
+        return { exceeded: [], shadows: [], standings: [], unheld: true };
+      }
+      const exceeded = withoutRoom(inForce(request.claims), request);
+      attempts.push({ request, standings: look(request.claims, request), exceeded });
+      if (exceeded.length > 0) {
+        return { exceeded, shadows: [], standings: [], unheld: false, decided_at: clock.now() };
+      }
+      const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
+      hold(request, false);
+      const standings = counters.inForce(inMoney(request.claims)).filter(isLimit);
+      return { exceeded, shadows, standings, unheld: false };
+    },
+    topUp(request_id, amount_nano_usd) {
+      const open = reservations.get(request_id);
+      if (open === undefined || open.unheld) return;
+      const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
+      if (!(raised > open.amount_nano_usd)) return;
+      move(open, -1);
+      open.amount_nano_usd = raised;
+      move(open, 1);
+    },
+    async settle(settlement) {
+      const { request_id, reserved } = settlement;
+      const open = end(request_id);
+      if (open === undefined && (reserved || rows.some((row) => row.request_id === request_id))) return;
+      const row = rowOf(settlement, open);
+      rows.push(row);
+      for (const counter of open?.counters ?? alwaysCounted(settlement).map((name) => counters.at(name))) {
+        counter.spent += spentOf(counter, row);
+      }
+    },
+    async release(request_id) {
+      end(request_id);
+    },
+    async standings(claims) {
+      if (isAway()) throw away();
+      return counters.inForce(inMoney(claims)).map((standing) => counters.withSpentByDay(standing));
+    },
+  };
+}
+
+function inMoney(claims: readonly LimitClaim[]): LimitClaim[] {
+  return claims.filter(({ unit }) => unit === 'nano_usd');
+}
+
+function moneyFirst(claims: readonly LimitClaim[]): LimitClaim[] {
+  return [...inMoney(claims), ...claims.filter(({ unit }) => unit !== 'nano_usd')];
+}
+
+function isLimit(standing: Standing): standing is LimitStanding {
+  return standing.limit !== null;
+}
+
+const TOKEN_COLUMNS = [
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_5m_tokens',
+  'cache_write_1h_tokens',
+];
+
+/** What a request that is over adds to a counter; nothing where only what is under way counts. */
+function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
+  if (window === 'open') return 0;
+  if (unit === 'requests') return 1;
+  if (unit === 'tokens') return TOKEN_COLUMNS.reduce((sum, column) => sum + (row[column] as number), 0);
+  return row.cost_nano_usd as number;
+}
+
+/** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was held. */
+function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
+  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
+  const identity = open?.request ?? settlement;
+  const count = (value: number) => (isCount(value) ? value : 0);
+  const priced = isCount(cost_nano_usd);
+  return {
+    request_id: identity.request_id,
+    surface: identity.surface,
+    principal_id: identity.principal_id,
+    user_email: identity.user,
+    team: identity.team,
+    project: identity.project,
+    token_id: identity.token_id,
+    model: identity.model,
+    upstream: identity.upstream,
+    upstream_model: identity.upstream_model,
+    status: Number.isInteger(status) ? status : null,
+    aborted,
+    input_tokens: count(tokens.input),
+    output_tokens: count(tokens.output),
+    cache_read_tokens: count(tokens.cache_read),
+    cache_write_5m_tokens: count(tokens.cache_write_5m),
+    cache_write_1h_tokens: count(tokens.cache_write_1h),
+    cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
+    server_tools: server_tools ?? null,
+    billed: billed ?? null,
+    kind: 'request',
+    provenance: priced ? provenance : { ...provenance, cost: 'estimate' },
+  };
+}

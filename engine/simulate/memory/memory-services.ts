@@ -1,0 +1,74 @@
+/** Everything a stage may ask for, without anything outside the process. */
+
+import type { GatewayConfig } from '../../contract/config.ts';
+import type { AuditRecord, Services } from '../../contract/services.ts';
+import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
+import type { FrozenClock } from '../../kit/clock.ts';
+import { servesWithoutHolds } from '../../money/spool/without-store.ts';
+import { compileCondition } from '../../rules/compile.ts';
+import type { RequestContext } from '../../run/context.ts';
+import type { Loaded } from '../../source/spec.ts';
+import { createSecrets } from '../../store/secrets.ts';
+import { createModelCatalog } from '../../upstreams/models.ts';
+import type { LogRecord } from '../suite/played.ts';
+import { type MemoryLedger, openMemoryLedger } from './memory-ledger.ts';
+import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';
+
+/** Stands in every made-up secret, so that one that gets out is recognised. */
+export const SECRET_MARK = 'secret-of-';
+
+/** What stages said on one request. */
+export interface Recorded {
+  readonly audit: AuditRecord[];
+  readonly log: LogRecord[];
+  readonly refused: { destination: string; stage: string | undefined }[];
+}
+
+function createLog(records: LogRecord[]): Services['log'] {
+  const at = (level: LogRecord['level']) => (fields: object, message: string) => {
+    const error = 'err' in fields ? fields.err : undefined;
+    records.push({ level, message, reason: error instanceof Error ? error.message : undefined });
+  };
+  return { debug() {}, info() {}, warn: at('warn'), error: at('error') };
+}
+
+/** Opens services on a stopped clock. While `isAway()` says so, the database seems to be away. */
+export function openMemoryServices(
+  loaded: Loaded & { readonly config: GatewayConfig },
+  clock: FrozenClock,
+  isAway: () => boolean,
+): { services: Services; ledger: MemoryLedger; tokens: MemoryTokens; recorded: Recorded } {
+  const { config } = loaded;
+  const recorded: Recorded = { audit: [], log: [], refused: [] };
+  const log = createLog(recorded.log);
+  const ledger = openMemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
+  const tokens = openMemoryTokens({ clock, log, isAway });
+  const made_up = new Proxy({}, { get: (_, name) => `${SECRET_MARK}${String(name)}` });
+  const keepRecord = (record: AuditRecord) => {
+    // One record may go to the table and to a file.
+    if (!recorded.audit.includes(record)) recorded.audit.push(record);
+  };
+  const policies = createManagedPolicies(config, loaded.policies);
+  const services: Services = {
+    config,
+    clock,
+    log,
+    tokens,
+    ledger,
+    limits_in_force: { amount: async (_name, written) => written },
+    secret: createSecrets(loaded, made_up, () => {}),
+    models: createModelCatalog(config, policies),
+    policies,
+    audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
+    health: {
+      check: async () => ({
+        database: { ok: !isAway(), needed: !servesWithoutHolds(config) },
+        spool: { ok: true, state: servesWithoutHolds(config) ? 'ok' : 'unused' },
+      }),
+    },
+    condition: compileCondition,
+    // Contexts are the engine's own, also those of contained stages.
+    facts: (ctx) => (ctx as unknown as RequestContext).facts,
+  };
+  return { services, ledger, tokens, recorded };
+}

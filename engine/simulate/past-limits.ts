@@ -1,0 +1,44 @@
+import type { GatewayConfig } from '../contract/config.ts';
+import type { FactView } from '../contract/services.ts';
+import { systemClock } from '../kit/clock.ts';
+import type { Hold } from '../money/limits/admission.ts';
+import { compileLimits } from '../money/limits/limit-claims.ts';
+import { compileCondition } from '../rules/compile.ts';
+import { type LimitStep, limitSteps } from './dry-run-limits.ts';
+import { type Counted, openMemoryLedger } from './memory/memory-ledger.ts';
+
+/**
+ * The limits that a request with these facts comes under, with what is spent and held now. What it would need is what it
+ * is likely to: the most depends on its body.
+ */
+export function limitsOfPast(
+  config: GatewayConfig,
+  facts: Readonly<Record<string, unknown>>,
+  view: FactView,
+  counted: Counted,
+  charge: 'full' | 'nothing' = 'full',
+): LimitStep[] {
+  const text = (path: string) => facts[path] as string | undefined;
+  const number = (path: string) => Number(facts[path] ?? 0);
+  const keys = {
+    user: text('principal.email'),
+    team: text('principal.team'),
+    project: text('principal.project'),
+    token: text('principal.token.id'),
+    model: text('request.model'),
+    upstream: text('route.upstream'),
+  };
+  const { spend_limits } = config;
+  const amount_nano_usd = number('route.estimate_nano_usd');
+  const likely: Hold = {
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
+    tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
+    ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
+  };
+  const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
+  const { claims } = compileLimits(config, compileCondition, { charge }).claimsOf(keys, groups, () => view);
+  const ledger = openMemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
+  ledger.count(counted);
+  return limitSteps(ledger.look(claims, likely));
+}

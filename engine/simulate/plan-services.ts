@@ -1,0 +1,38 @@
+import type { GatewayConfig } from '../contract/config.ts';
+import type { Services } from '../contract/services.ts';
+import { createIdentity, type Identity, type IdentityFoundation } from '../identity/index.ts';
+import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
+import { type DecidingGroups, decidingGroups } from '../identity/provider/deciding-groups.ts';
+import type { OpenAccessTokens } from '../identity/tokens/access-tokens.ts';
+import { createBearerTokens } from '../identity/tokens/bearer-tokens.ts';
+import type { Loaded } from '../source/spec.ts';
+import { createModelCatalog } from '../upstreams/models.ts';
+
+/** Services that follow from one configuration; a reload makes them anew. */
+export type PlanServices = Pick<Services, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
+
+/** Services that stay for as long as the gateway runs, whatever its configuration. */
+export type LastingServices = Omit<Services, keyof PlanServices>;
+
+/** What the services of a configuration are made of beside the configuration. */
+export interface Foundation extends IdentityFoundation {
+  readonly access_tokens: OpenAccessTokens;
+}
+
+/**
+ * Makes the services of a configuration without errors, and sign-in where it has that.
+ * Raises StartError for a secret that can't be used, RangeError for a price that is not exact.
+ */
+export function createPlanServices(
+  config: GatewayConfig,
+  loaded: Pick<Loaded, 'policies' | 'pipelines'>,
+  secret: (name: string) => string,
+  foundation: Foundation,
+): { readonly services: PlanServices; readonly identity: Identity | undefined; readonly groups: DecidingGroups } {
+  const groups = decidingGroups(config, loaded);
+  const identity = createIdentity(config, secret, foundation, groups);
+  const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
+  const policies = createManagedPolicies(config, loaded.policies);
+  const models = createModelCatalog(config, policies);
+  return { services: { config, models, policies, secret, tokens }, identity, groups };
+}

@@ -1,0 +1,249 @@
+/** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
+
+import type { GatewayConfig } from '../contract/config.ts';
+import type {
+  AuditRecord,
+  LimitClaim,
+  ManagedPolicies,
+  Principal,
+  Reservation,
+  ReservationRequest,
+  Services,
+  Settlement,
+  Standing,
+} from '../contract/services.ts';
+import type { StageDefinition, StageHooks } from '../contract/stage.ts';
+import { type FrozenClock, frozenClock } from '../kit/clock.ts';
+import { deepFreeze } from '../kit/freeze.ts';
+import { definitionProblem } from '../load/stage-definition.ts';
+import { compileCondition } from '../rules/compile.ts';
+import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
+import { createFindings } from '../source/findings.ts';
+import { parseSource } from '../source/source.ts';
+import { validate } from '../source/validate.ts';
+import { createModelCatalog } from '../upstreams/models.ts';
+import { FakeContext, type RequestWishes } from './fake-context.ts';
+
+export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';
+
+/** Prices of the models below, in USD per million tokens: 3000, 15000, 300, 3750 and 6000 nano-USD per token. */
+const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+
+/** A complete configuration of two upstreams and three models; `sections` replace whole sections. */
+export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfig {
+  const tokens = { context_window: 200_000, max_output_tokens: 64_000, default_output_tokens: 64_000 };
+  const limits = { ...tokens, assumed: [], upstream_ids: {}, pricing: PRICING };
+  const can = { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true } as const;
+  const model = { ...limits, aliases: [], supports: can };
+  const upstream = {
+    type: 'vendor',
+    base_url: 'http://127.0.0.1:9',
+    protocols: ['messages'],
+    honours: ['max_tokens', 'max_output_tokens'],
+    on_client_abort: 'drain',
+    drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
+    price_multiplier: 1,
+  } as const;
+  const supports = {
+    prompt_cache_1h: true,
+    count_tokens: true,
+    stream_usage: true,
+    max_tokens_0: false,
+    unproven_reasoning: false,
+    unsigned_reasoning: false,
+  };
+  return {
+    server: {
+      listen: '127.0.0.1:0',
+      public_url: 'http://127.0.0.1',
+      profile: { header_prefix: 'vendor' },
+      trusted_proxies: [],
+      limits: {
+        body_bytes: 33_554_432,
+        header_bytes: 262_144,
+        buffered_bytes: 268_435_456,
+        requests_per_principal: 1024,
+        connections: 10_000,
+        connections_per_principal: 512,
+        json_depth: 128,
+        json_values: 500_000,
+      },
+      drain: { accept_seconds: 0 },
+      timeouts: {
+        connect_seconds: 10,
+        first_byte_seconds: 120,
+        unstreamed_first_byte_seconds: 600,
+        idle_seconds: 300,
+        drain_seconds: 25,
+        request_head_seconds: 20,
+        request_body_seconds: 60,
+        request_silence_seconds: 30,
+      },
+    },
+    database: {},
+    upstreams: [
+      { ...upstream, name: 'main', region: 'eu', supports },
+      { ...upstream, name: 'spare', supports: { ...supports, prompt_cache_1h: false, count_tokens: false } },
+    ],
+    models: [
+      { ...model, id: 'coder-1', family: 'coder', display_name: 'Coder 1', upstream_ids: { spare: 'coder-1@2026' } },
+      { ...model, id: 'coder-2', family: 'coder' },
+      { ...model, id: 'writer-1', family: 'writer' },
+    ],
+    token_groups: [
+      { name: 'all', models: ['*'] },
+      { name: 'writers', families: ['writer'] },
+    ],
+    routing: { default_upstream: 'main', rules: [] },
+    stages: [],
+    ...sections,
+  };
+}
+
+/** What the fake services were told. */
+export interface Recorded {
+  readonly settlements: Settlement[];
+  readonly reservations: ReservationRequest[];
+  readonly released: string[];
+  /** What holds were raised to, in order. */
+  readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
+  readonly audit: AuditRecord[];
+  /** Records by file. */
+  readonly lines: Map<string, AuditRecord[]>;
+  /** Log records: level, message and fields. */
+  readonly log: { readonly level: string; readonly message: string; readonly fields: object }[];
+}
+
+/** What a test decides about the services. */
+export interface ServiceWishes {
+  /** Whom `tokens.verify` finds; throws to refuse. */
+  readonly verify?: (token: string) => Principal | Promise<Principal>;
+  /** What `ledger.reserve` finds, as far as it is not a hold that was placed where nothing is limited; throws to fail. */
+  readonly reserve?: (
+    request: ReservationRequest,
+  ) => Partial<Reservation> | undefined | Promise<Partial<Reservation> | undefined>;
+  /** What `ledger.typicalCost` knows; nothing unless this says so. */
+  readonly typicalCost?: (user: string, model: string) => number | undefined;
+  /** What `ledger.standings` finds; throws to fail. */
+  readonly standings?: (claims: readonly LimitClaim[]) => readonly Standing[] | Promise<readonly Standing[]>;
+  /** What `ledger.settle` does after noting the settlement. */
+  readonly settle?: () => Promise<void>;
+  /** What `health.check` finds. */
+  readonly health?: () => Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
+  /** What the stopped clock shows at first: milliseconds since the epoch, or a date that `Date` understands. */
+  readonly now?: number | string;
+  readonly secrets?: Readonly<Record<string, string>>;
+  /** Nobody has a policy unless this says so. */
+  readonly policies?: ManagedPolicies;
+}
+
+/** Services that answer as wished and record what they are told. Prices and conditions are the real ones. */
+function fakeServices(
+  config: GatewayConfig,
+  wishes: ServiceWishes,
+): Services & { readonly recorded: Recorded; readonly clock: FrozenClock } {
+  const recorded: Recorded = {
+    settlements: [],
+    reservations: [],
+    released: [],
+    topped_up: [],
+    audit: [],
+    lines: new Map(),
+    log: [],
+  };
+  const { policies = { of: () => undefined } } = wishes;
+  const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
+  return {
+    recorded,
+    config,
+    clock: frozenClock(wishes.now ?? 0),
+    log: { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') },
+    secret(name) {
+      const value = wishes.secrets?.[name];
+      if (value === undefined) throw new Error(`the test gives no secret ${name}`);
+      return value;
+    },
+    tokens: {
+      verify(token) {
+        if (wishes.verify === undefined) throw new Error('the test does not say whom tokens belong to');
+        return wishes.verify(token);
+      },
+    },
+    models: createModelCatalog(config, policies),
+    policies,
+    ledger: {
+      async reserve(request) {
+        recorded.reservations.push(request);
+        return { exceeded: [], shadows: [], standings: [], unheld: false, ...(await wishes.reserve?.(request)) };
+      },
+      topUp(request_id, amount_nano_usd) {
+        recorded.topped_up.push({ request_id, amount_nano_usd });
+      },
+      async settle(settlement) {
+        recorded.settlements.push(settlement);
+        await wishes.settle?.();
+      },
+      async release(request_id) {
+        recorded.released.push(request_id);
+      },
+      typicalCost: (user, model) => wishes.typicalCost?.(user, model),
+      async standings(claims) {
+        if (wishes.standings === undefined) throw new Error('the test does not say how limits stand');
+        return wishes.standings(claims);
+      },
+    },
+    audit: {
+      write: (record) => recorded.audit.push(record),
+      appendLine: (path, record) => recorded.lines.set(path, [...(recorded.lines.get(path) ?? []), record]),
+    },
+    limits_in_force: { amount: async (_name, written) => written },
+    health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
+    condition: compileCondition,
+    facts: (ctx) => (ctx as unknown as FakeContext).view,
+  };
+}
+
+/** A stage made ready by `create`, and requests for it. */
+export interface StageHarness extends Recorded {
+  readonly hooks: StageHooks;
+  readonly services: Services;
+  /** Stands still until `advance` moves it; tasks that wait then run in order. */
+  readonly clock: FrozenClock;
+  request(wishes?: RequestWishes): FakeContext;
+}
+
+function say({ message, found, expected, help }: Diagnostic): string {
+  return [message, found && `found ${found}`, expected && `expected ${expected}`, help].filter(Boolean).join('; ');
+}
+
+/** Options as the loader hands them over: validated, with defaults, frozen. Throws an error that lists every problem. */
+function readOptions(definition: StageDefinition, options: object, config: GatewayConfig): unknown {
+  const findings = createFindings();
+  const node = parseSource('options', JSON.stringify(options), findings);
+  const value = node && deepFreeze(validate(definition.options, node, '.', findings).value);
+  const problems = findings.diagnostics().map(say);
+  if (problems.length === 0) problems.push(...(definition.check?.(value as never, config) ?? []));
+  if (problems.length > 0) throw new Error(`the options of ${definition.name} are wrong: ${problems.join('\n')}`);
+  return value;
+}
+
+/** Checks a stage's definition and options like the loader does, then creates the stage. Throws when they are wrong. */
+export function openStage(
+  definition: StageDefinition,
+  {
+    options = {},
+    config = stageConfig(),
+    ...wishes
+  }: { options?: object; config?: GatewayConfig } & ServiceWishes = {},
+): StageHarness {
+  const problem = definitionProblem(definition);
+  if (problem !== undefined) throw new Error(`this is not a stage the gateway would load: ${problem}`);
+  const services = fakeServices(config, wishes);
+  return {
+    ...services.recorded,
+    services,
+    clock: services.clock,
+    hooks: definition.create(readOptions(definition, options, config) as never, services),
+    request: (request_wishes = {}) => new FakeContext(definition, request_wishes),
+  };
+}

@@ -1,0 +1,149 @@
+/** Which decisions of a configuration the tests have seen fall one way, and which the other. */
+
+import { spendLimits } from '../../money/limits/spend-limits.ts';
+import { compileCondition } from '../../rules/compile.ts';
+import { routingRules } from '../../rules/config-rules.ts';
+import type { SourcePlace } from '../../source/node.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
+import type { Played } from './played.ts';
+
+/** A decision and the ways it can fall, each with whether a test saw it. */
+export interface Point {
+  readonly place: SourcePlace;
+  readonly kind: 'guard' | 'on_error' | 'routing rule' | 'spend rule';
+  readonly name: string;
+  readonly outcomes: ReadonlyMap<string, boolean>;
+}
+
+/** The decisions of one file. */
+export interface FileCoverage {
+  readonly file: string;
+  readonly points: readonly Point[];
+  /** Outcomes seen, and all there are. */
+  readonly seen: number;
+  readonly total: number;
+}
+
+/** A record of decisions seen. */
+export interface Coverage {
+  /** Adds the decisions of some pipelines and, where it was read from a file, of gateway.yaml. */
+  expect(loaded: Loaded, pipelines: readonly PipelineSpec[], gateway_file: string | undefined): void;
+  see(loaded: Loaded, played: Played): void;
+  files(): readonly FileCoverage[];
+  /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
+  percent(): number;
+}
+
+interface OpenPoint extends Point {
+  readonly outcomes: Map<string, boolean>;
+}
+
+function keyOf({ file, line, column }: SourcePlace, kind: Point['kind']): string {
+  return `${kind}\n${file}\n${line}\n${column}`;
+}
+
+const isSameFile = (place: SourcePlace | undefined, file: string): place is SourcePlace => place?.file === file;
+
+/** An empty record. */
+export function createCoverage(): Coverage {
+  const points = new Map<string, OpenPoint>();
+
+  function expectPoint(place: SourcePlace, kind: Point['kind'], name: string, outcomes: readonly string[]): void {
+    const key = keyOf(place, kind);
+    if (points.has(key)) return;
+    points.set(key, { place, kind, name, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
+  }
+
+  function note(place: SourcePlace | undefined, kind: Point['kind'], outcome: string): void {
+    const outcomes = place && points.get(keyOf(place, kind))?.outcomes;
+    if (outcomes?.has(outcome)) outcomes.set(outcome, true);
+  }
+
+  function seeStages({ trace }: Played): void {
+    for (const { entry, list, guard, ran } of trace?.stages ?? []) {
+      if (guard !== undefined) note(entry.when_place, 'guard', String(guard.held));
+      if (list === 'on_error' && ran) note(entry.place, 'on_error', 'entered');
+    }
+  }
+
+  /** Rules are asked in order until one matches, those in shadow mode besides. */
+  function seeRouting(loaded: Loaded, { facts }: Played): void {
+    const chosen = (facts.route as { rule?: string } | undefined)?.rule;
+    if (chosen === undefined || loaded.config === undefined) return;
+    for (const { index, name, logic, mode } of routingRules(loaded.config)) {
+      const matches = compileCondition(logic)(facts);
+      note(loaded.placeOf(`/routing/rules/${index}`), 'routing rule', matches ? 'matching' : 'not matching');
+      if (mode !== 'shadow' && name === chosen) return;
+    }
+  }
+
+  function seeSpending(loaded: Loaded, { attempts }: Played): void {
+    const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
+    for (const { standings } of attempts) {
+      for (const { pointer, name, window, unit } of limits) {
+        const claim = standings.find((one) => one.rule === name && one.window === window && one.unit === unit);
+        if (claim === undefined || claim.limit === null) continue;
+        note(loaded.placeOf(pointer), 'spend rule', claim.room ? 'letting pass' : 'refusing');
+      }
+    }
+  }
+
+  function files(): FileCoverage[] {
+    const by_file = Map.groupBy(points.values(), ({ place }) => place.file);
+    return [...by_file].map(([file, all]) => {
+      const outcomes = all.flatMap((point) => [...point.outcomes.values()]);
+      const sorted = all.toSorted((a, b) => a.place.line - b.place.line || a.place.column - b.place.column);
+      return { file, points: sorted, seen: outcomes.filter(Boolean).length, total: outcomes.length };
+    });
+  }
+
+  return {
+    expect(loaded, pipelines, gateway_file) {
+      for (const pipeline of pipelines) expectStages(pipeline, expectPoint);
+      if (gateway_file !== undefined) expectRules(loaded, gateway_file, expectPoint);
+    },
+    see(loaded, played) {
+      seeStages(played);
+      seeRouting(loaded, played);
+      seeSpending(loaded, played);
+    },
+    files,
+    percent() {
+      const all = files();
+      const total = all.reduce((sum, file) => sum + file.total, 0);
+      const seen = all.reduce((sum, file) => sum + file.seen, 0);
+      return total === 0 ? 100 : Math.floor((100 * seen) / total);
+    },
+  };
+}
+
+type ExpectPoint = (place: SourcePlace, kind: Point['kind'], name: string, outcomes: readonly string[]) => void;
+
+function expectStages({ stages, on_error, finally: last }: PipelineSpec, expectPoint: ExpectPoint): void {
+  const expectGuard = ({ id, when_place }: StageEntry) => {
+    if (when_place !== undefined) expectPoint(when_place, 'guard', id, ['true', 'false']);
+  };
+  for (const entry of [...stages, ...on_error, ...last]) expectGuard(entry);
+  // A clause in shadow mode is never entered.
+  for (const { place, id, mode } of on_error) {
+    if (mode !== 'shadow') expectPoint(place, 'on_error', id, ['entered']);
+  }
+}
+
+function expectRules(loaded: Loaded, file: string, expectPoint: ExpectPoint): void {
+  const { config } = loaded;
+  if (config === undefined) return;
+  for (const { index, name, logic } of routingRules(config)) {
+    const place = loaded.placeOf(`/routing/rules/${index}`);
+    if (isSameFile(place, file)) {
+      expectPoint(place, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
+    }
+  }
+  // A rule with several amounts is one decision: it refuses when any of them has no room.
+  for (const { pointer, name } of spendLimits(config)) {
+    const place = loaded.placeOf(pointer);
+    if (pointer.startsWith('/spend_limits/rules/') && isSameFile(place, file)) {
+      expectPoint(place, 'spend rule', name, ['refusing', 'letting pass']);
+    }
+  }
+}

@@ -1,0 +1,267 @@
+/**
+ * Runs requests through the real pipelines of a configuration without anything real around them: stopped clock, ledger
+ * and tokens in memory, scripted upstream.
+ * @module
+ */
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
+import { servePlan } from '../../http/app.ts';
+import { createServer } from '../../http/server.ts';
+import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/standing.ts';
+import { generateToken } from '../../identity/tokens/token-format.ts';
+import { type FrozenClock, frozenClock } from '../../kit/clock.ts';
+import { isJson } from '../../kit/media-type.ts';
+import { usdToNano } from '../../kit/money.ts';
+import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from '../../load/tests/test-case.ts';
+import { counterKey } from '../../money/limits/spend-limits.ts';
+import { buildPlan, type Plan } from '../../run/plan.ts';
+import type { Loaded } from '../../source/spec.ts';
+import { clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
+import type { Balance, Counted, MemoryLedger } from '../memory/memory-ledger.ts';
+import { openMemoryServices, type Recorded, SECRET_MARK } from '../memory/memory-services.ts';
+import type { MemoryTokens } from '../memory/memory-tokens.ts';
+import { createConfinement } from '../no-network.ts';
+import { openUpstream, type Received, type ScriptedUpstream } from '../upstream.ts';
+import { createScript, scriptedBody } from '../upstream-script.ts';
+import { passTime } from '../virtual-time.ts';
+import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
+import { createWatch, type Watch } from './watch.ts';
+
+/** An upstream that answers as no test expects, until a script is set. */
+export function openSilentUpstream(): Promise<ScriptedUpstream> {
+  return openUpstream(({ res }) => void res.writeHead(404).end());
+}
+
+/** The configuration with nothing in it that leads out of the process: requests to the upstream `i` go to the path `/i`. */
+function confine(loaded: Loaded, upstream_url: string, behind_proxy: boolean): Loaded & { config: GatewayConfig } {
+  const { config } = loaded;
+  if (config === undefined) throw new Error('a configuration with errors cannot be played with');
+  const { tls: _, ...server } = config.server;
+  const upstreams = config.upstreams.map((upstream, i) => {
+    return { ...upstream, base_url: `${upstream_url}/${i}${new URL(upstream.base_url).pathname.replace(/\/$/, '')}` };
+  });
+  const trusted_proxies = behind_proxy ? [...server.trusted_proxies, '127.0.0.1'] : server.trusted_proxies;
+  return { ...loaded, config: { ...config, server: { ...server, listen: '127.0.0.1:0', trusted_proxies }, upstreams } };
+}
+
+function callOf(received: Received, config: GatewayConfig): Call {
+  const [, index, url] = /^\/(\d+)(.*)$/.exec(received.url) ?? [];
+  const { method, raw_headers, headers, body, complete, sha256, cancelled } = received;
+  const upstream = config.upstreams[Number(index)]?.name ?? '';
+  return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url: url ?? received.url };
+}
+
+/** No credential gets out, a refusal is JSON, no money stays held. */
+function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, held_nano_usd: number): string[] {
+  const { response, calls, audit, log } = played;
+  const told = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
+  const upward = JSON.stringify(calls.map(({ raw_headers, url }) => [raw_headers, url]));
+  const own_answer = response !== undefined && calls.length === 0 && response.body.length > 0;
+  const is_json = isJson(response?.headers['content-type']);
+  return [
+    ...(told.includes(SECRET_MARK) ? ['a secret of the configuration got out'] : []),
+    ...(told.includes(token) ? ["the caller's token got out"] : []),
+    ...(upward.includes(token) ? ["the caller's token went upstream"] : []),
+    ...(own_answer && !is_json ? ['the gateway answered with something that is not JSON'] : []),
+    ...(held_nano_usd > 0 ? ['money stays held after the request'] : []),
+  ];
+}
+
+/** What one request needs of its playground. */
+interface Ground {
+  readonly config: GatewayConfig;
+  readonly url: string;
+  readonly behind_proxy: boolean;
+  readonly clock: FrozenClock;
+  readonly upstream: ScriptedUpstream;
+  readonly ledger: MemoryLedger;
+  readonly recorded: Recorded;
+  readonly watch: Watch;
+  /** Resolves when no request is in the plan. */
+  idle(): Promise<void>;
+}
+
+/** Sends one request and waits until everything about it is over. */
+async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<Omit<Played, 'broken_promises'>> {
+  const { config, behind_proxy, clock, upstream, ledger, recorded, watch } = ground;
+  const { request, caller = {}, path, upstream: script = {} } = wish;
+  const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
+  for (const list of Object.values(recorded)) list.length = 0;
+  let waits = false;
+  let arrivals = 0;
+  watch.begin();
+  upstream.script = createScript(script, clock, (now) => {
+    waits = now;
+  });
+  const forwarded_for = request.headers?.['x-forwarded-for'];
+  const proxy = behind_proxy ? proxyHeaders(caller, forwarded_for, config.server.region_header) : [];
+  const wanted = clientRequest(request, path, [...credentialHeaders(caller.credential, token), ...proxy]);
+  const answered = send(ground.url, wanted, {
+    forwarded: upstream.arrived(marks[0] + 1),
+    answer_bytes: scriptedBody(script).length,
+    onArrival: () => arrivals++,
+  });
+  const over = answered.then(ground.idle);
+  const ended = await passTime(over, clock, {
+    activity: () => watch.activity + arrivals + upstream.requests.length + Number(waits),
+    // Who leaves does so by himself.
+    waits: () => waits && request.leaves === undefined,
+  });
+  const trace = watch.trace();
+  if (!ended) {
+    watch.giveUp();
+    await over;
+  }
+  return {
+    response: await answered,
+    sent_body: wanted.body,
+    calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
+    upstream_body: scriptedBody(script),
+    trace,
+    facts: trace?.facts ?? {},
+    attempts: ledger.attempts.slice(marks[1]),
+    ledger: ledger.rows.slice(marks[2]),
+    audit: [...recorded.audit],
+    log: [...recorded.log],
+    refused: [...recorded.refused],
+    ended,
+  };
+}
+
+/** Opens a gateway to play with, in front of an upstream. Throws when a stage can't be created. */
+async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise<Playground> {
+  const { at = DEFAULT_START, database = 'there', behind_proxy = false } = options;
+  const loaded = confine(options.loaded, upstream.url, behind_proxy);
+  const { config } = loaded;
+  const clock = frozenClock(at);
+  const { services, ledger, tokens, recorded } = openMemoryServices(loaded, clock, () => database === 'away');
+  const confinement = createConfinement((destination, stage) => recorded.refused.push({ destination, stage }));
+  confinement.allow(new URL(upstream.url));
+  const watch = createWatch(services.facts, confinement);
+  const { plan, idle } = countRequests(buildPlan(watch.watched(loaded), services, watch.observer));
+  const server = createServer({ plan: servePlan(plan, services.log), log: services.log, clock });
+  const { host, port } = await server.listen();
+  const url = `http://${host}:${port}`;
+  const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle };
+
+  return {
+    config,
+    now: () => clock.now(),
+    advance: (milliseconds) => clock.advance(milliseconds),
+    spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
+    count: ledger.count,
+    async play(wish) {
+      const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
+      const held_before = ledger.held();
+      const refuses = wish.upstream?.fails === 'refuse';
+      if (refuses) await upstream.pause();
+      try {
+        const played = await playOne(ground, wish, token);
+        return { ...played, broken_promises: brokenPromises(played, token, ledger.held() - held_before) };
+      } finally {
+        if (refuses) await upstream.resume();
+      }
+    },
+    async close() {
+      await server.drain();
+      // A stage may wait for its time limit.
+      await passTime(plan.close(), clock, { activity: () => 0, waits: () => true });
+    },
+  };
+}
+
+/** Opens a gateway to play with. Throws when a stage can't be created. */
+export async function openPlayground(options: PlayOptions): Promise<Playground> {
+  if (options.upstream !== undefined) return openOn(options.upstream, options);
+  const upstream = await openSilentUpstream();
+  try {
+    const playground = await openOn(upstream, options);
+    return { ...playground, close: () => playground.close().finally(() => upstream.close()) };
+  } catch (error) {
+    await upstream.close();
+    throw error;
+  }
+}
+
+/** One request, played from opening to closing; for explanations. */
+export async function play(options: PlayOptions & { readonly counted?: Counted }, wish: PlayWish): Promise<Played> {
+  const playground = await openPlayground(options);
+  try {
+    if (options.counted !== undefined) playground.count(options.counted);
+    return await playground.play(wish);
+  } finally {
+    await playground.close();
+  }
+}
+
+/** Token group of a caller; a signed-in person may have none. */
+function groupFor({ kind, group, groups = [] }: Caller, config: GatewayConfig): string | undefined {
+  if (kind === 'session') return group ?? tokenGroupOf(config, groups);
+  return group ?? config.token_groups[0]?.name ?? 'all';
+}
+
+/** Id of the token or session of a caller, the same in all its requests. */
+function tokenIdOf(caller: Caller, config: GatewayConfig): string {
+  const { kind = 'access_token', user = SOMEBODY } = caller;
+  const parts = [kind === 'session' ? 'ses' : 'tok', groupFor(caller, config) ?? 'none', user.toLowerCase()];
+  return parts.join('_');
+}
+
+function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
+  const { credential, kind, user = SOMEBODY, groups = [], team, project } = caller;
+  // Well formed, and nobody's.
+  if (credential === 'wrong') return generateToken();
+  const wish = {
+    id: tokenIdOf(caller, config),
+    user,
+    groups,
+    team,
+    project,
+    ...(credential === 'expired' && { expires_at: now - 1000 }),
+    ...(credential === 'revoked' && { revoked_at: now - 1000 }),
+  };
+  const group = groupFor(caller, config);
+  if (kind !== 'session') return tokens.add({ ...wish, group: group! });
+  return tokens.signIn({ ...wish, group, roles: rolesOf(config.auth ?? {}, groups) });
+}
+
+function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance {
+  const { scope, key, window, usd, held_usd = 0, requests, tokens } = spent;
+  const own: Partial<Record<SpendScope, string | undefined>> = {
+    user: (caller.user ?? SOMEBODY).toLowerCase(),
+    team: caller.team,
+    project: caller.project,
+    token: tokenIdOf(caller, config),
+  };
+  const given = new Map([scope].flat().map((each, i) => [each, [key ?? []].flat()[i] ?? own[each]]));
+  const scopes = SPEND_SCOPES.filter((each) => given.has(each));
+  const keys = scopes.map((each) => {
+    const name = given.get(each);
+    if (name === undefined) throw new Error(`the caller has no ${each} whose budget could be spent`);
+    return name;
+  });
+  const name = { scope: scopes.join('+'), key: counterKey(keys), window };
+  if (usd !== undefined) return { ...name, unit: 'nano_usd', spent: usdToNano(usd), held: usdToNano(held_usd) };
+  const unit = tokens === undefined ? 'requests' : 'tokens';
+  const count = tokens ?? requests ?? 0;
+  return { ...name, unit, ...(window === 'open' ? { spent: 0, held: count } : { spent: count, held: 0 }) };
+}
+
+/** A plan that tells when no request is in it. */
+function countRequests(plan: Plan): { plan: Plan; idle(): Promise<void> } {
+  let running = 0;
+  let onIdle: (() => void)[] = [];
+  const enter = () => {
+    const leave = plan.enter();
+    running++;
+    return () => {
+      leave();
+      if (--running > 0) return;
+      for (const resolve of onIdle) resolve();
+      onIdle = [];
+    };
+  };
+  return {
+    plan: { ...plan, enter },
+    idle: () => new Promise((resolve) => (running === 0 ? resolve() : onIdle.push(resolve))),
+  };
+}

@@ -1,0 +1,222 @@
+/** Finds test files, loads what they are about, and runs their cases. */
+import { dirname, resolve } from 'node:path';
+import type { StageDefinition } from '../../contract/stage.ts';
+import { SHIPPED_PIPELINES } from '../../load/pipelines.ts';
+import { type PipelineCase, stepPointer } from '../../load/tests/test-case.ts';
+import {
+  checkAgainstPipeline,
+  checkCallers,
+  isTestFile,
+  readTestFile,
+  type TestFile,
+} from '../../load/tests/test-file.ts';
+import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
+import { filesAt } from '../../source/find-files.ts';
+import { createFindings } from '../../source/findings.ts';
+import type { SourcePlace } from '../../source/node.ts';
+import type { Loaded, PipelineSpec } from '../../source/spec.ts';
+import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
+import type { ScriptedUpstream } from '../upstream.ts';
+import { type Coverage, createCoverage } from './coverage.ts';
+import { type Mismatch, mismatches } from './expectations.ts';
+import { openPlayground, openSilentUpstream } from './play.ts';
+import type { Played } from './played.ts';
+
+/** What to test. */
+export interface SuiteOptions {
+  /** Test files, or directories of them. */
+  readonly paths: readonly string[];
+  /** The gateway.yaml under test; the nearest to each test file where absent. */
+  readonly config?: string | undefined;
+  readonly stages: readonly StageDefinition[];
+}
+
+/** Something that is not as a test expects, and where the test says so. */
+export interface Problem extends Mismatch {
+  readonly place: SourcePlace;
+  /** Which of the case's requests it is about, from 0. */
+  readonly step: number;
+}
+
+/** What came of one case. */
+export interface CaseResult {
+  readonly name: string;
+  readonly place: SourcePlace;
+  readonly problems: readonly Problem[];
+  /** One per request. */
+  readonly played: readonly Played[];
+}
+
+/** A case that can be run. */
+export interface SuiteCase {
+  readonly name: string;
+  run(): Promise<CaseResult>;
+}
+
+/** A test file without mistakes, with a configuration without mistakes. */
+export interface SuiteFile {
+  readonly file: string;
+  readonly pipeline: string;
+  readonly cases: readonly SuiteCase[];
+}
+
+/** Test files, ready to run one after another. */
+export interface Suite {
+  readonly files: readonly SuiteFile[];
+  /** How many test files were found, broken ones included. */
+  readonly found: number;
+  /** Errors of test files and of the configurations they are about. */
+  readonly diagnostics: readonly Diagnostic[];
+  readonly sources: ReadonlyMap<string, string>;
+  /** What the cases run so far have seen. */
+  readonly coverage: Coverage;
+  close(): Promise<void>;
+}
+
+/** What was wrong with anything, each thing once. */
+class Mistakes {
+  readonly sources = new Map<string, string>();
+  readonly #diagnostics = new Map<string, Diagnostic>();
+
+  /** @returns whether nothing was wrong. */
+  take(found: Pick<Loaded, 'diagnostics' | 'sources'>): boolean {
+    const errors = found.diagnostics.filter(({ severity }) => severity === 'error');
+    for (const error of errors) {
+      this.#diagnostics.set([error.code, error.file, error.line, error.column, error.message].join('\n'), error);
+    }
+    for (const [file, text] of found.sources) this.sources.set(file, text);
+    return errors.length === 0;
+  }
+
+  all(): Diagnostic[] {
+    return [...this.#diagnostics.values()];
+  }
+}
+
+/** What a test file is about. */
+interface Subject {
+  readonly test: TestFile;
+  /** The configuration as it stands in its file. */
+  readonly unchanged: Loaded;
+  /** The configuration of each case. */
+  readonly loaded: readonly Loaded[];
+}
+
+/** Pipelines of the operator's own, and shipped ones where the tests are those of the shipped ones. */
+function pipelinesToCover({ pipelines }: Loaded, test_file: string): PipelineSpec[] {
+  const shipped = dirname(test_file) === SHIPPED_PIPELINES;
+  return pipelines.filter(({ file }) => shipped || dirname(file) !== SHIPPED_PIPELINES);
+}
+
+/** Loads the configuration of every case; cases that change nothing share one. `undefined` after a mistake. */
+async function loadSubject(
+  test: TestFile,
+  gateway_file: string | undefined,
+  stages: readonly StageDefinition[],
+  mistakes: Mistakes,
+): Promise<Subject | undefined> {
+  const shared = await loadUnderTest(test, gateway_file, 'file', stages);
+  if (!mistakes.take(shared)) return undefined;
+  const findings = createFindings();
+  findings.read(test.file, shared.sources.get(test.file) ?? '');
+  checkAgainstPipeline(test, shared.pipelines, findings);
+  const loaded: Loaded[] = [];
+  let ok = true;
+  for (const index of test.cases.keys()) {
+    const its = changesConfiguration(test, index) ? await loadUnderTest(test, gateway_file, index, stages) : shared;
+    ok = mistakes.take(its) && ok;
+    if (its.config !== undefined) checkCallers(test, index, its.config, findings);
+    loaded.push(its);
+  }
+  const fits = mistakes.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
+  const changes = changesConfiguration(test);
+  const unchanged = changes ? await loadUnderTest(test, gateway_file, 'nobody', stages) : shared;
+  return ok && fits ? { test, unchanged, loaded } : undefined;
+}
+
+/** Reads all test files and loads what they are about. Nothing runs yet but the operator's own stage modules. */
+export async function openSuite({ paths, config, stages }: SuiteOptions): Promise<Suite> {
+  const mistakes = new Mistakes();
+  const coverage = createCoverage();
+  const search = createFindings();
+  const found = [...new Set(paths.flatMap((path) => testFilesAt(resolve(path), search)))];
+  mistakes.take({ diagnostics: search.diagnostics(), sources: search.sources() });
+  const subjects: Subject[] = [];
+  for (const file of found) {
+    const findings = createFindings();
+    const test = readTestFile(file, findings);
+    mistakes.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
+    if (test === undefined) continue;
+    const gateway_file = config === undefined ? gatewayFileFor(file) : resolve(config);
+    const subject = await loadSubject(test, gateway_file, stages, mistakes);
+    if (subject === undefined) continue;
+    coverage.expect(subject.unchanged, pipelinesToCover(subject.unchanged, file), gateway_file);
+    subjects.push(subject);
+  }
+  const upstream = await openSilentUpstream();
+  const files = subjects.map((subject): SuiteFile => {
+    const { file, pipeline, cases } = subject.test;
+    const run = (index: number) => runCase(subject, index, upstream, coverage);
+    return { file, pipeline, cases: cases.map(({ name }, index) => ({ name, run: () => run(index) })) };
+  });
+  const { sources } = mistakes;
+  return { files, found: found.length, diagnostics: mistakes.all(), sources, coverage, close: () => upstream.close() };
+}
+
+function testFilesAt(path: string, findings: Parameters<typeof filesAt>[1]): string[] {
+  const files = filesAt(path, findings);
+  // What is named is meant, whatever it is called.
+  return files.length === 1 && files[0] === path ? files : files.filter(isTestFile);
+}
+
+async function runCase(
+  { test, loaded: all }: Subject,
+  index: number,
+  upstream: ScriptedUpstream,
+  coverage: Coverage,
+): Promise<CaseResult> {
+  const test_case = test.cases[index]!;
+  const loaded = all[index]!;
+  const place = test.place(`/cases/${index}/name`);
+  let played: Played[];
+  try {
+    played = await playCase(test_case, loaded, test.pipeline, upstream);
+  } catch (error) {
+    // What passed the checks and still can't be made: a stage of the operator's own that fails when it is created.
+    const found = error instanceof Error ? error.message : String(error);
+    const problem = { place, step: 0, pointer: '', expected: 'a gateway that can start', found };
+    return { name: test_case.name, place, problems: [problem], played: [] };
+  }
+  for (const each of played) coverage.see(loaded, each);
+  const problems = played.flatMap((each, step) => {
+    const at = `/cases/${index}${stepPointer(step)}`;
+    return mismatches(test_case.steps[step]!.expect, each).map((mismatch): Problem => {
+      return { ...mismatch, step, place: test.place(mismatch.pointer === '' ? at : `${at}/expect${mismatch.pointer}`) };
+    });
+  });
+  return { name: test_case.name, place, problems, played };
+}
+
+async function playCase(
+  test_case: PipelineCase,
+  loaded: Loaded,
+  pipeline_name: string,
+  upstream: ScriptedUpstream,
+): Promise<Played[]> {
+  const { at, database, spent, steps } = test_case;
+  const behind_proxy = steps.some(({ caller }) => caller.address !== undefined || caller.region !== undefined);
+  const path = loaded.pipelines.find(({ name }) => name === pipeline_name)!.match.paths[0]!;
+  const playground = await openPlayground({ loaded, at, database, behind_proxy, upstream });
+  try {
+    for (const balance of spent) playground.spend(balance, steps[0]!.caller);
+    const played: Played[] = [];
+    for (const step of steps) {
+      if (step.at !== undefined) playground.advance(Math.max(0, Date.parse(step.at) - playground.now()));
+      played.push(await playground.play({ ...step, path }));
+      if (!played.at(-1)!.ended) break;
+    }
+    return played;
+  } finally {
+    await playground.close();
+  }
+}

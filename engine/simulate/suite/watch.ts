@@ -1,0 +1,201 @@
+/** Watches a plan at work: which stages ran, what their guards saw, which facts they wrote, what they raised. */
+
+import { StageError } from '../../contract/errors.ts';
+import type { FactView, Services } from '../../contract/services.ts';
+import type { Answer, Relay, StageContext, StageDefinition, StageHooks } from '../../contract/stage.ts';
+import { flatFacts } from '../../rules/fact-view.ts';
+import { RequestContext } from '../../run/context.ts';
+import type { PlanObserver } from '../../run/plan.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
+import type { Confinement } from '../no-network.ts';
+
+/** A guard as it was evaluated. */
+export interface GuardSeen {
+  readonly held: boolean;
+  readonly facts: FactView;
+}
+
+/** What an entry of a pipeline did on one request. */
+export interface StageTrace {
+  readonly entry: StageEntry;
+  readonly list: 'stages' | 'on_error' | 'finally';
+  /** Its guard, when it was evaluated. */
+  guard: GuardSeen | undefined;
+  /** Whether one of its hooks ran. */
+  ran: boolean;
+  /** Facts it wrote, by dotted path. */
+  readonly wrote: Map<string, unknown>;
+  /** What it threw. */
+  raised: { readonly code: string | undefined; readonly message: string } | undefined;
+  /** What it ended the request with: a status of its own, or the upstream's response. */
+  answered: { readonly kind: 'answer' | 'relay'; readonly status: number } | undefined;
+}
+
+/** What happened inside the gateway on one request. */
+export interface RequestTrace {
+  readonly pipeline: PipelineSpec;
+  /** Every entry of the pipeline, in order. */
+  readonly stages: readonly StageTrace[];
+  /** All facts at the end. */
+  facts: FactView;
+}
+
+/** A watch over the requests to one plan, which must come one after another. */
+export interface Watch {
+  readonly observer: PlanObserver;
+  /** The configuration with every stage watched. */
+  watched(loaded: Loaded): Loaded;
+  /** Starts anew: what happens from now on belongs to the next request. */
+  begin(): void;
+  /** Makes the hooks that are still waited for fail. */
+  giveUp(): void;
+  /** What happened since; `undefined` when no pipeline took the request. */
+  trace(): RequestTrace | undefined;
+  /** Grows with everything that happens. */
+  readonly activity: number;
+}
+
+/** Creates a watch. `factsOf` reads all facts of a request. */
+export function createWatch(factsOf: Services['facts'], confinement: Confinement): Watch {
+  let trace: RequestTrace | undefined;
+  let latest: StageContext | undefined;
+  let activity = 0;
+  let given_up = Promise.withResolvers<never>();
+
+  function begin(): void {
+    trace = undefined;
+    latest = undefined;
+    given_up = Promise.withResolvers<never>();
+    given_up.promise.catch(() => {});
+  }
+
+  function traceOf(pipeline: PipelineSpec): RequestTrace {
+    if (trace?.pipeline !== pipeline) {
+      const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+        pipeline[list].map((entry): StageTrace => {
+          return {
+            entry,
+            list,
+            guard: undefined,
+            ran: false,
+            wrote: new Map(),
+            raised: undefined,
+            answered: undefined,
+          };
+        }),
+      );
+      trace = { pipeline, stages, facts: {} };
+    }
+    return trace;
+  }
+
+  function stageTrace(pipeline: PipelineSpec, entry: { readonly id: string }): StageTrace {
+    return traceOf(pipeline).stages.find((stage) => stage.entry.id === entry.id)!;
+  }
+
+  function readFacts(ctx: StageContext): FactView {
+    try {
+      return factsOf(ctx);
+    } catch {
+      // A stage that took too long has no context any more.
+      return trace?.facts ?? {};
+    }
+  }
+
+  /** Runs a hook and notes what it did. */
+  function around<T>(
+    pipeline: PipelineSpec,
+    id: string,
+    ctx: StageContext,
+    hook: () => T | Promise<T>,
+  ): T | Promise<T> {
+    const request = traceOf(pipeline);
+    const stage = stageTrace(pipeline, { id });
+    const before = new Set(flatFacts(readFacts(ctx)).map(([path]) => path));
+    stage.ran = true;
+    // A contained stage holds a context of its own that ends with its hook.
+    if (ctx instanceof RequestContext) latest = ctx;
+    activity++;
+    const done = () => {
+      activity++;
+      request.facts = readFacts(ctx);
+      for (const [path, value] of flatFacts(request.facts)) if (!before.has(path)) stage.wrote.set(path, value);
+    };
+    const failed = (error: unknown): never => {
+      done();
+      const code = error instanceof StageError ? error.code : undefined;
+      stage.raised = { code, message: error instanceof Error ? error.message : String(error) };
+      throw error;
+    };
+    const finished = (result: T): T => {
+      done();
+      const answer = result as Answer | Relay | undefined;
+      if (answer?.kind === 'answer') stage.answered = { kind: 'answer', status: answer.status };
+      if (answer?.kind === 'relay') stage.answered = { kind: 'relay', status: answer.response.statusCode! };
+      return result;
+    };
+    try {
+      const result = confinement.run(id, hook);
+      return result instanceof Promise
+        ? Promise.race([result, given_up.promise]).then(finished, failed)
+        : finished(result);
+    } catch (error) {
+      return failed(error);
+    }
+  }
+
+  function watchedDefinition(definition: StageDefinition, pipeline: PipelineSpec, id: string): StageDefinition {
+    return {
+      ...definition,
+      create(options, services) {
+        const hooks = confinement.run(id, () => definition.create(options, services));
+        const { request, response, finish, finally: last } = hooks;
+        // A stage that only watches is known to have been on duty by its finish hook.
+        const is_observer = request === undefined && last === undefined;
+        return {
+          ...hooks,
+          ...(request && { request: (ctx) => around(pipeline, id, ctx, () => request.call(hooks, ctx)) }),
+          ...(response && {
+            response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
+          }),
+          ...((finish || is_observer) && {
+            finish: (ctx) => around(pipeline, id, ctx, () => finish?.call(hooks, ctx)),
+          }),
+          ...(last && { finally: (ctx) => around(pipeline, id, ctx, () => last.call(hooks, ctx)) }),
+        } satisfies StageHooks;
+      },
+    };
+  }
+
+  return {
+    observer: {
+      onGuard(pipeline, entry, facts, held) {
+        activity++;
+        stageTrace(pipeline, entry).guard = { held, facts };
+        traceOf(pipeline).facts = facts;
+      },
+    },
+    watched(loaded) {
+      const pipelines = loaded.pipelines.map((pipeline) => {
+        const copy: { -readonly [K in keyof PipelineSpec]: PipelineSpec[K] } = { ...pipeline };
+        const watch = <E extends StageEntry>(entry: E): E => {
+          return { ...entry, definition: watchedDefinition(entry.definition, copy, entry.id) };
+        };
+        copy.stages = pipeline.stages.map(watch);
+        copy.on_error = pipeline.on_error.map(watch);
+        copy.finally = pipeline.finally.map(watch);
+        return copy;
+      });
+      return { ...loaded, pipelines };
+    },
+    begin,
+    giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
+    trace() {
+      if (trace !== undefined && latest !== undefined) trace.facts = readFacts(latest);
+      return trace;
+    },
+    get activity() {
+      return activity;
+    },
+  };
+}

@@ -1,0 +1,85 @@
+import type { DiagnosticCode } from './diagnostics/codes.ts';
+import { type Diagnostic, severityOf } from './diagnostics/diagnostic.ts';
+import { hideRanges } from './diagnostics/secrets.ts';
+import { type Mark, type Node, scalarsOf } from './node.ts';
+
+/** The optional parts of a diagnostic. */
+export type Details = Pick<Diagnostic, 'found' | 'expected' | 'help'>;
+
+/** What one load has found so far: diagnostics, files read, and which text is secret. */
+export interface Findings {
+  /** Adds a diagnostic at a mark, or about a file as a whole. */
+  report(code: DiagnosticCode, at: Mark | { readonly file: string }, message: string, details?: Details): void;
+  /** Declares every scalar below a node secret: no snippet will show it. */
+  hide(node: Node): void;
+  /** Declares a part of a file secret; offsets, start and end. */
+  hideRange(file: string, range: readonly [number, number]): void;
+  /** Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so. */
+  allow(at: Mark, code: string): void;
+  /** Remembers a file that was read, with its text. */
+  read(file: string, text: string): void;
+  /** How many errors there are so far. */
+  errors(): number;
+  /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
+  diagnostics(): readonly Diagnostic[];
+  /** Files that were read, absolute. */
+  files(): readonly string[];
+  /** Text of each file with secrets blanked out, for snippets. */
+  sources(): ReadonlyMap<string, string>;
+}
+
+function byPlace(a: Diagnostic, b: Diagnostic): number {
+  if (a.file !== b.file) return a.file < b.file ? -1 : 1;
+  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
+}
+
+/** Warnings that come and go with the machine; allowing them is right also where they don't occur. */
+const CHANGING: ReadonlySet<string> = new Set(['W7004', 'W7007']);
+
+function neverOccurs(at: Mark, code: string): Diagnostic {
+  const message = `${code} is allowed, and does not occur`;
+  return { code: 'W7019', severity: 'warning', message, ...at, help: 'remove the line' };
+}
+
+/** An empty collection of findings. */
+export function createFindings(): Findings {
+  const found = new Map<string, Diagnostic>();
+  const texts = new Map<string, string>();
+  const hidden = new Map<string, (readonly [number, number])[]>();
+  const allowed: { readonly at: Mark; readonly code: string }[] = [];
+  let errors = 0;
+  const hideRange = (file: string, range: readonly [number, number]) => {
+    if (!hidden.has(file)) hidden.set(file, []);
+    hidden.get(file)!.push(range);
+  };
+  return {
+    report(code, at, message, details = {}) {
+      const place = 'line' in at ? at : { file: at.file };
+      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...place, ...details };
+      // A fragment used twice shows its mistakes once.
+      const key = [code, at.file, diagnostic.line, diagnostic.column, message].join('\n');
+      if (found.has(key)) return;
+      found.set(key, diagnostic);
+      if (diagnostic.severity === 'error') errors += 1;
+    },
+    hide(node) {
+      for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
+    },
+    hideRange,
+    allow: (at, code) => void allowed.push({ at, code }),
+    read: (file, text) => void texts.set(file, text),
+    errors: () => errors,
+    diagnostics() {
+      const all = [...found.values()];
+      // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
+      if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPlace);
+      const meets = (at: Mark, code: string) => (diagnostic: Diagnostic) =>
+        diagnostic.code === code && [diagnostic.file, diagnostic.chain?.[0]?.file].includes(at.file);
+      const idle = allowed.filter(({ at, code }) => !CHANGING.has(code) && !all.some(meets(at, code)));
+      const left = all.filter((diagnostic) => !allowed.some(({ at, code }) => meets(at, code)(diagnostic)));
+      return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPlace);
+    },
+    files: () => [...texts.keys()],
+    sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),
+  };
+}

@@ -1,0 +1,147 @@
+/** Where a node of a configuration file stands; line and column count from 1. */
+export interface SourcePlace {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** The `use:` entries that led to a node, outermost first. */
+export type Chain = readonly { readonly file: string; readonly line: number }[];
+
+/** Where a node stands in the file it was written in; what a diagnostic marks. */
+export interface Mark extends SourcePlace {
+  /** Length of the marked text on that line, in characters. */
+  readonly length: number;
+  /** JSON pointer of the node in its own file. */
+  readonly pointer: string;
+  readonly chain?: Chain;
+}
+
+/** A string, number, boolean or null. */
+export interface ScalarNode {
+  readonly kind: 'scalar';
+  readonly value: string | number | boolean | null;
+  readonly mark: Mark;
+  /** Offsets of the text in its file, start and end. */
+  readonly range: readonly [number, number];
+}
+
+/** A YAML sequence. */
+export interface ListNode {
+  readonly kind: 'list';
+  readonly items: readonly Node[];
+  readonly mark: Mark;
+}
+
+/** One key of a mapping. */
+export interface Entry {
+  readonly key: string;
+  readonly key_mark: Mark;
+  readonly value: Node;
+}
+
+/** A YAML mapping; keys are unique strings. */
+export interface MapNode {
+  readonly kind: 'map';
+  readonly entries: readonly Entry[];
+  readonly mark: Mark;
+}
+
+/** A configuration value that remembers where it was written. */
+export type Node = ScalarNode | ListNode | MapNode;
+
+/** The entry of `key`; `undefined` when `node` is no mapping or lacks the key. */
+export function entryOf(node: Node | undefined, key: string): Entry | undefined {
+  if (node?.kind !== 'map') return undefined;
+  return node.entries.find((entry) => entry.key === key);
+}
+
+/** The value of `key`; `undefined` when `node` is no mapping or lacks the key. */
+export function childOf(node: Node | undefined, key: string): Node | undefined {
+  return entryOf(node, key)?.value;
+}
+
+/** The items of a list; none when `node` is something else. */
+export function itemsOf(node: Node | undefined): readonly Node[] {
+  return node?.kind === 'list' ? node.items : [];
+}
+
+/** The entries of a mapping; none when `node` is something else. */
+export function entriesOf(node: Node | undefined): readonly Entry[] {
+  return node?.kind === 'map' ? node.entries : [];
+}
+
+/** The text of a non-empty string; `undefined` for anything else. */
+export function textOf(node: Node | undefined): string | undefined {
+  if (node?.kind !== 'scalar' || typeof node.value !== 'string' || node.value === '') return undefined;
+  return node.value;
+}
+
+/** One token of a JSON pointer, escaped (RFC 6901). */
+export function pointerToken(key: string | number): string {
+  return `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+}
+
+function pointerTokens(pointer: string): string[] {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+/** The node at a JSON pointer, or its nearest ancestor that was written in a file. */
+export function nodeAt(root: Node, pointer: string): Node {
+  let node = root;
+  for (const token of pointerTokens(pointer)) {
+    const next = node.kind === 'list' ? node.items[Number(token)] : childOf(node, token);
+    if (next === undefined) return node;
+    node = next;
+  }
+  return node;
+}
+
+/** The plain value: objects, arrays and scalars without places, safe to hand to a validator that fills defaults in. */
+export function toValue(node: Node): unknown {
+  if (node.kind === 'scalar') return node.value;
+  if (node.kind === 'list') return node.items.map(toValue);
+  const value: Record<string, unknown> = {};
+  for (const entry of node.entries) {
+    // A plain assignment to `__proto__` would set the prototype instead of a key.
+    Object.defineProperty(value, entry.key, {
+      value: toValue(entry.value),
+      enumerable: true,
+      writable: true,
+      configurable: true,
+    });
+  }
+  return value;
+}
+
+/** A copy in which every mark went through `change`. */
+export function remark(node: Node, change: (mark: Mark) => Mark): Node {
+  const mark = change(node.mark);
+  if (node.kind === 'scalar') return { ...node, mark };
+  if (node.kind === 'list') return { ...node, mark, items: node.items.map((item) => remark(item, change)) };
+  return {
+    ...node,
+    mark,
+    entries: node.entries.map(({ key, key_mark, value }) => ({
+      key,
+      key_mark: change(key_mark),
+      value: remark(value, change),
+    })),
+  };
+}
+
+/** Every scalar below a node, itself included. */
+export function scalarsOf(node: Node): readonly ScalarNode[] {
+  if (node.kind === 'scalar') return [node];
+  return (node.kind === 'list' ? node.items : node.entries.map((entry) => entry.value)).flatMap(scalarsOf);
+}
+
+/** Whether there is a node at exactly this pointer; `nodeAt` gives its nearest parent otherwise. */
+export function isWritten(root: Node, pointer: string): boolean {
+  if (pointer === '') return true;
+  const parent = nodeAt(root, pointer.slice(0, pointer.lastIndexOf('/')));
+  return nodeAt(root, pointer) !== parent;
+}

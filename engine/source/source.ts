@@ -1,0 +1,291 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isScalar,
+  isSeq,
+  type ParsedNode,
+  parseDocument,
+  type Scalar,
+  visit,
+} from 'yaml';
+import { isEnvironmentName, isSecretKey } from './diagnostics/secrets.ts';
+import type { Findings } from './findings.ts';
+import { lineStarts, positionAt } from './indentation.ts';
+import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
+import { codePoint, controlCharacter, readText } from './read-text.ts';
+import { ALIAS, type Span, type YamlProblem, yamlBreaks } from './yaml-errors.ts';
+
+/** Turns nodes of the YAML library into nodes of ours. */
+class Builder {
+  private readonly file: string;
+  private readonly text: string;
+  private readonly starts: readonly number[];
+  private readonly findings: Findings;
+  private readonly anchors = new Set<string>();
+
+  constructor(file: string, text: string, findings: Findings) {
+    this.file = file;
+    this.text = text;
+    this.starts = lineStarts(text);
+    this.findings = findings;
+  }
+
+  mark(start: number, end: number, pointer: string): Mark {
+    const { line, column } = positionAt(this.starts, start);
+    // Looking for the end of the line would take as long as the line is, for every value on it.
+    const next_line = this.starts[line];
+    const stop = Math.max(start + 1, Math.min(end, next_line === undefined ? end : next_line - 1));
+    return { file: this.file, line, column, length: stop - start, pointer };
+  }
+
+  /** @param key mark of the key that holds the node, which stands for it when the node has no compact text of its own. */
+  build(node: ParsedNode | null, pointer: string, key?: Mark): Node {
+    const owner = key === undefined ? undefined : { ...key, pointer };
+    if (node === null) return { kind: 'scalar', value: null, mark: owner ?? this.mark(0, 1, pointer), range: [0, 0] };
+    const [start, end] = node.range;
+    if (isAlias(node)) {
+      // Where there is an anchor it stands earlier in the file and is reported there.
+      if (!this.anchors.has(node.source)) this.reportStar(node.source, this.mark(start, end, pointer));
+      return { kind: 'scalar', value: null, mark: this.mark(start, end, pointer), range: [start, end] };
+    }
+    if (node.anchor !== undefined) this.anchors.add(node.anchor);
+    if (node.anchor !== undefined) this.reportBefore('C1010', '&', start, pointer);
+    if (node.tag !== undefined) this.reportBefore('C1012', '!', start, pointer);
+    if (isScalar(node)) return this.scalar(node as Scalar.Parsed, pointer, owner);
+    const written = node.flow === true ? this.mark(start, end, pointer) : owner;
+    if (isSeq(node)) {
+      const items = node.items.map((item, index) => this.build(item as ParsedNode, pointer + pointerToken(index)));
+      return { kind: 'list', items, mark: written ?? this.mark(start, start + 1, pointer) };
+    }
+    return isMap(node) ? this.map(node as never, pointer, written) : this.build(null, pointer, key);
+  }
+
+  private scalar(node: Scalar.Parsed, pointer: string, owner: Mark | undefined): ScalarNode {
+    const [start, end] = node.range;
+    const value = node.value as ScalarNode['value'] | bigint;
+    const empty = start === end && owner !== undefined;
+    const written = this.text.slice(start, end);
+    if (typeof value === 'number' && /^[-+]?0\d/.test(written))
+      this.reportLeadingZero(written, this.mark(start, end, pointer));
+    return {
+      kind: 'scalar',
+      value: typeof value === 'bigint' ? Number(value) : value,
+      mark: empty ? owner : this.mark(start, end, pointer),
+      range: [start, end],
+    };
+  }
+
+  private map(
+    node: { items: { key: ParsedNode; value: ParsedNode | null }[]; range: [number, number, number] },
+    pointer: string,
+    written: Mark | undefined,
+  ): MapNode {
+    const entries = node.items.flatMap((pair) => {
+      const range = pair.key?.range ?? [node.range[0], node.range[0] + 1];
+      const mark = this.mark(range[0], range[1], pointer);
+      const key = this.keyText(pair.key, mark);
+      if (key === undefined) return [];
+      const child = pointer + pointerToken(key);
+      const key_mark = { ...mark, pointer: child };
+      return [{ key, key_mark, value: this.build(pair.value, child, key_mark) }];
+    });
+    const first = entries[0]?.key_mark ?? this.mark(node.range[0], node.range[0] + 1, pointer);
+    return { kind: 'map', entries, mark: written ?? { ...first, pointer } };
+  }
+
+  private keyText(key: ParsedNode | null, mark: Mark): string | undefined {
+    if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
+      if (key.value === '<<' && (key as Scalar).type === 'PLAIN') return this.report('C1011', mark);
+      if (key.anchor !== undefined) return this.report('C1010', mark);
+      if ((key as Scalar).type === 'PLAIN' && STRANGE_SPACE.test(key.value))
+        return this.report('C1008', { ...mark, length: 1 });
+      if (key.tag === undefined) return key.value;
+    }
+    const before = this.lineBefore(mark);
+    if (/!\s*$/.test(before)) return this.report('C1013', mark);
+    if (/\{\s*$/.test(before) && isMap(key))
+      return this.report(
+        'C1014',
+        mark,
+        'quote a text that starts with {; in a fragment a placeholder is written ${{ name }}',
+      );
+    if (/\d,$/.test(before)) return this.report('C1014', mark, 'write decimals with a point, such as 0.3');
+    return this.report('C1014', mark);
+  }
+
+  private lineBefore(mark: Mark): string {
+    const start = this.starts[mark.line - 1] ?? 0;
+    return this.text.slice(start, start + mark.column - 1);
+  }
+
+  private reportBefore(code: 'C1010' | 'C1012', sign: string, start: number, pointer: string): void {
+    let at = Math.max(0, this.text.lastIndexOf(sign, start));
+    while (this.text[at - 1] === sign) at -= 1;
+    const word = /^\S+/.exec(this.text.slice(at, at + 80))?.[0] ?? sign;
+    this.report(code, this.mark(at, at + word.length, pointer));
+  }
+
+  private reportLeadingZero(written: string, mark: Mark): void {
+    this.findings.report('C1017', mark, 'a number begins with 0: some read it as octal, some as decimal', {
+      help: `write ${Number(written)}, or "${written}" if it is a text`,
+    });
+  }
+
+  private reportStar(source: string, mark: Mark): void {
+    this.findings.report('C1010', mark, ALIAS, { help: `quote it: "*${source}"` });
+  }
+
+  private report(
+    code: 'C1008' | 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014',
+    mark: Mark,
+    instead?: string,
+  ): undefined {
+    const [message, usual] = REFUSALS[code];
+    const help = instead ?? usual;
+    this.findings.report(code, mark, message, { help });
+  }
+}
+
+type Range = readonly [number, number, number];
+
+const rangeOf = (node: unknown): Range | undefined => (node as { range?: Range | null } | null)?.range ?? undefined;
+
+function spansOf(document: Document.Parsed): Span[] {
+  const spans: Span[] = [];
+  visit(document, (_key, node) => {
+    const range = rangeOf(node);
+    if (range === undefined) return;
+    const quoted = isScalar(node) && (node.type === 'QUOTE_DOUBLE' || node.type === 'QUOTE_SINGLE');
+    if (quoted || (isCollection(node) && node.flow === true)) spans.push({ start: range[0], end: range[1], quoted });
+  });
+  return spans;
+}
+
+/** Keys that stood in their mapping before, as the library would report them. */
+function duplicateKeys(document: Document.Parsed): YamlProblem[] {
+  const problems: YamlProblem[] = [];
+  visit(document, {
+    Map(_key, { items }) {
+      const seen = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        const [start, end] = rangeOf(key) ?? [0, 0];
+        if (seen.has(key.value)) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
+        seen.add(key.value);
+      }
+    },
+  });
+  return problems;
+}
+
+/**
+ * Declares secret what may be a secret in a file that is not valid YAML: nothing later will look at its keys, and a
+ * value that spans lines is not seen by those who look at one line.
+ */
+function hideLikelySecrets(document: Document.Parsed, text: string, file: string, findings: Findings): void {
+  visit(document, {
+    Pair(_key, { key, value }) {
+      const range = rangeOf(value);
+      const name = isScalar(key) ? String(key.value) : '';
+      if (range === undefined || !(name.endsWith('_env') || isSecretKey(name))) return;
+      // An indented line below continues the value for YAML, seldom for whoever wrote it.
+      const [first_line = ''] = text.slice(range[0], range[1]).split('\n');
+      if (isEnvironmentName(first_line.trim())) return;
+      findings.hideRange(file, [range[0], range[1]]);
+    },
+  });
+  for (const range of textsBelowSecretKeys(text)) findings.hideRange(file, range);
+}
+
+/** A line that ends with a key which promises a secret or its variable, and no more of a value than how it is written. */
+const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
+const BEGINS_WITH_KEY = /^\s*[\w"'!-][^:]{0,100}:(?:\s|$)/;
+
+/**
+ * The lines below such keys, indented more or as deep without a key of their own: where the file is damaged, the parser may
+ * have read them as something else.
+ */
+function textsBelowSecretKeys(text: string): [number, number][] {
+  const ranges: [number, number][] = [];
+  let offset = 0;
+  let deeper_than: number | undefined;
+  for (const line of text.split('\n')) {
+    const indent = line.length - line.trimStart().length;
+    const is_below = deeper_than === undefined || indent > deeper_than || line.trim() === '';
+    if (!is_below && (indent !== deeper_than || BEGINS_WITH_KEY.test(line))) deeper_than = undefined;
+    if (deeper_than !== undefined) ranges.push([offset, offset + line.length]);
+    const key = KEY_ALONE.exec(line.slice(-200))?.[1] ?? '';
+    if (deeper_than === undefined && (key.endsWith('_env') || isSecretKey(key))) deeper_than = indent;
+    offset += line.length + 1;
+  }
+  return ranges;
+}
+
+/** A space that only looks like one, where a key begins: YAML takes it for a letter. */
+const STRANGE_SPACE = /^[\u00a0\u2000-\u200b\u202f\u3000]/;
+
+const REFUSALS = {
+  C1008: ['this looks like a space, but is another character', 'indent with ordinary spaces'],
+  C1010: ['anchors and aliases are not part of this language', 'write the value out, or use a fragment'],
+  C1011: ['merge keys are not part of this language', 'write the keys out, or use a fragment'],
+  C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],
+  C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],
+  C1014: ['a key must be a non-empty string', 'quote the key'],
+} as const;
+
+/**
+ * Parses a configuration file. YAML's warnings count as errors, and the parts of YAML that hide where a value comes
+ * from (anchors, aliases, merge keys, tags) are refused.
+ * @returns the top-level mapping, or `undefined` after reporting what is wrong.
+ */
+export function readSource(file: string, findings: Findings): MapNode | undefined {
+  const text = readText(file, findings);
+  return text === undefined ? undefined : parseSource(file, text, findings);
+}
+
+/** Parses the text of a configuration file; see `readSource`. */
+export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
+  const before = findings.errors();
+  if (text.includes('\0')) {
+    findings.report('C1016', { file }, 'this is not a text file: it holds NUL bytes', {
+      expected: 'a YAML file, saved as UTF-8',
+    });
+    return undefined;
+  }
+  findings.read(file, text);
+  // The library compares every key of a mapping with all others, which takes seconds for thousands.
+  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, strict: true });
+  const builder = new Builder(file, text, findings);
+  const control = controlCharacter(text);
+  if (control !== undefined) {
+    const message = `the file holds a control character, ${codePoint(text.slice(control))}`;
+    const help = 'delete it';
+    findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
+  }
+  const found = [...document.errors, ...document.warnings, ...duplicateKeys(document)];
+  const problems = control === undefined ? found : [];
+  const spans = problems.length === 0 ? [] : spansOf(document);
+  for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
+    findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });
+  }
+  if (findings.errors() > before) {
+    hideLikelySecrets(document, text, file, findings);
+    return undefined;
+  }
+  if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) {
+    findings.report('C1005', { file }, 'the file is empty', { expected: 'a mapping (`key: value` lines)' });
+    return undefined;
+  }
+  const root = builder.build(document.contents, '');
+  if (root.kind !== 'map') {
+    const found = root.kind === 'list' ? 'a list' : 'a single value';
+    findings.report('C1006', root.mark, 'the file must be a mapping at the top', { found, expected: 'a mapping' });
+    return undefined;
+  }
+  if (findings.errors() === before) return root;
+  hideLikelySecrets(document, text, file, findings);
+  return undefined;
+}

@@ -1,0 +1,239 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { GatewayConfig } from '../contract/config.ts';
+import type { Log } from '../contract/services.ts';
+import { StartError } from '../contract/start-error.ts';
+import { type DatabaseServer, findServer } from './database-server.ts';
+import { createKnex, type Knex } from './knex.ts';
+import { createListener } from './listener.ts';
+import { migrate, NewerSchemaError } from './migrate.ts';
+import {
+  createConnections,
+  describeTrouble,
+  isOutdated,
+  isSchemaMissing,
+  isTrouble,
+  isWriteTrouble,
+  PATIENCE_SECONDS,
+  runStatement,
+  storeUnavailable,
+} from './postgres-client.ts';
+
+export type { Knex } from './knex.ts';
+
+/** The gateway's PostgreSQL database, its own embedded one or the operator's. */
+export interface Database {
+  /**
+   * Runs a named prepared statement; one name always goes with one text. bigint arrives as a number (RangeError beyond
+   * 2^53), `date` as text. Raises store_unavailable when the database can't be reached, is too slow, or not migrated yet.
+   */
+  query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]>;
+  /** For admin commands and reports, not for the path of a request: its errors are pg's own. */
+  readonly knex: Knex;
+  /**
+   * LISTEN on a dedicated connection that reconnects for ever. Resolves after the first attempt, whether it worked or
+   * not; `onReconnect` runs when listening begins late or again, since notifications may have been missed.
+   */
+  listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
+  /** Whether statements would run now; `detail` says why not, without credentials. */
+  check(): Promise<{ ok: boolean; detail?: string }>;
+  /** Closes every connection and, when this was its last user, the embedded server. Takes at most 5 seconds. */
+  close(): Promise<void>;
+}
+
+const FIRST_RETRY_MS = 100;
+const LAST_RETRY_MS = 2000;
+const DRAIN_MS = 500;
+const ADMIN_PATIENCE_SECONDS = 60;
+const LISTENERS = 1;
+const DEFAULT_POOL_MAX = 10;
+
+/**
+ * Opens the database of a configuration and brings its schema up to date.
+ * With 'until-ready' it raises StartError when that fails. With 'in-background' it resolves after the first attempt
+ * whatever came of it, and after 5 seconds at the latest; it is then tried again for ever, while `query` raises
+ * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is
+ * unusable, or the schema newer than this program.
+ */
+export async function openDatabase(options: {
+  config: GatewayConfig;
+  env: NodeJS.ProcessEnv;
+  log: Log;
+  wait: 'until-ready' | 'in-background';
+}): Promise<Database> {
+  const { config, env, log, wait } = options;
+  const server = await findServer({ config, env, log, supervise: wait === 'in-background' });
+  const connections = createConnections(server);
+  const total = config.database.postgres?.pool_max ?? DEFAULT_POOL_MAX;
+  const admins = total > 3 ? 2 : 1;
+  const pool = connections.createPool(Math.max(1, total - admins - LISTENERS), PATIENCE_SECONDS);
+  const adminPool = connections.createPool(admins, ADMIN_PATIENCE_SECONDS);
+  let knex: Knex | undefined;
+  const listener = createListener(connections);
+  const readiness = createReadiness({ server, log, prepare: () => migrate(connections) });
+
+  const database: Database = {
+    // Many a gateway never needs it, and reading it takes a fifth of a second of the start.
+    get knex() {
+      knex ??= createKnex(adminPool);
+      return knex;
+    },
+    listen: listener.listen,
+    async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
+      for (let attempt = 0; ; attempt++) {
+        await readiness.renewed();
+        readiness.demand();
+        try {
+          const rows = await runStatement<Row>(pool, name, text, values);
+          readiness.up();
+          return rows;
+        } catch (error) {
+          // Each connection of the pool may know what is gone, and none but the last can be asked about the tables.
+          const again = isOutdated(error) ? attempt < pool.options.max : isSchemaMissing(error) && attempt === 0;
+          const judged = readiness.judge(error);
+          if (!again) throw judged;
+        }
+      }
+    },
+    async check() {
+      try {
+        await database.query('check', 'select 1', []);
+        return { ok: true };
+      } catch (error) {
+        return { ok: false, detail: readiness.reason() ?? describeTrouble(error) };
+      }
+    },
+    async close() {
+      const closed = Promise.allSettled([readiness.close(), listener.close(), adminPool.end(), pool.end()]);
+      await Promise.race([closed, delay(DRAIN_MS, undefined, { ref: false })]);
+      connections.cut();
+      await server.close();
+    },
+  };
+
+  const prepared =
+    wait === 'in-background' ? readiness.prepareForEver().then(readiness.demandHope) : readiness.prepareOnce();
+  await prepared.catch(async (error) => {
+    await database.close();
+    throw error;
+  });
+  return database;
+}
+
+interface Readiness {
+  /** Resolves when tables that were missing are there again, or could not be made; at once when none were. */
+  renewed(): Promise<void> | undefined;
+  /** Raises store_unavailable while the schema is not known to be up to date. */
+  demand(): void;
+  up(): void;
+  /** The error to raise for one that a statement raised. */
+  judge(error: unknown): unknown;
+  /** Why statements can't run; undefined when they can, as far as is known. */
+  reason(): string | undefined;
+  prepareOnce(): Promise<void>;
+  /** Resolves after the first attempt, or when that takes too long. */
+  prepareForEver(): Promise<void>;
+  /** Raises StartError when no waiting helps. */
+  demandHope(): void;
+  close(): Promise<void>;
+}
+
+/** Knows whether the database can be used, and says so in the log once per change. */
+function createReadiness(options: { server: DatabaseServer; log: Log; prepare: () => Promise<void> }): Readiness {
+  const { server, log, prepare } = options;
+  const closing = new AbortController();
+  let prepared = false;
+  let preparing: Promise<void> | undefined;
+  let renewing: Promise<void> | undefined;
+  let trouble: string | undefined;
+  let hopeless: NewerSchemaError | undefined;
+
+  const unusable = (error: unknown, remedy: string, exit_code?: number) =>
+    new StartError(`cannot use the database at ${server.label()}: ${explain(error)}${remedy}`, {
+      ...(exit_code !== undefined && { exit_code }),
+    });
+  const down = (reason: string) => {
+    if (trouble === undefined && !closing.signal.aborted)
+      log.warn({ database: server.label(), reason }, 'the database cannot be used');
+    trouble = reason;
+  };
+  const up = () => {
+    if (trouble !== undefined) log.info({ database: server.label() }, 'the database can be used again');
+    trouble = undefined;
+  };
+
+  const keepPreparing = async (attempted: () => void) => {
+    for (let pause = FIRST_RETRY_MS; !closing.signal.aborted; pause = Math.min(pause * 2, LAST_RETRY_MS)) {
+      try {
+        await prepare();
+        prepared = true;
+        return up();
+      } catch (error) {
+        if (error instanceof NewerSchemaError) hopeless = error;
+        down(explain(error));
+      } finally {
+        attempted();
+      }
+      await delay(pause, undefined, { signal: closing.signal }).catch(() => {});
+    }
+  };
+  const prepareForEver = async () => {
+    const attempt = Promise.withResolvers<void>();
+    preparing ??= keepPreparing(attempt.resolve).finally(() => {
+      preparing = undefined;
+      attempt.resolve();
+    });
+    await Promise.race([attempt.promise, delay(PATIENCE_SECONDS * 1000, undefined, { ref: false })]);
+  };
+
+  return {
+    up,
+    prepareForEver,
+    renewed: () => renewing,
+    demand() {
+      if (!prepared) throw storeUnavailable('it is not ready yet');
+    },
+    judge(error) {
+      if (isSchemaMissing(error)) {
+        // Somebody put another database in its place: it gets its tables like the first one did.
+        if (prepared) down(explain(error));
+        prepared = false;
+        renewing ??= prepareForEver().finally(() => {
+          renewing = undefined;
+        });
+        return storeUnavailable('its tables are missing', error);
+      }
+      if (!isTrouble(error)) return error;
+      const reason = describeTrouble(error);
+      // It goes on reading, so it is not away.
+      if (!isWriteTrouble(error)) down(reason);
+      return storeUnavailable(reason, error);
+    },
+    reason: () => trouble ?? (prepared ? undefined : 'it is not ready yet'),
+    async prepareOnce() {
+      try {
+        await prepare();
+        prepared = true;
+      } catch (error) {
+        throw error instanceof StartError
+          ? unusable(error, '', error.exit_code)
+          : unusable(error, `; ${server.remedy}`);
+      }
+    },
+    demandHope() {
+      if (hopeless !== undefined) throw unusable(hopeless, '', hopeless.exit_code);
+    },
+    async close() {
+      closing.abort();
+      await preparing;
+    },
+  };
+}
+
+/** Why the database can't be used, in one line for the operator. */
+function explain(error: unknown): string {
+  if (error instanceof StartError) return error.message;
+  const reason = describeTrouble(error);
+  // Knex puts the whole statement before the server's words.
+  const message = error instanceof Error ? (error.message.split(' - ').at(-1) ?? '').replace(/\s+/g, ' ') : '';
+  return message === '' || message.includes(reason) ? reason : `${reason} (${message})`;
+}

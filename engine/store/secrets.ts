@@ -1,0 +1,69 @@
+import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import type { Loaded } from '../source/spec.ts';
+
+/** Every environment variable a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
+export function namedSecrets(node: unknown): { readonly key: string; readonly name: string }[] {
+  if (typeof node !== 'object' || node === null) return [];
+  return Object.entries(node).flatMap(([key, value]) =>
+    key.endsWith('_env') && typeof value === 'string' ? [{ key, name: value }] : namedSecrets(value),
+  );
+}
+
+/** Keys whose secret is sent as the value of an HTTP header. */
+const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env'];
+/** Visible ASCII characters, with spaces only between them. */
+const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+
+/** Members of a JSON Web Key that are secret (RFC 7518 section 6). */
+const PRIVATE_MEMBERS: readonly string[] = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'k'];
+/** Shorter lines of a key hold too little of it, and may well occur elsewhere. */
+const SHORTEST_LINE = 16;
+
+/** The texts that would give a secret away: itself, as a form holds it, and the lines or members of a key. */
+function tellingParts(value: string): string[] {
+  const lines = value.split(/\r?\n|\\n/).filter((line) => line.length >= SHORTEST_LINE && !line.startsWith('-----'));
+  return [...new Set([value, encodeURIComponent(value.toWellFormed()), ...lines, ...privateMembers(value)])];
+}
+
+function privateMembers(value: string): string[] {
+  try {
+    const key = JSON.parse(value) as Readonly<Record<string, unknown>> | null;
+    return PRIVATE_MEMBERS.flatMap((name) => {
+      const member = key?.[name];
+      return typeof member === 'string' ? member : [];
+    });
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * The values of the environment variables that gateway.yaml and the options of stages name, and of no others. Each value
+ * is given to `hide` first, and so are the parts of it that would give it away.
+ * Raises StartError, naming the variable and never its value, when one can't be sent in a header.
+ */
+export function createSecrets(
+  { config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>,
+  env: NodeJS.ProcessEnv,
+  hide: (secret: string) => void,
+): (name: string) => string {
+  const values = new Map<string, string>();
+  const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
+  for (const { key, name } of namedSecrets([config, entries.map(({ options }) => options)])) {
+    const value = env[name];
+    if (value === undefined) continue;
+    if (HEADER_KEYS.includes(key) && !HEADER_VALUE.test(value)) {
+      throw new StartError(
+        `the value of the environment variable ${name} begins or ends with a space or holds a line break or another character that no credential has; set it again without`,
+        { exit_code: EXIT_CONFIGURATION },
+      );
+    }
+    for (const part of tellingParts(value)) hide(part);
+    values.set(name, value);
+  }
+  return (name) => {
+    const value = values.get(name);
+    if (value === undefined) throw new Error(`no environment variable ${name} is named in the configuration and set`);
+    return value;
+  };
+}

@@ -1,0 +1,220 @@
+import type * as file_system from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { CounterName, LedgerIdentity, Settlement } from '../../contract/services.ts';
+import { createGroupCommit } from '../../kit/group-commit.ts';
+
+/** What a spool needs of the file system; tests put a failing one in its place. */
+export type Disk = Pick<
+  typeof file_system,
+  'appendFile' | 'mkdir' | 'open' | 'readdir' | 'rename' | 'stat' | 'unlink' | 'utimes'
+>;
+
+/** A request that goes out without a hold, as far as its ledger row needs it. */
+export interface SpooledRequest extends LedgerIdentity {
+  readonly most_nano_usd: number;
+  /** The counters of money that it counts on. */
+  readonly counters: readonly CounterName[];
+}
+
+/** One line of a spool file. Times are milliseconds since the epoch. */
+export type SpoolRecord =
+  | { readonly what: 'forwarded'; readonly at_ms: number; readonly request: SpooledRequest }
+  | { readonly what: 'settled'; readonly at_ms: number; readonly settlement: Settlement }
+  /** An audit record, as the text that the audit log takes. */
+  | { readonly what: 'audit'; readonly request_id: string; readonly text: string }
+  /** Nothing is left to be written: it is in the ledger, or it never went out. */
+  | { readonly what: 'done'; readonly request_id: string };
+
+/** Where a line is in its file, in bytes. */
+export interface Place {
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** An open file of records. Errors are those of the file system. */
+export interface SpoolFile {
+  /** Size once all that is being written is written. */
+  readonly bytes: number;
+  /** Resolves when the record is on the disk, not only in the system's memory. A record that fails leaves no trace. */
+  append(record: SpoolRecord): Promise<Place>;
+  read(place: Place): Promise<SpoolRecord>;
+  close(): Promise<void>;
+}
+
+/** A line found in a file; `record` is `undefined` when it is broken. */
+export interface FoundLine {
+  readonly place: Place;
+  readonly line: Buffer;
+  readonly record: SpoolRecord | undefined;
+}
+
+const MAX_BATCH = 1000;
+const CHUNK_BYTES = 65_536;
+/** Longer than any line that was ever written; what has no end until then is none. */
+const MAX_LINE_BYTES = 1_048_576;
+const NEWLINE = 0x0a;
+const DIGITS = 8;
+
+/** Creates a file that only this account can read, and makes sure that it is found after a loss of power. */
+export async function createSpoolFile(disk: Disk, path: string): Promise<SpoolFile> {
+  const handle = await disk.open(path, 'wx+', 0o600);
+  try {
+    await syncDirectory(disk, dirname(path));
+  } catch (error) {
+    await handle.close().catch(() => {});
+    await disk.unlink(path).catch(() => {});
+    throw error;
+  }
+  return writeAt(handle, 0);
+}
+
+/** Opens a file of another process. `take` gets each line; one that a crash tore in the middle at the end is dropped. */
+export async function readSpoolFile(disk: Disk, path: string, take: (found: FoundLine) => void): Promise<SpoolFile> {
+  const handle = await disk.open(path, 'r+');
+  try {
+    let end = 0;
+    for await (const { place, line } of linesOf(handle)) {
+      end = place.offset + place.length;
+      take({ place, line, record: decode(line) });
+    }
+    await handle.truncate(end);
+    return writeAt(handle, end);
+  } catch (error) {
+    await handle.close().catch(() => {});
+    throw error;
+  }
+}
+
+function writeAt(handle: FileHandle, start: number): SpoolFile {
+  let end = start;
+  let bytes = start;
+  let torn = false;
+
+  const cutOff = async () => {
+    await handle.truncate(end);
+    torn = false;
+  };
+  const write = async (lines: readonly Buffer[]): Promise<Place[]> => {
+    // What a failed attempt left would be read as part of the next line.
+    if (torn) await cutOff();
+    try {
+      await writeWhole(handle, Buffer.concat(lines), end);
+      await handle.datasync();
+    } catch (error) {
+      torn = true;
+      await cutOff().catch(() => {});
+      throw error;
+    }
+    return lines.map(({ length }) => {
+      const offset = end;
+      end += length;
+      return { offset, length };
+    });
+  };
+  const writing = createGroupCommit<Buffer, Place>({
+    lanes: 1,
+    max_items: MAX_BATCH,
+    isolates: () => false,
+    execute: write,
+  });
+
+  return {
+    get bytes() {
+      return bytes;
+    },
+    async append(record) {
+      const line = encode(record);
+      bytes += line.length;
+      try {
+        return await writing.run(line);
+      } catch (error) {
+        bytes -= line.length;
+        throw error;
+      }
+    },
+    async read({ offset, length }) {
+      const line = Buffer.alloc(length - 1);
+      await handle.read(line, 0, line.length, offset);
+      const record = decode(line);
+      if (record === undefined) throw new Error(`the line at byte ${offset} has changed since it was written`);
+      return record;
+    },
+    close: () => handle.close(),
+  };
+}
+
+async function writeWhole(handle: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done);
+    done += bytesWritten;
+  }
+}
+
+async function* linesOf(handle: FileHandle): AsyncGenerator<Omit<FoundLine, 'record'>> {
+  let rest: Buffer = Buffer.alloc(0);
+  let offset = 0;
+  for (;;) {
+    const chunk = Buffer.alloc(CHUNK_BYTES);
+    const { bytesRead } = await handle.read(chunk, 0, CHUNK_BYTES, offset + rest.length);
+    if (bytesRead === 0) return;
+    rest = Buffer.concat([rest, chunk.subarray(0, bytesRead)]);
+    let begin = 0;
+    for (let end = rest.indexOf(NEWLINE); end >= 0; end = rest.indexOf(NEWLINE, begin)) {
+      yield { place: { offset: offset + begin, length: end + 1 - begin }, line: rest.subarray(begin, end) };
+      begin = end + 1;
+    }
+    if (rest.length - begin > MAX_LINE_BYTES) {
+      yield { place: { offset: offset + begin, length: rest.length - begin }, line: rest.subarray(begin) };
+      begin = rest.length;
+    }
+    offset += begin;
+    rest = rest.subarray(begin);
+  }
+}
+
+/** `checksum json`: the checksum tells a line that is whole from one that a crash, a full disk or an editor cut. */
+function encode(record: SpoolRecord): Buffer {
+  const json = JSON.stringify(record);
+  return Buffer.from(`${checksum(Buffer.from(json))} ${json}\n`);
+}
+
+function decode(line: Buffer): SpoolRecord | undefined {
+  const json = line.subarray(DIGITS + 1);
+  if (line.toString('latin1', 0, DIGITS + 1) !== `${checksum(json)} `) return undefined;
+  try {
+    const record: SpoolRecord = JSON.parse(json.toString('utf8'));
+    return typeof requestOf(record) === 'string' ? record : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Id of the request that a record is about; `undefined` at run time for a record that no version up to this one wrote. */
+export function requestOf(record: SpoolRecord): string {
+  switch (record.what) {
+    case 'forwarded':
+      return record.request.request_id;
+    case 'settled':
+      return record.settlement.request_id;
+    case 'audit':
+    case 'done':
+      return record.request_id;
+  }
+}
+
+function checksum(bytes: Buffer): string {
+  return crc32(bytes).toString(16).padStart(DIGITS, '0');
+}
+
+/** Makes the names in a directory durable. Where directories can't be opened, the file system does it by itself. */
+async function syncDirectory(disk: Disk, directory: string): Promise<void> {
+  const handle = await disk.open(directory, 'r').catch(() => undefined);
+  if (handle === undefined) return;
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

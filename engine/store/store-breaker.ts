@@ -1,0 +1,75 @@
+import { StageError } from '../contract/errors.ts';
+import type { Clock } from '../contract/services.ts';
+import { isUnavailable } from './store-errors.ts';
+
+/** Spares callers the wait for a store that is known to be away. */
+export interface StoreBreaker {
+  /** Whether the store was away when it was last asked. */
+  readonly broken: boolean;
+  /**
+   * Asks the store. While it is away one caller at a time does, and not within a second of the last one that failed; the
+   * others get store_unavailable at once. A `patient` one waits for the first caller that asks again, because one lost
+   * connection is no outage.
+   */
+  run<T>(ask: () => Promise<T>, patient: boolean): Promise<T>;
+  /** Says that the store was found to work. */
+  mended(): void;
+}
+
+const PAUSE_MS = 1000;
+
+/** Creates a breaker that takes the store to work. `onMended` runs when it does again. */
+export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBreaker {
+  let failure: StageError | undefined;
+  /** When somebody last asked again in vain, in monotonic milliseconds. */
+  let in_vain_at: number | undefined;
+  let probe: Promise<void> | undefined;
+  /** Askings are numbered, so that one which began before the store was mended says nothing about it. */
+  let asked = 0;
+  let mended_at = 0;
+
+  const mended = () => {
+    mended_at = asked;
+    if (failure === undefined) return;
+    failure = undefined;
+    in_vain_at = undefined;
+    onMended();
+  };
+  const tell = async <T>(ask: () => Promise<T>): Promise<T> => {
+    const number = ++asked;
+    try {
+      const answer = await ask();
+      mended();
+      return answer;
+    } catch (error) {
+      if (isUnavailable(error) && number > mended_at) failure = error;
+      throw error;
+    }
+  };
+  const askAgain = async <T>(ask: () => Promise<T>): Promise<T> => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    probe = promise;
+    try {
+      return await tell(ask);
+    } finally {
+      if (failure !== undefined) in_vain_at = clock.monotonic();
+      probe = undefined;
+      resolve();
+    }
+  };
+
+  return {
+    get broken() {
+      return failure !== undefined;
+    },
+    async run(ask, patient) {
+      if (failure === undefined) return tell(ask);
+      if (probe !== undefined && patient && in_vain_at === undefined) await probe;
+      if (failure === undefined) return tell(ask);
+      const rests = in_vain_at !== undefined && clock.monotonic() - in_vain_at < PAUSE_MS;
+      if (probe === undefined && !rests) return askAgain(ask);
+      throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
+    },
+    mended,
+  };
+}

@@ -1,0 +1,180 @@
+import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../contract/config.ts';
+import { type ErrorDetails, StageError } from '../contract/errors.ts';
+import type { EffectivePrice, ModelCaller, ModelCatalog, Served } from '../contract/services.ts';
+import { DECISIVE_NAMES, fieldRule } from '../protocols/body/field-rules.ts';
+import { type DecisiveChoice, type DecisiveValue, ruleNamed } from '../protocols/body/read-decisive.ts';
+import { modelNotFound } from './model-refusals.ts';
+
+/** A request whose route is known, as far as its decisive fields need it. */
+export interface DecidedRequest {
+  readonly caller: ModelCaller;
+  readonly model: ModelConfig;
+  /** What the request calls it. */
+  readonly called: string;
+  readonly upstream: UpstreamConfig;
+  /** Milliseconds since the epoch, for the prices in force. */
+  readonly at: number;
+  /** Which upstream serves another model for this caller. */
+  readonly upstreamOf: (model: ModelConfig) => UpstreamConfig;
+}
+
+/** Checks the decisive fields of requests and returns the identifiers of all models that they name beside `model`. */
+export type DecisiveCheck = (choices: Readonly<Record<string, DecisiveChoice>>, request: DecidedRequest) => string[];
+
+/** Where prices by service tier, speed and place stand in the pricing of a model. */
+const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
+  service_tier: { key: 'service_tier', pricing: 'service_tiers' },
+  speed: { key: 'speed', pricing: 'speeds' },
+  inference_geo: { key: 'inference_geo', pricing: 'inference_geos' },
+};
+
+/** Values that an error message repeats: words, and never a text. */
+const PLAIN_WORD = /^[\w.-]{1,40}$/;
+
+/** Where APIs and routers are known to look for models; elsewhere a request may repeat the name of its own. */
+const KNOWN_PLACE = new RegExp(`^(?:tools|mcp_servers|messages|input|${DECISIVE_NAMES.join('|')})\\b`, 'i');
+
+interface Allowed {
+  readonly fields: ReadonlySet<string>;
+  /** The models of the catalogue by what the upstream calls them. */
+  readonly names: ReadonlyMap<string, readonly ModelConfig[]>;
+}
+
+/** Names that look like those of models: not every word that may be an alias, such as `auto`. */
+const TELLING_NAME = /[\d/:@.-]/;
+
+/** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
+export function modelNames({ models }: GatewayConfig): (text: string) => boolean {
+  const all = models.flatMap(({ id, aliases, upstream_ids }) => [id, ...aliases, ...Object.values(upstream_ids)]);
+  const names = new Set(all.filter((name) => TELLING_NAME.test(name)));
+  const longest = Math.max(0, ...[...names].map((name) => name.length));
+  return (text) => text.length <= longest && names.has(text);
+}
+
+/**
+ * The words by which requests of a configuration can ask for a tier, a speed or a place. Anything else that stands there is
+ * refused, and could be a piece of a prompt: it becomes no fact.
+ */
+export function servedWords({ models, prices }: GatewayConfig): ReadonlySet<string> {
+  const pricings = [...models, ...(prices?.rows ?? [])].map(({ pricing }) => pricing);
+  const priced = [...pricings, prices?.unknown_model].flatMap((pricing) =>
+    [pricing?.service_tiers, pricing?.speeds, pricing?.inference_geos].flatMap((by_name) => Object.keys(by_name ?? {})),
+  );
+  const harmless = Object.keys(PRICED).flatMap((name) => fieldRule(name, true)?.harmless ?? []);
+  return new Set([...priced, ...harmless]);
+}
+
+/** Prepares the check of decisive fields for the upstreams of a configuration. Raises model_not_found and invalid_request. */
+export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, models: ModelCatalog): DecisiveCheck {
+  const allowed = new Map(
+    upstreams.map(({ name, allow_fields = [] }): [string, Allowed] => [
+      name,
+      { fields: new Set(allow_fields), names: Map.groupBy(all, ({ id, upstream_ids }) => upstream_ids[name] ?? id) },
+    ]),
+  );
+  return (choices, request) => {
+    const { fields, names } = allowed.get(request.upstream.name)!;
+    const others = new Set<string>();
+    const priced: DecisiveValue[] = [];
+    for (const param in choices) {
+      const { field, value: said } = choices[param]!;
+      const value: DecisiveValue = { param, rule: ruleNamed(field), ...(said !== undefined && { value: said }) };
+      const is_allowed = fields.has(settingFor(param));
+      if (value.rule.rule === 'check') {
+        for (const { id } of modelsNamed(value, is_allowed, names, request, models)) others.add(id);
+      } else if (is_allowed || fields.has(value.rule.name)) continue;
+      else if (value.rule.rule === 'price') priced.push(value);
+      else throw refusedField(value, request.upstream);
+    }
+    for (const value of priced) checkPriced(value, new Set([request.model.id, ...others]), request, models);
+    return [...others];
+  };
+}
+
+/**
+ * Raises invalid_request for a query parameter that decides something: bodies are where models, prices and accounts are
+ * checked, and some upstreams take them from the query as well.
+ */
+export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: UpstreamConfig): void {
+  const query = url.indexOf('?');
+  if (query < 0) return;
+  for (const key of new URLSearchParams(url.slice(query)).keys()) {
+    const rule = fieldRule(key, true);
+    if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
+    const why = `the query parameter decides ${rule.meaning}, and callers may not choose that in a query at the upstream "${name}"`;
+    throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
+  }
+}
+
+/** How `allow_fields` writes a place: for all places of a list. */
+function settingFor(param: string): string {
+  return param.replaceAll(/\[\d+\]/g, '[]');
+}
+
+/** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */
+function modelsNamed(
+  { param, rule, value }: DecisiveValue,
+  is_allowed: boolean,
+  names: Allowed['names'],
+  { caller, model, called, upstream, upstreamOf }: DecidedRequest,
+  models: ModelCatalog,
+): readonly ModelConfig[] {
+  if (value === undefined) {
+    if (is_allowed) return [];
+    throw refusal(
+      param,
+      `must name its models, each as a string or as an object with \`model\`; it stands for ${rule.meaning}`,
+    );
+  }
+  if (value === called && !KNOWN_PLACE.test(param)) return [];
+  const known = names.get(value) ?? [models.find(value)].filter((found) => found !== undefined);
+  if (known.length === 0 && (is_allowed || rule.name === '*')) return [];
+  const usable = known.filter((found) => models.refusal(caller, found) === undefined);
+  if (usable.length === 0) {
+    const refusal = known[0] && models.refusal(caller, known[0]);
+    throw modelNotFound(value, refusal ?? { by: 'unknown', upstream: upstream.name, field: settingFor(param) }, param);
+  }
+  const served = usable.filter((found) => found.id === model.id || upstreamOf(found) === upstream);
+  if (rule.name === '*') return served;
+  if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
+  if (!names.has(value)) {
+    const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
+    const why = `is sent as it is, and the upstream "${upstream.name}" calls this model "${there}"`;
+    throw refusal(param, `${why}. Write that name`, { upstream: upstream.name });
+  }
+  return served;
+}
+
+function checkPriced(
+  { param, rule, value }: DecisiveValue,
+  ids: ReadonlySet<string>,
+  { upstream, at }: DecidedRequest,
+  models: ModelCatalog,
+): void {
+  const priced = PRICED[rule.name];
+  for (const id of ids) {
+    const price: EffectivePrice = models.price(models.find(id)!, { upstream: upstream.name, at });
+    if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
+    const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'what it says';
+    const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';
+    const remedy =
+      priced === undefined
+        ? `add "${rule.name}" to \`allow_fields\` of the upstream`
+        : `give it one: \`${priced.pricing}.${name}\` in the pricing of the model`;
+    const why = `${said} has no price for the model "${id}" at the upstream "${upstream.name}"`;
+    throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, {
+      upstream: upstream.name,
+      model: id,
+    });
+  }
+}
+
+function refusedField({ param, rule }: DecisiveValue, { name }: UpstreamConfig): StageError {
+  const why = `decides ${rule.meaning}, and callers may not choose that at the upstream "${name}"`;
+  const remedy = `Leave it out, or have an administrator add "${rule.name}" to \`allow_fields\` of the upstream`;
+  return refusal(param, `${why}. ${remedy}`, { upstream: name });
+}
+
+function refusal(param: string, message: string, details: ErrorDetails = {}): StageError {
+  return new StageError('invalid_request', `${param}: ${message}.`, { details: { param, ...details } });
+}

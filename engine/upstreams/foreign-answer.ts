@@ -1,0 +1,49 @@
+import type { IncomingMessage } from 'node:http';
+import { StageError } from '../contract/errors.ts';
+import { isPlain, mediaType } from '../kit/media-type.ts';
+
+/**
+ * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
+ * an error, because clients decide by it whether to try again.
+ */
+export function refuseForeignAnswer(
+  response: IncomingMessage,
+  name: string,
+  first: Buffer | undefined,
+): StageError | undefined {
+  const status = response.statusCode!;
+  const found = foreignContent(response, first);
+  if (found === undefined) return undefined;
+  const message = `The upstream "${name}" answered with ${found} (status ${status}) where JSON was expected.`;
+  const retry_after = response.headers['retry-after'];
+  return new StageError('upstream_invalid', message, {
+    details: { upstream: name, upstream_status: status },
+    ...(status >= 400 && status <= 599 && { status }),
+    headers: {
+      ...(retry_after !== undefined && { 'retry-after': retry_after }),
+      // A client error stays one however often it is repeated.
+      ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
+    },
+  });
+}
+
+function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {
+  if (statusCode! < 200 || statusCode! > 599) return 'a status that HTTP does not have';
+  if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
+  if (statusCode === 204 || statusCode === 205) return 'no content';
+  if (first === undefined) return 'an empty body';
+  const type = mediaType(headers['content-type']);
+  const readable = isPlain(headers['content-encoding']);
+  if (type.includes('event-stream')) return undefined;
+  if (type.includes('json')) return readable && statusCode! < 300 ? contentOf(first) : undefined;
+  const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
+  return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
+}
+
+/** What is called JSON and begins as no object or list can; blanks before it are sent by some while they compute. */
+function contentOf(first: Buffer): string | undefined {
+  const begin = /\S/.exec(first.toString('latin1', 0, 64))?.[0];
+  // Some begin with a byte order mark.
+  if (begin === undefined || begin === '{' || begin === '[' || begin === '\u00ef') return undefined;
+  return begin === '<' ? 'an HTML page' : 'something else';
+}

@@ -1,0 +1,73 @@
+import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../contract/config.ts';
+import type {
+  EffectivePrice,
+  ManagedPolicies,
+  ModelCaller,
+  ModelCatalog,
+  ModelRefusal,
+  PricedRoute,
+} from '../contract/services.ts';
+import { matchesGlob } from '../kit/glob.ts';
+import { answeringModels } from '../money/prices/answering-model.ts';
+import { costOf, createPriceBook } from '../money/prices/prices.ts';
+
+/** What an absent `token_groups` section means. */
+const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
+
+/** Where there are no policies. */
+const NO_POLICIES: ManagedPolicies = { of: () => undefined };
+
+/** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that cannot be kept. */
+export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {
+  const models = byName(config.models);
+  const prices = createPriceBook(config);
+  const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
+  const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
+  const allowed = new Map(token_groups.map((group) => [group.name, idsAllowed(group, config.models)]));
+  const somebody_is_member = token_groups.some(({ members }) => members !== undefined);
+  const isAllowed = (group: string | undefined, { id }: ModelConfig) =>
+    group === undefined ? !somebody_is_member : (allowed.get(group)?.has(id) ?? false);
+  function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
+    const found = prices.of(id, route);
+    if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
+    return found;
+  }
+  return {
+    all: config.models,
+    find: (id) => models.get(id),
+    refusal(caller, model): ModelRefusal | undefined {
+      const { token_group } = caller;
+      if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };
+      const policy = policies.of(caller);
+      if (policy?.models === undefined || policy.models.has(model.id)) return undefined;
+      return { by: 'policy', policy: policy.models_policy! };
+    },
+    upstream: (name) => known(upstreams.get(name), 'upstream', name),
+    answering: answeringModels(config),
+    price,
+    cost: (model, usage, route) => costOf(price(model, route), usage),
+  };
+}
+
+function byName(models: readonly ModelConfig[]): ReadonlyMap<string, ModelConfig> {
+  return new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model])));
+}
+
+/** Somebody with an access token of a group, about whom nothing else is known. */
+export function callerWithToken(group: string): ModelCaller {
+  return { token_group: group, groups: [group], email: '' };
+}
+
+function idsAllowed(group: TokenGroupConfig, models: readonly ModelConfig[]): ReadonlySet<string> {
+  const { models: globs = [], families = [] } = group;
+  const allowed = models.filter(
+    ({ id, family }) =>
+      globs.some((glob) => matchesGlob(glob, id)) || (family !== undefined && families.includes(family)),
+  );
+  return new Set(allowed.map(({ id }) => id));
+}
+
+function known<T>(value: T | undefined, kind: string, name: string): T {
+  if (value === undefined) throw new Error(`there is no ${kind} "${name}" in gateway.yaml`);
+  return value;
+}

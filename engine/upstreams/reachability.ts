@@ -1,0 +1,56 @@
+import type { Socket } from 'node:net';
+import type { Clock } from '../contract/services.ts';
+
+/** For so long after a connection could not be made in time the next ones get less. */
+const SUSPICION_MS = 30_000;
+
+/** The longest that a new connection may take meanwhile. */
+const PROBE_MS = 1000;
+
+/** Whether connections to one upstream can be made at all. */
+export interface Reachability {
+  /**
+   * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time tries the
+   * upstream, for a second at most; the others are refused at once, until a connection is ready.
+   * @param onReady called when a request can be sent.
+   * @returns why this connection is not even tried.
+   */
+  watch(socket: Socket, onReady: () => void): Error | undefined;
+}
+
+/** Creates what is known of the connections to one upstream: at first nothing. */
+export function createReachability(options: { readonly connect_seconds: number; readonly clock: Clock }): Reachability {
+  const { connect_seconds, clock } = options;
+  const connect_ms = connect_seconds * 1000;
+  let suspected_until = -Infinity;
+  let probing = false;
+  return {
+    watch(socket, onReady) {
+      const is_probe = clock.monotonic() < suspected_until;
+      if (is_probe && probing) return notInTime();
+      if (is_probe) probing = true;
+      const timer = clock.after(is_probe ? Math.min(connect_ms, PROBE_MS) : connect_ms, () => {
+        suspected_until = clock.monotonic() + SUSPICION_MS;
+        socket.destroy(notInTime());
+      });
+      timer.unref();
+      const ready = 'encrypted' in socket ? 'secureConnect' : 'connect';
+      const stop = () => {
+        timer.close();
+        if (is_probe) probing = false;
+        socket.off(ready, onConnected).off('close', stop);
+      };
+      const onConnected = () => {
+        stop();
+        suspected_until = -Infinity;
+        onReady();
+      };
+      socket.once(ready, onConnected).once('close', stop);
+      return undefined;
+    },
+  };
+}
+
+function notInTime(): Error {
+  return Object.assign(new Error('no connection in time'), { code: 'ECONNECT_TIMEOUT' });
+}

@@ -1,0 +1,61 @@
+import type { ModelConfig, UpstreamConfig } from '../contract/config.ts';
+import type { FactPath, FactValue } from '../contract/facts.ts';
+import { askedIn } from '../contract/protocol.ts';
+
+type Written<P extends FactPath> = { readonly [path in P]?: FactValue<path> };
+
+/** Facts that tell what the requested model is and can do. */
+export const MODEL_FACTS = [
+  'model.family',
+  'model.context_window',
+  'model.max_output_tokens',
+  'model.supports.tools',
+  'model.supports.images',
+  'model.supports.thinking',
+  'model.supports.prompt_cache_1h',
+] as const;
+
+/** Facts that tell where a request goes, apart from the rule that decided it and the cost. */
+export const UPSTREAM_FACTS = [
+  'route.upstream',
+  'route.protocol',
+  'route.upstream_model',
+  'route.region',
+  'route.supports.count_tokens',
+  'route.supports.prompt_cache_1h',
+] as const;
+
+/** What a model is and can do, for routing rules. */
+export function modelFacts({
+  family,
+  context_window,
+  max_output_tokens,
+  supports,
+}: ModelConfig): Written<(typeof MODEL_FACTS)[number]> {
+  return {
+    ...(family !== undefined && { 'model.family': family }),
+    'model.context_window': context_window,
+    'model.max_output_tokens': max_output_tokens,
+    'model.supports.tools': supports.tools,
+    'model.supports.images': supports.images,
+    'model.supports.thinking': supports.thinking !== 'none',
+    'model.supports.prompt_cache_1h': supports.prompt_cache_1h,
+  };
+}
+
+/** Where a request of a surface for a model goes when an upstream was chosen. */
+export function upstreamFacts(
+  surface: string,
+  model: ModelConfig,
+  upstream: UpstreamConfig,
+): Written<(typeof UPSTREAM_FACTS)[number]> {
+  const { name, region, protocols, supports } = upstream;
+  return {
+    'route.upstream': name,
+    'route.protocol': askedIn(surface, protocols),
+    'route.upstream_model': model.upstream_ids[name] ?? model.id,
+    ...(region !== undefined && { 'route.region': region }),
+    'route.supports.count_tokens': supports.count_tokens,
+    'route.supports.prompt_cache_1h': supports.prompt_cache_1h && model.supports.prompt_cache_1h,
+  };
+}

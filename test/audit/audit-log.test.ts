@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { AuditRecord } from '../../engine/api.ts';
+import { openAuditLog } from '../../engine/audit/audit-log.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { auditTail } from '../../engine/money/reports/usage.ts';
+import { openTestStore, quietLog, spoiltStore, type TestStore } from '../support/store.ts';
+
+const clock = frozenClock('2026-03-10T12:00:00Z');
+let store: TestStore;
+let directory: string;
+
+before(async () => {
+  store = await openTestStore();
+  directory = await mkdtemp(join(tmpdir(), 'appscli-test-'));
+});
+after(async () => {
+  await store.close();
+  await rm(directory, { recursive: true });
+});
+
+function open(more: Partial<Parameters<typeof openAuditLog>[0]> = {}) {
+  return openAuditLog({ database: store.database, clock, log: quietLog, every: () => () => {}, ...more });
+}
+
+/** A log that keeps its fields by message. */
+function keepingLog() {
+  const kept: { message: string; fields: object }[] = [];
+  const keep = (fields: object, message: string) => kept.push({ message, fields });
+  return { kept, log: { debug() {}, info() {}, warn: keep, error: keep } };
+}
+
+async function stored(prefix: string): Promise<AuditRecord[]> {
+  const rows = await auditTail(store.database, { limit: 50_000 });
+  return rows.filter(({ request_id }) => request_id?.startsWith(prefix)).map(({ record }) => record);
+}
+
+describe('the audit table', () => {
+  it('gets every record in order, many in one statement', async () => {
+    let statements = 0;
+    const database: Pick<TestStore['database'], 'query'> = {
+      query(...statement) {
+        statements++;
+        return store.database.query(...statement);
+      },
+    };
+    const audit = open({ database });
+    const records = Array.from({ length: 300 }, (_, n) => ({ request_id: `order-${n}`, n }));
+    for (const record of records) audit.write(record);
+    await audit.flush();
+    assert.deepEqual(await stored('order-'), records);
+    assert.equal(statements, 1);
+  });
+
+  it('gets what was queued when the log closes', async () => {
+    const audit = open();
+    audit.write({ request_id: 'closing', at: '2026-03-10T12:00:00.000Z' });
+    await audit.close();
+    assert.equal((await stored('closing')).length, 1);
+    const [row] = await auditTail(store.database, { limit: 1 });
+    assert.deepEqual(row?.at, new Date('2026-03-10T12:00:00Z'));
+  });
+
+  it('gets records once that were kept while the store was away, also when only the answer was lost', async () => {
+    for (const moment of ['before', 'after'] as const) {
+      const audit = open({ database: spoiltStore(store.database, 'audit_append', 1, moment) });
+      audit.write({ request_id: `away-${moment}-1` });
+      await audit.flush();
+      audit.write({ request_id: `away-${moment}-2` });
+      await audit.flush();
+      assert.deepEqual(await stored(`away-${moment}`), [
+        { request_id: `away-${moment}-1` },
+        { request_id: `away-${moment}-2` },
+      ]);
+    }
+  });
+
+  it('drops the oldest of too many, and says how many', async () => {
+    const { log, kept } = keepingLog();
+    const audit = open({ database: spoiltStore(store.database, 'audit_append', 1, 'before'), log });
+    for (let n = 0; n < 10_005; n++) audit.write({ request_id: `flood-${n}` });
+    await audit.flush();
+    await audit.close();
+    const records = await stored('flood-');
+    assert.equal(records.length, 10_000);
+    assert.deepEqual(records[0], { request_id: 'flood-5' });
+    assert.deepEqual(kept.at(-1), {
+      message: 'audit records were lost while the database was away',
+      fields: { records: 5 },
+    });
+  });
+
+  it('stores text that PostgreSQL refuses as near as possible, and its neighbours', async () => {
+    const audit = open();
+    audit.write({ request_id: 'odd-1', text: 'nul\0 \ud83d' });
+    audit.write({ request_id: 'odd-2', text: "'; drop table audit_log; --" });
+    await audit.flush();
+    assert.deepEqual(
+      (await stored('odd-')).map(({ text }) => text),
+      ['nul\ufffd \ufffd', "'; drop table audit_log; --"],
+    );
+  });
+
+  it('loses only the record that cannot be stored at all', async () => {
+    const audit = open();
+    audit.write({ request_id: 'huge-1', number: 1n as unknown as number });
+    audit.write({ request_id: 'huge-2' });
+    await audit.flush();
+    assert.deepEqual(await stored('huge-'), [{ request_id: 'huge-2' }]);
+  });
+});
+
+describe('a file of JSON lines', () => {
+  it('gets one line per record in order, whatever a record holds, and only its owner may read it', async () => {
+    const path = join(directory, 'audit.jsonl');
+    const records = Array.from({ length: 200 }, (_, n) => ({
+      n,
+      text: 'two\nlines "quoted" \u2028 \r\n{"forged":true}',
+    }));
+    for (const part of [records.slice(0, 100), records.slice(100)]) {
+      const audit = open();
+      for (const record of part) audit.appendLine(path, record);
+      await audit.close();
+    }
+    const lines = (await readFile(path, 'utf8')).trimEnd().split('\n');
+    assert.deepEqual(
+      lines.map((line) => JSON.parse(line)),
+      records,
+    );
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+  });
+
+  it('is written when it can be, and the trouble is logged once', async () => {
+    const { log, kept } = keepingLog();
+    const path = join(directory, 'later', 'audit.jsonl');
+    const audit = open({ log });
+    for (const n of [1, 2]) audit.appendLine(path, { n });
+    await audit.close();
+    assert.equal(kept.filter(({ message }) => message.includes('they wait in memory')).length, 1);
+
+    const again = open({ log });
+    again.appendLine(path, { n: 3 });
+    await mkdir(join(directory, 'later'));
+    again.appendLine(path, { n: 4 });
+    await again.close();
+    const lines = (await readFile(path, 'utf8')).trimEnd().split('\n');
+    assert.deepEqual(
+      lines.map((line) => JSON.parse(line)),
+      [{ n: 3 }, { n: 4 }],
+    );
+  });
+
+  it('may be the standard output', async () => {
+    const written: string[] = [];
+    const audit = open({ standard_output: { write: (text) => written.push(text) } });
+    audit.appendLine('-', { n: 1 });
+    await audit.close();
+    assert.deepEqual(written, ['{"n":1}\n']);
+  });
+});

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { changes } from '../../../engine/cli/audit/audit-changes.ts';
+import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
+import { commandBench } from '../sign-in/with-gateway.ts';
+import { assertNarrow, deskOf, failure } from '../tokens/desk-at-gateway.ts';
+
+let api: AdminBench;
+useAdminApi((opened) => {
+  api = opened;
+});
+const bench = commandBench();
+
+test('audit changes tells who did what in 80 columns, the oldest first', async () => {
+  const user = 'somebody-with-a-long-name@department.example.com';
+  const wish = [
+    '--user',
+    user,
+    '--group',
+    'all',
+    '--name',
+    'a long name of a device',
+    '--team',
+    'search',
+    '--expires',
+    '30d',
+  ];
+  const created = await bench.succeed('tokens', 'create', ...wish, '--json');
+  const { id, token } = JSON.parse(created.stdout);
+  await bench.succeed('tokens', 'rotate', id);
+  const { stdout } = await bench.succeed('audit', 'changes');
+  assertNarrow(stdout);
+  assert.match(stdout, new RegExp(`^20\\S+Z  token\\.create  ${id}\\n    by .*@.* \\(command\\):`, 'm'));
+  assert.match(
+    stdout.replace(/\s+/g, ' '),
+    /token\.rotate tok_\w+ by \S+ \(command\): expires at 20\S+ -> 20\S+, replaced by tok_/,
+  );
+  assert.ok(stdout.indexOf('token.create') < stdout.indexOf('token.rotate'));
+  assert.ok(!stdout.includes(token.slice(3, 12)));
+});
+
+test('audit changes --json prints one object per line, as many as asked for, from a moment on', async () => {
+  for (const name of ['a', 'b', 'c']) {
+    await bench.succeed('tokens', 'create', '--user', 'x@example.com', '--group', 'all', '--name', name);
+  }
+  const { stdout } = await bench.succeed('audit', 'changes', '-n', '2', '--json');
+  const names = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line).after.name);
+  assert.deepEqual(names, ['b', 'c']);
+  const later = await bench.succeed('audit', 'changes', '--since', '2100-01-01');
+  assert.equal(later.stderr, 'Nothing was changed.\n');
+});
+
+test('audit changes --base-url asks a running gateway, which tells administrators', async () => {
+  for (const name of ['one', 'two', 'three']) await api.ask('bob', 'POST', '/admin/api/tokens', { name });
+  const place = { config: 'gateway.yaml', baseUrl: api.url };
+  const desk = deskOf('root', api.url);
+  await changes(desk.context, { ...place, lines: 2 });
+  assertNarrow(desk.data());
+  assert.match(
+    desk.data(),
+    /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}by bob@example\.com: name two, user bob@example\.com, group coders, self\n {4}service\n/,
+  );
+  assert.match(
+    (await failure(changes(deskOf('bob', api.url).context, { ...place, lines: 5 }))).message,
+    /for administrators/,
+  );
+});

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bearer, send } from '../../e2e/support/client.ts';
+import { until } from '../../support/until.ts';
+import { commandBench } from '../sign-in/with-gateway.ts';
+
+const bench = commandBench();
+
+test('audit tail prints the latest records, oldest first, and --json one object per line', async () => {
+  const token = await bench.newToken({ user: 'ivan@example.com' });
+  const ids = [await bench.request(token), await bench.request(token)];
+  const { stdout } = await bench.succeed('audit', 'tail', '-n', '2', '--json');
+  const records = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    records.map(({ request_id }) => request_id),
+    ids,
+  );
+  for (const record of records) {
+    const { user, model, input_tokens, output_tokens, route_rule, spend_rule } = record;
+    assert.deepEqual(
+      { user, model, input_tokens, output_tokens, route_rule, spend_rule },
+      {
+        user: 'ivan@example.com',
+        model: 'coder-1',
+        input_tokens: 100,
+        output_tokens: 40,
+        route_rule: 'default',
+        spend_rule: null,
+      },
+    );
+  }
+  const readable = (await bench.succeed('audit', 'tail', '-n', '1')).stdout;
+  assert.match(readable, /^\S+ .*ivan@example\.com.*coder-1.*\n$/);
+});
+
+test('audit tail tells the rules of a translation that applied', async () => {
+  const token = await bench.newToken({ user: 'lena@example.com' });
+  const body = JSON.stringify({ model: 'coder-1', seed: 7, messages: [{ role: 'user', content: 'Hello' }] });
+  const { headers } = await send(bench.gateway.url, { path: '/v1/chat/completions', headers: bearer(token), body });
+  const line = await until('the request is in the audit log', async () => {
+    const { stdout } = await bench.succeed('audit', 'tail');
+    return stdout.split('\n').find((line) => line.includes(String(headers['x-gateway-request-id'])));
+  });
+  assert.match(line, /lena@example\.com {2}coder-1 {2}at main {2}translation: seed {2}/);
+});
+
+test('audit tail --follow goes on with new records until Ctrl-C', async () => {
+  const token = await bench.newToken({ user: 'judy@example.com' });
+  const tail = bench.start('audit', 'tail', '-n', '0', '--follow', '--json');
+  // It follows from the moment it has connected, which only its first record shows.
+  const seen = await until('the tail prints a new record', async () => {
+    await bench.request(token);
+    return tail.stdout().includes('judy@example.com');
+  });
+  assert.equal(seen, true);
+  tail.process.kill('SIGINT');
+  assert.equal((await tail.ended).exit_code, 0);
+});
+
+test('a reader that goes away ends a command quietly', async () => {
+  await bench.request(await bench.newToken({ user: 'kim@example.com' }));
+  const tail = bench.start('audit', 'tail', '-n', '1000', '--follow', '--json');
+  await until('the tail prints', () => tail.stdout() !== '');
+  tail.process.stdout!.destroy();
+  const token = await bench.newToken({ user: 'kim@example.com' });
+  await until('the tail has ended', async () => {
+    await bench.request(token);
+    return tail.process.exitCode !== null;
+  });
+  assert.equal(tail.process.exitCode, 0);
+  assert.equal(tail.stderr(), '');
+});

@@ -1,0 +1,351 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer, type RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { checkLive, type LiveCheck } from '../../../engine/cli/check/live.ts';
+import { renderLive } from '../../../engine/cli/check/live-report.ts';
+import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { openDatabase } from '../../../engine/store/database.ts';
+import { createProject } from '../../load/support/project.ts';
+import { CERTIFICATES } from '../../support/certificates.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { oidcConfig } from '../../support/identity/oidc-config.ts';
+import { cli, collectingLog } from '../support.ts';
+
+const SECRET = 'sk-planted-0123456789';
+const servers: Server[] = [];
+after(() => {
+  for (const server of servers) server.close();
+});
+
+async function listen(server: Server): Promise<string> {
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const answering = async (listener: RequestListener): Promise<string> =>
+  `http://${await listen(createServer(listener))}`;
+
+async function upstream(base_url: string, credential: object = { api_key_env: 'UPSTREAM_KEY' }): Promise<LiveCheck> {
+  const config = stageConfig({
+    database: { embedded: { data_dir: 'nowhere' } },
+    upstreams: [
+      {
+        name: 'main',
+        type: 'vendor',
+        base_url,
+        protocols: ['messages'],
+        supports: {
+          prompt_cache_1h: true,
+          count_tokens: true,
+          stream_usage: true,
+          max_tokens_0: false,
+          unproven_reasoning: false,
+          unsigned_reasoning: true,
+        },
+        honours: ['max_tokens', 'max_output_tokens'],
+        on_client_abort: 'drain',
+        drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
+        price_multiplier: 1,
+        ...credential,
+      },
+    ],
+  });
+  const found = await checkLive(config, { UPSTREAM_KEY: SECRET }, 0.5);
+  const check = found.find(({ name }) => name === 'upstream main');
+  assert.ok(check);
+  assert.ok(!JSON.stringify(found).includes(SECRET));
+  return check;
+}
+
+test('an upstream that answers is fine; it is asked once, without a prompt, and with its credential', async () => {
+  const seen: string[] = [];
+  const url = await answering((request, response) => {
+    seen.push(`${request.method} ${request.url} ${request.headers['x-api-key']} ${request.headers['content-length']}`);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  const { ok, what } = await upstream(url);
+  assert.deepEqual({ ok, what }, { ok: true, what: 'answers with status 200' });
+  assert.deepEqual(seen, [`GET /v1/models ${SECRET} undefined`]);
+});
+
+test('a compat upstream is asked at the path of the version its URL names, with its key in both forms', async () => {
+  const seen: string[] = [];
+  const url = await answering((request, response) => {
+    const { authorization, 'x-api-key': key } = request.headers;
+    seen.push(`${request.url} ${authorization} ${key}`);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  const compat = { type: 'compat', protocols: ['chat'], api_key_env: 'UPSTREAM_KEY' };
+  for (const path of ['', '/api/v3/', '/openai']) await upstream(`${url}${path}`, compat);
+  const sent = `Bearer ${SECRET} ${SECRET}`;
+  assert.deepEqual(seen, [`/v1/models ${sent}`, `/api/v3/models ${sent}`, `/openai/v1/models ${sent}`]);
+});
+
+test('a refused credential names the variable it is in', async () => {
+  const url = await answering((_request, response) => response.writeHead(401).end());
+  const { ok, what, help } = await upstream(url);
+  assert.equal(ok, false);
+  assert.equal(what, 'credential refused (status 401)');
+  assert.match(help ?? '', /UPSTREAM_KEY/);
+  assert.match((await upstream(url, {})).what, /wants a credential/);
+});
+
+test('a redirect is not followed', async () => {
+  let followed = false;
+  const url = await answering((request, response) => {
+    followed ||= request.url === '/elsewhere';
+    response.writeHead(302, { location: '/elsewhere' }).end();
+  });
+  const { ok, what } = await upstream(url);
+  assert.equal(ok, false);
+  assert.match(what, /redirects \(status 302\)/);
+  assert.equal(followed, false);
+});
+
+test('a web page, a server in trouble, silence, a closed port and another protocol are told apart', async () => {
+  const page = await answering((_request, response) =>
+    response.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
+  );
+  const trouble = await answering((_request, response) => response.writeHead(503).end());
+  const silence = await answering(() => {});
+  const babble = await listen(createTcpServer((socket) => socket.on('error', () => {}).end('220 mail\r\n')));
+  const closed = createTcpServer();
+  const closed_url = `http://${await listen(closed)}`;
+  await new Promise((resolve) => closed.close(resolve));
+  const plain = trouble.replace('http:', 'https:');
+  const found = await Promise.all(
+    [page, trouble, silence, `http://${babble}`, closed_url, plain, 'http://no-such-host.invalid'].map((url) =>
+      upstream(url),
+    ),
+  );
+  assert.deepEqual(
+    found.map(({ what }) => what),
+    [
+      'it answers with a web page (status 200)',
+      'it answers with status 503',
+      'no answer within 0.5 seconds',
+      'it does not speak HTTP',
+      'connection refused',
+      'it does not speak TLS',
+      'host name not found',
+    ],
+  );
+  assert.ok(found.every(({ ok, help }) => !ok && help));
+});
+
+test('an upstream without a list of models is fine, too', async () => {
+  const url = await answering((_request, response) => response.writeHead(404).end());
+  assert.equal((await upstream(url)).ok, true);
+});
+
+const OIDC = oidcConfig('', { client_secret_env: 'SECRET' });
+
+function authOf(oidc: OidcConfig): AuthConfig {
+  return {
+    oidc,
+    session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
+    admin_groups: ['platform'],
+    self_made_tokens: { check_minutes: 60 },
+    teams: [],
+    projects: [],
+    limits: {
+      device_authorizations: 30,
+      code_submissions: 10,
+      requests: 6000,
+      refused_credentials: 300,
+      window_seconds: 600,
+    },
+  };
+}
+
+async function checkIssuer(oidc: OidcConfig, timeout_seconds = 0.5): Promise<LiveCheck> {
+  const config = stageConfig({ auth: authOf(oidc), database: { embedded: { data_dir: 'nowhere' } } });
+  const found = (await checkLive(config, {}, timeout_seconds)).find(({ name }) => name === 'identity provider');
+  assert.ok(found);
+  return found;
+}
+
+const discovery = (url: string): Record<string, unknown> => ({
+  issuer: url,
+  authorization_endpoint: `${url}/auth`,
+  token_endpoint: `${url}/token`,
+  userinfo_endpoint: `${url}/userinfo`,
+  jwks_uri: `${url}/jwks`,
+});
+
+/** Checks a provider with this discovery document; its list of keys is `jwks`. */
+async function issuer(
+  document: (url: string) => unknown,
+  more: Partial<OidcConfig> = {},
+  jwks: unknown = { keys: [{ kty: 'RSA' }] },
+): Promise<LiveCheck> {
+  let own = '';
+  own = await answering((request, response) => {
+    const said = request.url === '/jwks' ? jwks : document(own);
+    if (!/^\/(jwks|\.well-known\/openid-configuration)$/.test(request.url ?? '')) response.writeHead(404).end();
+    else response.end(typeof said === 'string' ? said : JSON.stringify(said));
+  });
+  return checkIssuer({ ...OIDC, issuer_url: own, ...more });
+}
+
+test('an identity provider must publish a discovery document that names itself, and keys', async () => {
+  const right = await issuer(discovery);
+  assert.equal(right.ok, true, right.what);
+  assert.deepEqual(right.warnings, []);
+  assert.deepEqual(right.notes, ['the redirect URI to register there: http://127.0.0.1/oauth/callback']);
+  const slash = await issuer((url) => ({ ...discovery(url), issuer: `${url}/` }));
+  assert.match(slash.what, /^it calls itself http:.*\/$/);
+  assert.match((await issuer((url) => ({ issuer: url }))).what, /lacks authorization_endpoint/);
+  assert.match((await issuer((url) => ({ ...discovery(url), jwks_uri: 'jwks' }))).what, /lacks jwks_uri/);
+  assert.match((await issuer(() => '<html>')).what, /discovery document is not a JSON object/);
+  assert.match((await issuer(() => 'null')).what, /discovery document is not a JSON object/);
+  assert.match((await issuer(() => ({}))).what, /calls itself nothing/);
+  assert.match((await issuer(discovery, {}, '<html>')).what, /list of keys is not a JSON object/);
+  assert.match((await issuer(discovery, {}, { keys: [] })).what, /list of keys is empty/);
+  const implicit = await issuer((url) => ({ ...discovery(url), response_types_supported: ['id_token'] }));
+  assert.match(implicit.what, /does not offer the response type code/);
+});
+
+test('what an identity provider does not say it offers is a warning, what may be well a note', async () => {
+  const offers = {
+    token_endpoint_auth_methods_supported: ['tls_client_auth'],
+    code_challenge_methods_supported: ['plain'],
+    scopes_supported: ['openid', 'profile', 'email'],
+    claims_supported: ['sub', 'email'],
+    userinfo_endpoint: undefined,
+  };
+  const document = (url: string) => ({ ...discovery(url), ...offers });
+  const { ok, warnings = [], notes = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
+  assert.equal(ok, true);
+  assert.deepEqual(warnings, [
+    'it does not say that it takes client_secret_basic; it takes tls_client_auth',
+    'it does not say that it takes PKCE with S256, which the gateway always uses',
+    'it does not list the scope grops',
+    'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
+  ]);
+  const stated = await issuer(document, { email_verification: 'if_stated' });
+  assert.doesNotMatch(String(stated.warnings), /email_verified/);
+  assert.match(notes.join('\n'), /no refresh token.*\n.*the claim groups.*\n.*no userinfo endpoint/);
+
+  const fitting = { groups_claim: '/sub/groups' } as const;
+  const fits = (url: string) => ({
+    ...document(url),
+    code_challenge_methods_supported: ['S256'],
+    claims_supported: ['sub', 'email', 'email_verified'],
+    // The gateway then sends its secret this way, whatever its configuration says.
+    token_endpoint_auth_methods_supported: ['client_secret_post'],
+  });
+  const found = await issuer(fits, { ...fitting, authorization_parameters: { access_type: 'offline' } });
+  assert.deepEqual(found.warnings, []);
+  assert.equal(found.notes?.length, 2);
+  const signed = await issuer(fits, { ...fitting, private_key_env: 'KEY' });
+  assert.match(signed.warnings?.join('') ?? '', /takes private_key_jwt/);
+});
+
+test('an identity provider is believed with the certificates that the configuration names', async () => {
+  const { cert, key } = CERTIFICATES.first;
+  const url = `https://${await listen(createTlsServer({ cert, key }, (_request, response) => response.end('{}')))}`;
+  const unknown = await checkIssuer({ ...OIDC, issuer_url: url });
+  assert.match(unknown.what, /not trusted/);
+  assert.match(unknown.help ?? '', /ca_file/);
+  const project = createProject({ 'ca.pem': cert });
+  after(() => project.remove());
+  const known = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('ca.pem') });
+  assert.equal(known.what, 'its certificate is for another host');
+  const missing = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('missing.pem') });
+  assert.equal(missing.what, 'its ca_file cannot be read');
+});
+
+test('an identity provider may take no longer than the gateway will wait', async () => {
+  const silence = await answering(() => {});
+  const { what } = await checkIssuer({ ...OIDC, issuer_url: silence, timeout_seconds: 0.05 }, 60);
+  assert.equal(what, 'no answer within 0.05 seconds');
+});
+
+test('warnings and notes are lines of their own; a workflow hears of warnings', () => {
+  const check = { name: 'p', ok: true, what: 'found', warnings: ['odd\x1b'], notes: ['by the way'], duration_ms: 3 };
+  const text = renderLive([check], { format: 'text', color: false });
+  assert.equal(text, 'ok      p  found (3 ms)\n           warning: odd\uFFFD\n           note: by the way\n');
+  const github = renderLive([check], { format: 'github', color: false });
+  assert.equal(github, '::warning title=live::p: odd\uFFFD\n');
+});
+
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+before(async () => {
+  database = await createTestDatabase({ migrated: false });
+});
+after(() => database.drop());
+
+const gateway = (upstream_url: string) => `server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
+database: { postgres: { url_env: DATABASE_URL } }
+upstreams: [{ name: main, base_url: "${upstream_url}", api_key_env: UPSTREAM_KEY }]
+models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
+routing: { default_upstream: main }
+spend_limits: { spool_dir: spool }
+`;
+
+test('the command prints one line each, changes nothing in the database, and fails when one fails', async () => {
+  const url = await answering((_request, response) => response.end('{}'));
+  const project = createProject({ 'gateway.yaml': gateway(url) });
+  after(() => project.remove());
+  const run = (env: NodeJS.ProcessEnv, ...more: string[]) =>
+    cli(['check', '--config', project.path('gateway.yaml'), '--live', ...more], {
+      env: { PATH: process.env.PATH, ...env },
+    });
+  const env = { DATABASE_URL: database.url, UPSTREAM_KEY: SECRET };
+
+  const empty = await run(env);
+  assert.equal(empty.exit_code, 0, empty.stdout + empty.stderr);
+  assert.match(empty.stdout, /^ok {6}database {7}PostgreSQL \d+\.\d+, no tables yet; .* \(\d+ ms\)$/m);
+  assert.match(empty.stdout, /^ok {6}upstream main {2}answers with status 200 \(\d+ ms\)$/m);
+  assert.match(empty.stderr, /live: 2 of 2/);
+  assert.match((await run(env)).stdout, /no tables yet/);
+
+  const config = stageConfig({ database: { postgres: { url_env: 'DATABASE_URL', pool_max: 2 } } });
+  const opened = await openDatabase({ config, env, log: collectingLog().log, wait: 'until-ready' });
+  await opened.close();
+  assert.match((await run(env)).stdout, /schema up to date/);
+  const spool = (name: string) => writeFileSync(join(project.path('spool'), `${name}.spool`), '');
+  mkdirSync(project.path('spool'));
+  const [theirs, earlier] = [`${crypto.randomUUID()}.${crypto.randomUUID()}`, crypto.randomUUID()];
+  spool(theirs);
+  spool(earlier);
+  const { stdout } = await run(env);
+  assert.match(stdout, new RegExp(`warning: the spool file ${theirs}.spool in .* belongs to another database`));
+  const { rename_to } = new RegExp(
+    `${earlier}.spool in .* the gateway that wrote it has ended, rename it to (?<rename_to>\\S+)`,
+  ).exec(stdout)!.groups!;
+  assert.match(rename_to!, new RegExp(`^[-0-9a-f]{36}\\.${earlier}\\.spool$`));
+
+  const wrong = new URL(database.url);
+  wrong.password = 'hunter2';
+  wrong.username = 'nobody';
+  const refused = await run({ ...env, DATABASE_URL: wrong.href }, '--format', 'json');
+  assert.equal(refused.exit_code, 1);
+  const [first] = JSON.parse(refused.stdout).live;
+  assert.equal(first.ok, false);
+  assert.ok(!(refused.stdout + refused.stderr).includes('hunter2'));
+});
+
+test('variables must be set, and nothing is asked while the files have errors', async () => {
+  const project = createProject({ 'gateway.yaml': gateway('http://127.0.0.1:1') });
+  after(() => project.remove());
+  const { exit_code, stdout, stderr } = await cli(['check', '--config', project.path('gateway.yaml'), '--live'], {
+    env: {},
+  });
+  assert.equal(exit_code, 1);
+  assert.match(stdout, /error\[C4011\]: the environment variable DATABASE_URL is not set/);
+  assert.match(stderr, /live: nothing was asked/);
+});
+
+test('a time limit without --live is a mistake in the command line', async () => {
+  const { exit_code, stderr } = await cli(['check', '--timeout', '3']);
+  assert.equal(exit_code, 64);
+  assert.match(stderr, /--live/);
+});

@@ -1,0 +1,296 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { symlinkSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { defineStage } from '../../../engine/api.ts';
+import { type CheckOptions, runCheck } from '../../../engine/cli/check/check.ts';
+import { stages as shipped } from '../../../stages/index.ts';
+import { createProject, GATEWAY, type Project, pipelineYaml } from '../../load/support/project.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+function project(files: Readonly<Record<string, string>>): Project {
+  const created = createProject(files);
+  projects.push(created);
+  return created;
+}
+
+async function check(paths: readonly string[], options: Partial<CheckOptions> = {}) {
+  const data: string[] = [];
+  const words: string[] = [];
+  const exit_code = await runCheck({
+    paths,
+    format: 'text',
+    deny_warnings: false,
+    stages: shipped,
+    env: { UPSTREAM_KEY: 'set' },
+    color: false,
+    data: (text) => void data.push(text),
+    words: (text) => void words.push(text),
+    ...options,
+  });
+  return { exit_code, data: data.join(''), words: words.join('') };
+}
+
+test('a configuration without mistakes is ok, and the check says what it looked at', async () => {
+  const { path } = project({ 'gateway.yaml': GATEWAY });
+  const { exit_code, data, words } = await check([path('gateway.yaml')]);
+  assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
+  assert.match(
+    words,
+    /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\nspend limits: none, so spending is not bounded\nmemory for bodies: /,
+  );
+});
+
+test('the check says how much memory bodies can take', async () => {
+  const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
+  const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
+  const { words: wrapped } = await check([path('gateway.yaml')]);
+  for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
+  const words = wrapped.replaceAll('\n  ', ' ');
+  assert.match(
+    words,
+    /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
+  );
+  assert.match(
+    words,
+    /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/,
+  );
+});
+
+test('a mistake is exit code 1, findings are data and the count is words', async () => {
+  const { path } = project({ 'gateway.yaml': GATEWAY.replace('listen', 'lissten') });
+  const { exit_code, data, words } = await check([path('gateway.yaml')]);
+  assert.equal(exit_code, 1);
+  assert.match(data, /^error\[C3001\]: unknown key `lissten`\n/);
+  assert.equal(words, '\n1 error; appscli explain C3001 says more\n');
+});
+
+test('a variable that is not set is a warning, and an error only when the gateway is to start', async () => {
+  const { path } = project({ 'gateway.yaml': GATEWAY });
+  const file = [path('gateway.yaml')];
+  const warned = await check(file, { env: {} });
+  assert.equal(warned.exit_code, 0);
+  assert.match(warned.words, /\(1 warning\)/);
+  assert.equal((await check(file, { env: {}, deny_warnings: true })).exit_code, 1);
+  const required = await check(file, { env: {}, environment: 'required' });
+  assert.equal(required.exit_code, 1);
+  assert.match(required.data, /error\[C4011\]/);
+});
+
+test('json is one document on standard output and nothing else', async () => {
+  const { path } = project({ 'gateway.yaml': GATEWAY });
+  const { data, words } = await check([path('gateway.yaml')], { format: 'json' });
+  assert.deepEqual(JSON.parse(data), {
+    errors: 0,
+    warnings: 0,
+    diagnostics: [],
+    spend_limits: [
+      { passed_by_at_most_usd: null, limits: [], dearest_request_usd: null, not_bounded: ['all spending'] },
+    ],
+    memory: [{ bodies_at_most_bytes: 704 * 1024 * 1024, connections_at_most_bytes: 10_000 * 40 * 1024 }],
+    unknown_bills: [{ drained: ['main'], cancelled: [], off_by_at_most_usd: 4.2, possibly_billed_counts: false }],
+  });
+  assert.equal(words, '');
+});
+
+test('a directory is searched for configuration; other YAML files are passed over', async () => {
+  const { directory } = project({
+    'gateway.yaml': `${GATEWAY}pipelines: own\n`,
+    'own/mine.yaml': pipelineYaml('  - stage: list-modles'),
+    'unused/other.yaml': pipelineYaml('  - stage: list-models', 'Other Name'),
+    'unused/fragments/stop.yaml': 'fragment: stop\nversion: 0\nsummary: S.\nstages: [{ stage: fail }]\n',
+    'compose.yaml': 'services: {}\n',
+    'broken-notes.yaml': 'a: [1\n',
+    'unused/tabs.yaml': 'pipeline: tabs\n\tversion: 1\n',
+    'node_modules/x/gateway.yaml': 'nonsense: true\n',
+  });
+  const { data, exit_code } = await check([directory]);
+  assert.equal(exit_code, 1);
+  assert.deepEqual(
+    [...data.matchAll(/^error\[(\w+)\].*\n.* ([\w./-]+):\d+:\d+$/gm)].map(([, code, file]) => [
+      code,
+      file?.slice(directory.length + 1),
+    ]),
+    [
+      ['C4001', 'own/mine.yaml'],
+      ['C3005', 'unused/fragments/stop.yaml'],
+      ['C3006', 'unused/other.yaml'],
+      ['C1008', 'unused/tabs.yaml'],
+    ],
+  );
+});
+
+test('a pipeline can be checked by itself', async () => {
+  const { path } = project({ 'mine.yaml': pipelineYaml('  - stage: report-health') });
+  const { exit_code, words } = await check([path('mine.yaml')]);
+  assert.equal(exit_code, 0);
+  assert.equal(words, 'ok: 1 pipeline\n');
+});
+
+test('a file that was asked for and does not exist is a finding', async () => {
+  const { path } = project({});
+  const { exit_code, data } = await check([path('missing.yaml')]);
+  assert.equal(exit_code, 1);
+  assert.match(data, /error\[C1001\]/);
+});
+
+test('a configuration under any name is one when it is named as such', async () => {
+  const { path } = project({ 'staging.yaml': GATEWAY.replace('listen', 'lissten') });
+  const { data } = await check([], { config: path('staging.yaml') });
+  assert.match(data, /^error\[C3001\]: unknown key `lissten`\n/);
+});
+
+test('a pipeline by itself is checked with the gateway.yaml above it, not with another one', async () => {
+  const { path } = project({
+    'a/gateway.yaml': GATEWAY.replaceAll('main', 'alpha'),
+    'b/gateway.yaml': GATEWAY.replaceAll('main', 'beta'),
+    'a/more/mine.yaml': pipelineYaml(
+      '  - { stage: check-region, options: { upstream: alpha } }\n  - stage: report-health',
+    ),
+  });
+  const regions = defineStage({
+    name: 'check-region',
+    version: 1,
+    summary: 'Names an upstream.',
+    options: {
+      type: 'object',
+      additionalProperties: false,
+      properties: { upstream: { type: 'string', description: 'An upstream.', 'x-ref': 'upstream' } },
+    },
+    examples: [],
+    create: () => ({}),
+  });
+  const { exit_code, data } = await check([path('b'), path('a')], { stages: [...shipped, regions] });
+  assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
+});
+
+test('links are followed, also in circles, and one that leads nowhere is a finding', async () => {
+  const { directory, path } = project({ 'real/gateway.yaml': GATEWAY, '..data/gateway.yaml': GATEWAY });
+  symlinkSync(path('..data/gateway.yaml'), path('gateway.yaml'));
+  symlinkSync(directory, path('real/up'));
+  assert.equal((await check([directory])).exit_code, 0);
+  symlinkSync(path('gone.yaml'), path('gateway.yml'));
+  const { exit_code, data } = await check([directory]);
+  assert.equal(exit_code, 1);
+  assert.match(data, /^error\[C1001\]: the file does not exist\n {2}--> \S+gateway\.yml\n$/);
+});
+
+test('a pipe is not read, as that might never end', async () => {
+  const { path } = project({});
+  execFileSync('mkfifo', [path('gateway.yaml')]);
+  const { data } = await check([path('gateway.yaml')]);
+  assert.match(data, /error\[C1002\]: the file cannot be read: it is a pipe, a socket or a device/);
+});
+
+test('findings cannot command the terminal', async () => {
+  const { path } = project({ 'gateway.yaml': `${GATEWAY}"\\e[2Jkey": 1\n` });
+  const { data } = await check([path('gateway.yaml')]);
+  assert.match(data, /unknown key `\uFFFD\[2Jkey`/);
+  assert.ok(!data.includes('\x1b'));
+});
+
+/** What check says about spending, of a gateway.yaml with this section. */
+async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
+  const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
+  const { words, data } = await check([path('gateway.yaml')]);
+  assert.equal(data, '');
+  return words.slice(words.indexOf('\n') + 1, words.indexOf('memory for bodies'));
+}
+
+test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {
+  assert.match(
+    await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }'),
+    /^spend limits: passed by at most 0 USD\n {2}not bounded: tools .*, where a request does not say\n {4}how often at most or they have no price, fees that are not by use\n$/,
+  );
+});
+
+test('limits say at which upstreams the bound of most chat clients is held for as none, where the worst case is held', async () => {
+  const compat = (name: string, more = '') =>
+    `  - { name: ${name}, type: compat, base_url: "https://${name}.example.com/v1", api_key_env: UPSTREAM_KEY${more} }\n`;
+  const knows = ', honours: [max_tokens, max_completion_tokens, max_output_tokens]';
+  const gateway = GATEWAY.replace(/(?<=^upstreams:\n)/m, compat('plain') + compat('newer', knows));
+  assert.match(
+    await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }', gateway),
+    /\n {2}held as unbounded: requests with only max_completion_tokens, at plain\s+\(`honours`\)\n$/,
+  );
+  assert.doesNotMatch(await moneyOf('{ defaults: { user_daily_usd: 5 } }', gateway), /unbounded:/);
+});
+
+test('limits are passed by their share or by one request where what is typical is held', async () => {
+  // 200,000 tokens of output at 15 USD per million, and as many written to the cache for an hour at 6.
+  const dearest = 4.2;
+  const limits = '{ reserve: typical, defaults: { user_daily_usd: 5, team_monthly_usd: 2000.5 } }';
+  assert.equal(
+    await moneyOf(limits),
+    `spend limits: passed by at most 200.05 USD
+  at most: defaults.team_monthly_usd by 200.05, defaults.user_daily_usd by ${dearest}
+  each by overshoot_percent of it, or by what one request can cost (${dearest} USD:
+    coder-1 at main) if that is more; so is a limit that is set or granted at
+    run time; reserve: worst_case makes it 0
+  not bounded: tools that the upstream runs itself, models that a request names
+    beside its own, summaries of conversations, fees that are not by use
+`,
+  );
+  const { path } = project({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
+  const { data } = await check([path('gateway.yaml')], { format: 'json' });
+  const [spend_limits] = JSON.parse(data).spend_limits;
+  assert.deepEqual([spend_limits.passed_by_at_most_usd, spend_limits.dearest_request_usd], [200.05, dearest]);
+  assert.deepEqual(spend_limits.limits, [
+    { name: 'defaults.user_daily_usd', passed_by_at_most_usd: dearest },
+    { name: 'defaults.team_monthly_usd', passed_by_at_most_usd: 200.05 },
+  ]);
+});
+
+test('the dearest request is at the dearest upstream, at the dearest time, in the tier of long inputs', async () => {
+  const limits = '{ reserve: typical, overshoot_percent: 0, defaults: { user_daily_usd: 5 } }';
+  const of = async (change: (text: string) => string) => {
+    const [first] = (await moneyOf(limits, change(GATEWAY))).split('\n');
+    return Number(/by at most (\S+) USD/.exec(first!)?.[1]);
+  };
+  assert.equal(await of((text) => text), 4.2);
+  assert.equal(await of((text) => text.replace('family: coder', 'context_window: 1000000')), 21);
+  // Output may be longer than the window.
+  assert.equal(await of((text) => text.replace('max_output_tokens: 64000', 'max_output_tokens: 400000')), 7.2);
+  const tier = 'output: 15, cache_write_1h: 3, long_context: { above_input_tokens: 199999, input: 4, output: 20 } }';
+  assert.equal(await of((text) => text.replace('output: 15 }', tier)), 5.6);
+  const spare =
+    '  - { name: spare, api_key_env: UPSTREAM_KEY, base_url: https://spare.example.com, price_multiplier: 1.5 }\n';
+  assert.equal(await of((text) => text.replace('models:\n', `${spare}models:\n`)), 6.3);
+  // Dearer than any amount there is.
+  const pricing = 'context_window: 1000000000, pricing: { input: 1000000, output: 1000000 }';
+  assert.ok(
+    (await of((text) =>
+      text.replace(
+        /family.*\n.*\n.*/,
+        `max_output_tokens: 9, ${pricing}`.replaceAll(/, (?=context|pricing)/g, '\n    '),
+      ),
+    )) > 9_000_000,
+  );
+  const row = "prices: { rows: [{ models: ['coder-*'], from: 2030-01-01, until: 2030-01-02, multiplier: 2 }] }\n";
+  assert.equal(await of((text) => text + row), 8.4);
+});
+
+test('the largest amount of a limit by group counts, and no limit in shadow mode', async () => {
+  const by_group = '{ name: by-group, scope: user, window: day, limit_usd_by_group: { staff: 90, guests: 1 } }';
+  const shadow = '{ name: shadow, scope: team, window: month, limit_usd: 9000, mode: shadow }';
+  const groups = "token_groups: [{ name: staff, models: ['*'] }, { name: guests, models: ['*'] }]\n";
+  const text = await moneyOf(`{ reserve: typical, rules: [${by_group}, ${shadow}] }`, GATEWAY + groups);
+  assert.match(text, /^spend limits: passed by at most 9 USD\n {2}at most: by-group by 9\n/);
+});
+
+test('limits on requests and tokens bound no spending', async () => {
+  assert.equal(
+    await moneyOf('{ rules: [{ name: parallel, scope: user, concurrency: 8, tokens_per_minute: 9 }] }'),
+    'spend limits: none in USD, so spending is not bounded\n',
+  );
+});
+
+test('what goes out while the database is away is not bounded', async () => {
+  const limits = (more: string) => `{ reserve: worst_case, defaults: { user_daily_usd: 5 }, ${more} }`;
+  assert.match(await moneyOf(limits('on_store_error: allow')), /not bounded: what goes out while the database is away/);
+  assert.doesNotMatch(await moneyOf(limits('on_store_error: deny')), /database/);
+});

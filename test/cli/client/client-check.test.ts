@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, test } from 'node:test';
+import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
+import type { Input } from '../../../engine/cli/client/client-input.ts';
+import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { startCli } from '../support.ts';
+
+const TOKEN = 'gw_planted_token_1';
+const WINDOW = { contextWindow: 500_000 };
+
+let desk: Desk;
+beforeEach(() => {
+  desk = createDesk();
+});
+
+const home = (...parts: string[]) => join(desk.home, ...parts);
+
+/** Nobody is there, and nothing is on standard input. */
+const typing = (): Input => ({
+  answers: false,
+  line: async () => assert.fail('somebody was asked'),
+  all: async () => assert.fail('standard input was read'),
+});
+
+describe('a gateway that is asked first', () => {
+  let gateway: ScriptedGateway;
+  beforeEach(async () => {
+    gateway = await startScriptedGateway();
+    desk.env.RELAY_API_KEY = TOKEN;
+  });
+  const given = () =>
+    ({ ...WINDOW, baseUrl: `${gateway.url}/v1`, model: 'coder-1', check: true, write: true }) as const;
+  const run = () => buildCli(desk.context, given(), { input: typing() });
+
+  test('with the model lets the file be written, and knows when its window is smaller', async () => {
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
+    assert.equal(await run(), 0);
+    assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
+    assert.match(desk.words(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
+  });
+
+  test('says the window that each client is told, unless somebody knows better', async () => {
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
+    const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
+    const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+    await buildCli(desk.context, asked, { input: typing() });
+    assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
+    await codingCli(desk.context, asked, { input: typing() });
+    const coding = read('.codingcli', 'config.toml');
+    assert.match(coding, /^model_context_window = 200000\nmodel_auto_compact_token_limit = 190000$/m);
+    await messages(desk.context, asked, { input: typing() });
+    assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "200000"/);
+    await messages(desk.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
+    assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
+    await buildCli(desk.context, { ...asked, check: undefined } as never, { input: typing() });
+    assert.match(read('.buildcli', 'config.toml'), /^context_window = 500000$/m);
+  });
+
+  test('is asked about the model of each tier, too', async () => {
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }, { id: 'coder-2' }] } }));
+    const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, shell: 'sh' } as const;
+    await messages(desk.context, { ...asked, haikuModel: 'coder-2' }, { input: typing() });
+    const wrong = messages(desk.context, { ...asked, haikuModel: 'codr-2' }, { input: typing() });
+    await assert.rejects(wrong, /has no model "codr-2" for this token: did you mean `coder-2`/);
+  });
+
+  test('that knows only lists is asked for one', async () => {
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
+    assert.equal(await run(), 0);
+  });
+
+  test('without the model says what there is, and nothing is written', async () => {
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
+    await assert.rejects(run(), {
+      exit_code: 1,
+      message: /has no model "coder-1" for this token: did you mean `coder-2`\? For another/,
+    });
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
+    await assert.rejects(run(), /its token group may use no model at all/);
+    assert.ok(!existsSync(home('.buildcli')));
+  });
+
+  test('that refuses the token, or is none, ends it with what to do', async () => {
+    const path = '/v1/models/coder-1';
+    gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'It expired.\x1b[2J' } } }));
+    await assert.rejects(run(), {
+      exit_code: 1,
+      message: /refuses the credential: It expired\.\uFFFD\[2J\. Make a token/,
+    });
+    gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'invalid x-api-key' } } }));
+    await assert.rejects(run(), /refuses the credential: invalid x-api-key\. Make a token/);
+    gateway.scripts.set(path, () => ({ status: 200, body: '<html>' }));
+    await assert.rejects(run(), { exit_code: 69, message: /is it the address of a gateway\?/ });
+    gateway.scripts.set(path, () => ({ status: 302, headers: { location: '/login' } }));
+    await assert.rejects(run(), /redirect/);
+    delete desk.env.RELAY_API_KEY;
+    await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, and it is not set/ });
+  });
+
+  test('is asked whether the token is good where no model is fixed', async () => {
+    const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
+    assert.equal(await messages(desk.context, wish, { input: typing() }), 0);
+    assert.match(desk.words(), /takes the token/);
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
+    await assert.rejects(messages(desk.context, wish, { input: typing() }), /refuses the credential/);
+  });
+});
+
+describe('the program itself', () => {
+  const run = async (stdin: string, ...arguments_: string[]) => {
+    const running = startCli(['client', ...arguments_], { env: desk.env });
+    running.process.stdin!.end(stdin);
+    return running.ended;
+  };
+
+  test('reads a token from standard input and shows it nowhere', async () => {
+    const wish = ['coding-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1', '--token-stdin'];
+    const proposed = await run(`${TOKEN}\n`, ...wish);
+    assert.equal(proposed.exit_code, 1, 'there is something to write, and nobody to ask');
+    const { exit_code, stdout, stderr } = await run(`${TOKEN}\r\n`, ...wish, '--write', '--json');
+    assert.equal(exit_code, 0, stderr);
+    assert.equal(JSON.parse(stdout).client, 'coding-cli');
+    assert.doesNotMatch(proposed.stdout + proposed.stderr + stdout + stderr, /planted/);
+    assert.deepEqual(JSON.parse(readFileSync(home('.codingcli', 'auth.json'), 'utf8')), { COMPAT_API_KEY: TOKEN });
+  });
+
+  test('takes neither a token where a name belongs nor a window that is none', async () => {
+    const wish = ['build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
+    const key = await run('', ...wish, '--api-key-env', TOKEN);
+    assert.equal(key.exit_code, 64);
+    assert.doesNotMatch(key.stderr, /planted/);
+    for (const window of ['0', '200k', '-5', '1e6', '99999999999']) {
+      assert.equal((await run('', ...wish, '--context-window', window)).exit_code, 64, window);
+    }
+    assert.ok(!existsSync(home('.buildcli')));
+  });
+});

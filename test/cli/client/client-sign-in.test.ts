@@ -1,0 +1,284 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { beforeEach, describe, test } from 'node:test';
+import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
+import type { Input } from '../../../engine/cli/client/client-input.ts';
+import { removeClient } from '../../../engine/cli/client/client-remove.ts';
+import { helperLine } from '../../../engine/client-files/key-helper.ts';
+import { parseToml } from '../../../engine/client-files/toml-text.ts';
+import { held, keep } from '../../client/keep-credentials.ts';
+import { createDesk, type Desk, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { startCli } from '../support.ts';
+
+const BASE = 'https://gateway.example.com/llm';
+const PROGRAM = { runtime: '/opt/node 24/bin/node', script: "/home/o'neil/appscli.js" };
+const NOBODY: Input = {
+  answers: false,
+  line: async () => assert.fail('somebody was asked'),
+  all: async () => assert.fail('standard input was read'),
+};
+const HERE = { input: NOBODY, program: PROGRAM };
+const MODEL = { model: 'coder-1', contextWindow: 200_000 };
+
+let desk: Desk;
+beforeEach(() => {
+  desk = createDesk();
+});
+
+const home = (...parts: string[]) => join(desk.home, ...parts);
+const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+const settings = () => JSON.parse(read('.client', 'settings.json'));
+
+/** What a TOML text says, in objects that compare with ours. */
+const parse = (text: string) => JSON.parse(JSON.stringify(parseToml(text)));
+
+function put(text: string, ...parts: string[]): void {
+  mkdirSync(dirname(home(...parts)), { recursive: true });
+  writeFileSync(home(...parts), text);
+}
+
+/** A profile whose files for every machine are in the home of the test. */
+function managedProfile(): string {
+  const files = (name: string) => `{ linux: "${home('etc', name)}", macos: "${home('etc', name)}" }`;
+  put(
+    `header_prefix: vendor
+clients:
+  messages: { managed_file: ${files('managed-settings.json')} }
+  coding_cli: { managed_file: ${files('coding.toml')} }
+  build_cli: { managed_file: ${files('build.toml')} }
+`,
+    'profile.yaml',
+  );
+  return home('profile.yaml');
+}
+
+describe('signing in at the gateway', () => {
+  test('is what the Messages client is told, and nothing that would keep it from doing so stays', async () => {
+    const before = `{
+  "theme": "dark",
+  "apiKeyHelper": "/usr/bin/old-helper",
+  "env": {
+    "VENDOR_AUTH_TOKEN": "planted",
+    "MINE": "1",
+    "VENDOR_BASE_URL": "https://old.example.com"
+  }
+}
+`;
+    put(before, '.client', 'settings.json');
+    assert.equal(await messages(desk.context, { baseUrl: BASE, signIn: true, write: true }, HERE), 0);
+    assert.equal(
+      read('.client', 'settings.json'),
+      `{
+  "theme": "dark",
+  "env": {
+    "MINE": "1"
+  },
+  "forceLoginMethod": "gateway",
+  "forceLoginGatewayUrl": "${BASE}"
+}
+`,
+    );
+    assert.equal(read('.client', 'settings.json.backup-1'), before);
+    assert.doesNotMatch(desk.words(), /planted/);
+    assert.equal(
+      await messages(desk.context, { baseUrl: BASE, signIn: true }, HERE),
+      0,
+      'there is nothing left to write',
+    );
+  });
+
+  test('goes with models and discovery, without an address that would stand for a gateway without sign-in', async () => {
+    const given = { baseUrl: BASE, signIn: true, model: 'coder-1', discovery: true, write: true } as const;
+    await messages(desk.context, given, HERE);
+    assert.deepEqual(settings().forceLoginGatewayUrl, BASE);
+    assert.equal(settings().env.VENDOR_MODEL, 'coder-1');
+    assert.equal(settings().env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
+    assert.equal(settings().env.VENDOR_BASE_URL, undefined);
+  });
+
+  test('is warned of variables of the environment that win over it', async () => {
+    Object.assign(desk.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
+    await messages(desk.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
+    assert.match(
+      desk.words(),
+      /VENDOR_AUTH_TOKEN is set in your environment: remove it, or the client does not sign in/,
+    );
+    assert.match(desk.words(), /VENDOR_BASE_URL is set in your environment/);
+    assert.doesNotMatch(desk.words(), /planted/);
+  });
+
+  test('is checked by asking whether the gateway offers it', async () => {
+    const gateway = await startScriptedGateway();
+    const given = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
+    await messages(desk.context, given, HERE);
+    assert.match(desk.words(), /takes sign-ins from a terminal/);
+    gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
+    await assert.rejects(messages(desk.context, given, HERE), { exit_code: 69, message: /can't be signed in at/ });
+  });
+});
+
+describe('a key helper', () => {
+  test('is a command with absolute paths that the shell of the client takes, for the Messages client', async () => {
+    put('{"forceLoginMethod": "gateway", "forceLoginGatewayUrl": "https://x.example.com"}', '.client', 'settings.json');
+    await messages(desk.context, { baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    assert.deepEqual(settings(), {
+      apiKeyHelper: `'/opt/node 24/bin/node' '/home/o'\\''neil/appscli.js' token --base-url ${BASE}`,
+      env: { VENDOR_BASE_URL: BASE, CLIENT_CODE_API_KEY_HELPER_TTL_MS: '60000' },
+    });
+    assert.match(desk.words(), /you are not signed in at .* here: run appscli login --base-url/);
+  });
+
+  test('needs no shell in the coding CLI, and no other way to a credential stays beside it', async () => {
+    put('[model_providers.custom]\nenv_key = "OURS"\nrequires_compat_auth = false\n', '.codingcli', 'config.toml');
+    await codingCli(desk.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    const { model_providers } = parse(read('.codingcli', 'config.toml'));
+    assert.deepEqual(model_providers.custom, {
+      name: 'custom',
+      base_url: `${BASE}/v1`,
+      wire_api: 'responses',
+      supports_websockets: false,
+      auth: {
+        command: PROGRAM.runtime,
+        args: [PROGRAM.script, 'token', '--base-url', BASE],
+        timeout_ms: 30_000,
+        refresh_interval_ms: 60_000,
+      },
+    });
+    assert.ok(!existsSync(home('.codingcli', 'auth.json')));
+    await codingCli(desk.context, { ...MODEL, baseUrl: BASE, apiKeyEnv: 'OURS', write: true }, HERE);
+    assert.doesNotMatch(read('.codingcli', 'config.toml'), /auth\]|command/);
+  });
+
+  test('needs no shell in the build CLI either', async () => {
+    put('[model.coder-1]\napi_key = "planted"\nenv_key = "X"\n', '.buildcli', 'config.toml');
+    await buildCli(desk.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    const { model, auth_provider } = parse(read('.buildcli', 'config.toml'));
+    assert.deepEqual(
+      [model['coder-1'].auth_provider, model['coder-1'].api_key, model['coder-1'].env_key],
+      ['coder-1', undefined, undefined],
+    );
+    assert.deepEqual(auth_provider['coder-1'], {
+      command: PROGRAM.runtime,
+      args: [PROGRAM.script, 'token', '--base-url', BASE],
+      timeout_secs: 30,
+    });
+  });
+
+  test('is checked with the token of the person who signed in', async () => {
+    const gateway = await startScriptedGateway();
+    gateway.scripts.set('/v1/models?limit=1000', ({ headers }) =>
+      headers.authorization === 'Bearer access-0' ? { body: { data: [{ id: 'coder-1' }] } } : { status: 401, body: {} },
+    );
+    const given = { ...MODEL, baseUrl: gateway.url, keyHelper: true, check: true, print: true } as const;
+    await assert.rejects(buildCli(desk.context, given, HERE), { exit_code: 1, message: /not signed in/ });
+    keep(desk, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
+    await buildCli(desk.context, given, HERE);
+    assert.match(desk.words(), /has coder-1 for this token/);
+  });
+
+  test('written by the program itself prints a token from any directory, with an empty environment', async () => {
+    const gateway = await startScriptedGateway();
+    keep(desk, { [gateway.url]: { ...held(0), expires_at: new Date(Date.now() + 3_000_000).toISOString() } });
+    const set_up = ['client', 'messages', '--base-url', gateway.url, '--key-helper', '--write'];
+    // In this process the program that the helper names would be this file, which would run itself without end.
+    assert.equal((await startCli(set_up, { env: desk.env }).ended).exit_code, 0);
+    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env: { HOME: desk.home } });
+    assert.equal(String(said), 'access-0\n');
+  });
+
+  test('is told another program, and warned of one that may be gone tomorrow', async () => {
+    const given = { baseUrl: BASE, keyHelper: true, print: true } as const;
+    await messages(desk.context, { ...given, appscli: '/usr/local/bin/appscli' }, HERE);
+    assert.match(desk.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
+    assert.doesNotMatch(desk.words(), /cache/);
+    const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
+    await messages(desk.context, given, { ...HERE, program });
+    assert.match(desk.words(), /cache that may be emptied: install it, or say with --appscli/);
+  });
+
+  test('is quoted for cmd on Windows, and refused a path that cmd would change', () => {
+    const args = ['token', '--base-url', BASE];
+    assert.equal(
+      helperLine({ program: 'C:\\Program Files\\appscli.cmd', args }, 'windows'),
+      `"C:\\Program Files\\appscli.cmd" token --base-url ${BASE}`,
+    );
+    assert.throws(() => helperLine({ program: 'C:\\100%\\appscli.cmd', args }, 'windows'), /without " and %/);
+  });
+
+  test('is one of several ways to a credential, of which there can be one', async () => {
+    const both = { ...MODEL, baseUrl: BASE, keyHelper: true, apiKeyEnv: 'X' } as const;
+    await assert.rejects(buildCli(desk.context, both, HERE), { exit_code: 64, message: /exclude each other/ });
+  });
+});
+
+describe('a file for every machine', () => {
+  test('goes where the client looks for it, and everybody may read it', {
+    skip: process.platform === 'win32',
+  }, async () => {
+    const managed = { baseUrl: BASE, profile: managedProfile(), managed: true, write: true } as const;
+    assert.equal(await messages(desk.context, { ...managed, signIn: true }, HERE), 0);
+    assert.equal(JSON.parse(read('etc', 'managed-settings.json')).forceLoginGatewayUrl, BASE);
+    assert.equal(statSync(home('etc', 'managed-settings.json')).mode & 0o777, 0o644);
+    assert.equal(statSync(home('etc')).mode & 0o777, 0o755);
+    await codingCli(desk.context, { ...MODEL, ...managed, keyHelper: true }, HERE);
+    await buildCli(desk.context, { ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' }, HERE);
+    assert.match(read('etc', 'coding.toml'), /^command = "appscli"$/m);
+    assert.match(read('etc', 'build.toml'), /^command = "\/opt\/appscli"$/m);
+    assert.doesNotMatch(desk.words(), /not signed in/);
+    assert.ok(!existsSync(home('.client')) && !existsSync(home('.codingcli')) && !existsSync(home('.buildcli')));
+  });
+
+  test('of another system is shown, and where it belongs', async () => {
+    const other = process.platform === 'win32' ? 'linux' : 'windows';
+    await messages(desk.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
+    const { apiKeyHelper } = JSON.parse(desk.data());
+    assert.equal(apiKeyHelper, `${other === 'windows' ? 'appscli.cmd' : 'appscli'} token --base-url ${BASE}`);
+    assert.match(desk.words(), /What follows belongs in .*managed-settings\.json on each machine/);
+    const build = { ...MODEL, baseUrl: BASE, keyHelper: true, managed: 'windows' } as const;
+    await assert.rejects(buildCli(desk.context, build, HERE), { exit_code: 64, message: /no file for every machine/ });
+  });
+
+  test('holds no token, however it is asked for', async () => {
+    for (const how of [{ apiKey: 'gw_planted_token_1' }, { tokenStdin: true }, {}] as const) {
+      const given = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
+      await assert.rejects(codingCli(desk.context, given, HERE), { exit_code: 64, message: /holds no token/ });
+    }
+  });
+});
+
+describe('taking it back', () => {
+  test('leaves the files as they were before', async () => {
+    const [client, coding, build] = [
+      '{\n  "theme": "dark"\n}\n',
+      '# mine\napproval_policy = "never"\n\n[tui]\ntheme = "x"\n',
+      '# mine\n[ui]\nscreen_mode = "minimal"\n',
+    ];
+    put(client, '.client', 'settings.json');
+    put(coding, '.codingcli', 'config.toml');
+    put(build, '.buildcli', 'config.toml');
+    const write = { baseUrl: BASE, write: true } as const;
+    await messages(desk.context, { ...write, model: 'm', discovery: true, keyHelper: true }, HERE);
+    await codingCli(desk.context, { ...MODEL, ...write, keyHelper: true }, HERE);
+    await buildCli(desk.context, { ...MODEL, ...write, keyHelper: true }, HERE);
+    for (const kind of ['messages', 'coding-cli', 'build-cli'] as const)
+      assert.equal(await removeClient(desk.context, kind, write, HERE), 0);
+    assert.equal(read('.client', 'settings.json'), client);
+    assert.deepEqual(parse(read('.codingcli', 'config.toml')), parse(coding));
+    assert.match(read('.codingcli', 'config.toml'), /^# mine$/m);
+    assert.deepEqual(parse(read('.buildcli', 'config.toml')), parse(build));
+    await messages(desk.context, { ...write, signIn: true }, HERE);
+    await removeClient(desk.context, 'messages', write, HERE);
+    assert.equal(read('.client', 'settings.json'), client);
+  });
+
+  test('leaves alone what belongs to another gateway', async () => {
+    await messages(desk.context, { baseUrl: 'https://other.example.com', signIn: true, write: true }, HERE);
+    const before = read('.client', 'settings.json');
+    assert.equal(await removeClient(desk.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
+    assert.equal(await removeClient(desk.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
+    assert.equal(read('.client', 'settings.json'), before);
+    assert.match(desk.words(), /say nothing of/);
+  });
+});

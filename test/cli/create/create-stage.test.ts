@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, test } from 'node:test';
+import { cli } from '../support.ts';
+
+let root: string;
+let directory: string;
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'appscli-create-'));
+});
+beforeEach(async () => {
+  directory = await mkdtemp(join(root, 'case-'));
+});
+after(() => rm(root, { recursive: true, force: true }));
+
+const run = (...arguments_: string[]) =>
+  cli(arguments_, { cwd: directory, env: { ...process.env, UPSTREAM_KEY: 'set' } });
+
+/** The lines of a text that begin with the given one and are indented or empty until the text stands further out again. */
+function block(text: string, first: string): string {
+  const lines = text.split('\n');
+  const start = lines.indexOf(first);
+  assert.ok(start >= 0, `${first} is not in\n${text}`);
+  const end = lines.findIndex((line, index) => index > start && line === '');
+  return `${lines.slice(start, end).join('\n')}\n`;
+}
+
+test('a new stage passes the check once what was printed is pasted into gateway.yaml and a pipeline', async () => {
+  await run('init');
+  const { exit_code, stdout, stderr } = await run('create', 'stage', 'require-ticket');
+  assert.equal(exit_code, 0);
+  assert.equal(stdout, 'stages/require-ticket.ts\nstages/require-ticket.test.ts\nstages/package.json\n');
+
+  const gateway = join(directory, 'gateway.yaml');
+  const pipeline = join(directory, 'pipelines/messages.yaml');
+  await writeFile(gateway, `${await readFile(gateway, 'utf8')}\n${block(stderr, 'stages:')}`);
+  const entry = block(stderr, '  - stage: require-ticket');
+  const before_it = (await readFile(pipeline, 'utf8')).replace(
+    '  # Receives the body.',
+    `${entry}  # Receives the body.`,
+  );
+  await writeFile(pipeline, before_it);
+
+  const checked = await run('check', '--deny-warnings');
+  assert.equal(checked.exit_code, 0, checked.stdout);
+});
+
+test('a new stage is written into the directory that was named', async () => {
+  const { exit_code, stderr } = await run('create', 'stage', 'require-ticket', '--directory', 'my-gateway');
+  assert.equal(exit_code, 0);
+  assert.deepEqual((await readdir(join(directory, 'my-gateway/stages'))).toSorted(), [
+    'package.json',
+    'require-ticket.test.ts',
+    'require-ticket.ts',
+  ]);
+  assert.match(stderr, /\n {2}cd my-gateway\n/);
+});
+
+test('a name that pipelines could not use is refused with what is allowed, and nothing is written', async () => {
+  const refused = ['Require_ticket', 'x-', '../x', ''].map(async (name) => {
+    const { exit_code, stdout, stderr } = await run('create', 'stage', '--', name);
+    assert.deepEqual([exit_code, stdout], [64, ''], name);
+    assert.match(stderr, /^appscli: .*lower-case words joined by dashes, such as require-ticket\n$/);
+  });
+  await Promise.all(refused);
+  assert.deepEqual(await readdir(directory), []);
+});
+
+test('the name of a shipped stage is refused', async () => {
+  for (const name of ['audit', 'check-budget']) {
+    const { exit_code, stderr } = await run('create', 'stage', name);
+    assert.equal(exit_code, 64);
+    assert.equal(
+      stderr,
+      `appscli: ${name} is the name of a shipped stage; call yours something else, such as own-${name}\n`,
+    );
+  }
+});
+
+test('a file that exists is never overwritten, and none of the two is then written', async () => {
+  await run('create', 'stage', 'one');
+  await writeFile(join(directory, 'stages/one.test.ts'), 'mine');
+  await rm(join(directory, 'stages/one.ts'));
+  const { exit_code, stderr } = await run('create', 'stage', 'one');
+  assert.equal(exit_code, 64);
+  assert.equal(stderr, 'appscli: stages/one.test.ts exists already; nothing was written\n');
+  assert.deepEqual(await readdir(join(directory, 'stages')), ['one.test.ts', 'package.json']);
+  assert.equal(await readFile(join(directory, 'stages/one.test.ts'), 'utf8'), 'mine');
+});
+
+test('a second stage leaves what says that stages are modules as it is', async () => {
+  await run('create', 'stage', 'one');
+  await writeFile(join(directory, 'stages/package.json'), '{ "type": "module", "private": true }');
+  const { exit_code, stdout } = await run('create', 'stage', 'two');
+  assert.equal(exit_code, 0);
+  assert.equal(stdout, 'stages/two.ts\nstages/two.test.ts\n');
+  assert.match(await readFile(join(directory, 'stages/package.json'), 'utf8'), /private/);
+});
+
+test('what to do next fits into 80 columns', async () => {
+  const { stderr } = await run('create', 'stage', 'a-name-of-some-length');
+  for (const line of stderr.split('\n')) assert.ok(line.length <= 80, line);
+});

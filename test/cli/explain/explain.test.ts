@@ -1,0 +1,304 @@
+/** What a configuration does, told without running it: pipelines, rules, requests that are never sent. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { cli } from '../support.ts';
+
+const CONFIG = `server:
+  listen: 127.0.0.1:8080
+  public_url: https://gateway.example.com
+upstreams:
+  - { name: main, base_url: "https://api.example.com/root", api_key_env: UPSTREAM_KEY }
+  - { name: spare, base_url: "https://spare.example.com", auth_token_env: SPARE_TOKEN }
+models:
+  - { id: coder-1, upstream_ids: { spare: coder-1@2026 }, pricing: { input: 3, output: 15 } }
+token_groups:
+  - { name: engineers, models: ["*"] }
+  - { name: research, models: ["*"] }
+routing:
+  default_upstream: main
+  rules:
+    - name: large-to-spare
+      group: research
+      when: { ">": [{ var: request.body_bytes }, 100] }
+      upstream: spare
+    - { name: never-asked, group: research, upstream: main }
+spend_limits:
+  reserve: worst_case
+  defaults: { user_daily_usd: 5 }
+pipelines: pipelines
+`;
+
+const PIPELINE = `pipeline: messages
+version: 2
+summary: Refuses bodies above a kilobyte.
+match: { methods: [POST], paths: [/v1/messages], surface: messages }
+rules:
+  is-large: { ">": [{ var: request.body_bytes }, 1000] }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: fail
+    id: refuse-large
+    when: { rule: is-large }
+    options: { error: invalid_request, message: Too large. }
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - stage: forward
+finally:
+  - stage: audit
+`;
+
+let directory: string;
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-explain-'));
+  await writeFile(join(directory, 'gateway.yaml'), CONFIG);
+  await mkdir(join(directory, 'pipelines'));
+  await writeFile(join(directory, 'pipelines', 'messages.yaml'), PIPELINE);
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+const explain = (...arguments_: string[]) => cli(['explain', ...arguments_], { cwd: directory });
+
+async function request(name: string, size: number, more: object = {}): Promise<string> {
+  const body = { model: 'coder-1', max_tokens: 10, messages: [{ role: 'user', content: 'x'.repeat(size) }], ...more };
+  await writeFile(join(directory, name), JSON.stringify(body));
+  return name;
+}
+
+describe('explain', () => {
+  it('without a word shows all pipelines as a matrix of stages within 80 columns', async () => {
+    const { stdout, exit_code, stderr } = await explain();
+    assert.equal(exit_code, 0, stderr);
+    const lines = stdout.split('\n');
+    // All nine are too wide for the screen: names are broken at a dash, and what is left over stands below.
+    const titles = lines.filter((line) => line.startsWith('STAGE')).flatMap((line) => line.split(/ +/).slice(1));
+    const names = ['CHAT-', 'COUNT-', 'HEALTH', 'HELLO', 'MANAGED-', 'MESSAGES', 'MODELS', 'OAUTH-USAGE', 'RESPONSES'];
+    assert.deepEqual(titles.toSorted(), names);
+    assert.match(stdout, /^fail +(3\? +4\?|4\? +3\?)$/m);
+    assert.match(stdout, /^audit(?: +f){4}$/m);
+    for (const line of lines) assert.ok(line.length <= 80, line);
+  });
+
+  it('shows a pipeline with the guard in words and the line of every entry', async () => {
+    const { stdout } = await explain('messages');
+    assert.match(stdout, /^messages, version 2: pipelines\/messages\.yaml$/m);
+    assert.match(stdout, /^ {2}3 {2}refuse-large +fail@1 +request\.body_bytes > 1000 +:10$/m);
+    const { stdout: json } = await explain('messages', '--json');
+    const { entries } = JSON.parse(json);
+    assert.deepEqual(entries[2].when, { '>': [{ var: 'request.body_bytes' }, 1000] });
+    assert.deepEqual([entries[7].list, entries[7].id, entries[7].order], ['finally', 'audit', 1]);
+  });
+
+  it('lists every rule after expansion, with where it comes from', async () => {
+    const { stdout } = await explain('rules');
+    assert.match(
+      stdout,
+      /1 {2}large-to-spare goes to spare\n +when .*research.* and\n? *request\.body_bytes > 100\n +gateway\.yaml:15\n/,
+    );
+    assert.match(stdout, /3 {2}default goes to main\n +gateway\.yaml:13\n/);
+    assert.match(stdout, /defaults\.user_daily_usd at most 5 USD per user and day\n +gateway\.yaml:22\n/);
+    assert.match(
+      stdout,
+      /messages\/refuse-large runs\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,
+    );
+  });
+
+  it('takes a request through without sending it: rules, values, limits, and what would be sent', async () => {
+    const file = await request('large.json', 200);
+    const { stdout, stderr } = await explain(file, '--user', 'ann@example.com', '--group', 'research', '--json');
+    const run = JSON.parse(stdout || stderr);
+    assert.deepEqual(
+      run.stages.filter(({ fate }: { fate: string }) => fate === 'skipped').map(({ id }: { id: string }) => id),
+      ['refuse-large'],
+    );
+    assert.deepEqual(run.stages[2].guard.held, false);
+    assert.ok(run.stages[2].guard.reasons[0].saw['request.body_bytes'] > 200);
+    assert.deepEqual(
+      run.routing.map(({ name, held, after_decision }: Record<string, unknown>) => [name, held, after_decision]),
+      [
+        ['large-to-spare', true, false],
+        ['never-asked', true, true],
+      ],
+    );
+    assert.equal(run.facts['route.upstream'], 'spare');
+    assert.deepEqual(run.limits.map(({ rule, key, room }: Record<string, unknown>) => [rule, key, room])[0], [
+      'defaults.user_daily_usd',
+      'ann@example.com',
+      true,
+    ]);
+    assert.equal(run.sent.url, 'https://spare.example.com/v1/messages');
+    assert.equal(run.sent.unchanged, false);
+    assert.deepEqual(
+      run.sent.headers.find(([name]: string[]) => name === 'authorization'),
+      ['authorization', 'Bearer, the value of SPARE_TOKEN'],
+    );
+    assert.equal(run.answer, undefined);
+  });
+
+  it('fits a terminal, whatever the options of a stage are', async () => {
+    for (const pipeline of ['hello', 'chat-completions']) {
+      const { stdout } = await explain(pipeline, '--config', 'gateway.yaml');
+      assert.match(stdout, /options /);
+      assert.deepEqual(
+        stdout.split('\n').filter((line) => line.length > 80),
+        [],
+      );
+    }
+  });
+
+  it('says what became of the body, and no secret of an upstream that takes its key in two headers', async () => {
+    const compat = 'type: compat, protocols: [chat], base_url: "https://spare.example.com/v1", api_key_env: SPARE_KEY';
+    const spare = 'base_url: "https://spare.example.com", auth_token_env: SPARE_TOKEN';
+    const shipped = CONFIG.replace('pipelines: pipelines\n', '');
+    await writeFile(join(directory, 'compat.yaml'), shipped.replace(spare, compat));
+    const file = await request('to-compat.json', 200, { stream: true });
+    const given = ['--group', 'research', '--config', 'compat.yaml'];
+    const { stdout: passed } = await explain(file, ...given, '--path', '/v1/chat/completions');
+    assert.match(passed, /authorization: Bearer, the value of SPARE_KEY\n {2}x-api-key: the value of SPARE_KEY\n/);
+    assert.match(passed, /bytes, with stream_options, model rewritten\n/);
+    const { stdout: translated } = await explain(file, ...given);
+    assert.match(translated, /POST https:\/\/spare\.example\.com\/v1\/chat\/completions [\s\S]*bytes, written anew\n/);
+  });
+
+  it('tells the answer of the gateway itself where a request would not leave it', async () => {
+    const file = await request('huge.json', 5000);
+    const { stdout } = await explain(file, '--group', 'engineers');
+    assert.match(stdout, /3 {2}refuse-large runs\n +yes: request\.body_bytes > 1000 \(request\.body_bytes is 50\d\d\)/);
+    assert.match(stdout, /Would be answered by the gateway itself\n {2}400 invalid_request\n {2}Too large\.\n$/);
+    assert.doesNotMatch(stdout, /Would be sent/);
+    const dear = await request('dear.json', 10, { max_tokens: 200_000 });
+    await writeFile(join(directory, 'tight.yaml'), CONFIG.replace('user_daily_usd: 5', 'user_daily_usd: 1'));
+    const refused = await explain(dear, '--group', 'engineers', '--config', 'tight.yaml');
+    assert.match(refused.stdout, /defaults\.user_daily_usd .* 1 +0 +3\.\d+ +NO$/m);
+    assert.match(refused.stdout, /429 spend_limit_exceeded/);
+  });
+
+  it('shows what a client with a broken body would be told', async () => {
+    await writeFile(join(directory, 'broken.json'), '{"model": ');
+    const { stdout } = await explain('broken.json', '--group', 'engineers');
+    assert.match(stdout, /400 invalid_json/);
+  });
+
+  it('takes a request as it was seen, without its connection and its credential', async () => {
+    const seen = {
+      method: 'post',
+      path: '/v1/messages?beta=true',
+      headers: {
+        Host: 'gateway.example.com',
+        Authorization: 'Bearer secret-of-somebody',
+        'Content-Length': '3',
+        'Transfer-Encoding': 'chunked',
+        Connection: 'close',
+        'X-Trace': 'seen',
+      },
+      json: { model: 'coder-1', max_tokens: 10, messages: [] },
+    };
+    await writeFile(join(directory, 'seen.json'), JSON.stringify(seen));
+    const { stdout, stderr } = await explain('seen.json', '--group', 'engineers', '--json');
+    const { sent } = JSON.parse(stdout || stderr);
+    assert.equal(sent.url, 'https://api.example.com/root/v1/messages?beta=true');
+    assert.deepEqual(
+      sent.headers.filter(([name]: string[]) => ['x-trace', 'host'].includes(name!)),
+      [
+        ['x-trace', 'seen'],
+        ['host', 'api.example.com'],
+      ],
+    );
+    assert.doesNotMatch(stdout, /secret-of-somebody/);
+  });
+
+  it('claims nothing about an answer that nobody gave', async () => {
+    await mkdir(join(directory, 'answering'));
+    const clauses = 'on_error:\n  - { stage: fail, id: any, options: { error: overloaded } }\nfinally:';
+    await writeFile(join(directory, 'answering', 'messages.yaml'), PIPELINE.replace('finally:', clauses));
+    await writeFile(join(directory, 'answering.yaml'), CONFIG.replace('pipelines: pipelines', 'pipelines: answering'));
+    const given = ['--group', 'engineers', '--config', 'answering.yaml', '--json'];
+    const { stdout } = await explain(await request('sent.json', 1), ...given);
+    const run = JSON.parse(stdout);
+    assert.deepEqual(
+      Object.keys(run.facts).filter((path) => /^(outcome|error|upstream|usage)\./.test(path)),
+      [],
+    );
+    assert.equal(run.stages.find(({ id }: { id: string }) => id === 'any').fate, 'unreached');
+    const refused = JSON.parse((await explain(await request('refused.json', 5000), ...given)).stdout);
+    assert.equal(refused.answer.error, 'overloaded');
+    assert.equal(refused.answer.status, 503);
+  });
+
+  it('tells a stage in shadow mode that was not reached from one that would have run', async () => {
+    await mkdir(join(directory, 'shadows'));
+    const shadow = '    mode: shadow\n    options: { error: invalid_request, message: Too large. }\n';
+    await writeFile(
+      join(directory, 'shadows', 'messages.yaml'),
+      PIPELINE.replace('    options: { error: invalid_request, message: Too large. }\n', shadow),
+    );
+    await writeFile(join(directory, 'shadows.yaml'), CONFIG.replace('pipelines: pipelines', 'pipelines: shadows'));
+    const given = ['--group', 'engineers', '--config', 'shadows.yaml'];
+    const held = await explain(await request('held.json', 2000), ...given);
+    assert.match(held.stdout, /3 {2}refuse-large is skipped, in shadow mode\n +yes: request\.body_bytes > 1000/);
+    assert.match(held.stdout, /would have acted\n {2}refuse-large\n/);
+    await writeFile(join(directory, 'empty.json'), '');
+    const broken = await explain('empty.json', ...given);
+    assert.match(broken.stdout, /3 {2}refuse-large is not reached\n/);
+  });
+
+  it('asks no limits where nothing is charged', async () => {
+    const rule = '  rules:\n    - { name: few, scope: team, window: day, limit_usd: 3 }\n';
+    await writeFile(
+      join(directory, 'team.yaml'),
+      CONFIG.replace('  - { name: main, ', '  - { name: main, supports: { count_tokens: true }, ').replace(
+        'pipelines: pipelines\n',
+        rule,
+      ),
+    );
+    const file = await request('charge.json', 1);
+    const given = ['--group', 'engineers', '--config', 'team.yaml'];
+    const charged = await explain(file, ...given);
+    assert.match(charged.stdout, /few holds: 3 USD per team and day, and the caller has no team\n/);
+    assert.match(charged.stdout, /spend\.reserved_nano_usd = 0\.\d+ USD/);
+    const counted = await explain(file, ...given, '--path', '/v1/messages/count_tokens');
+    assert.match(counted.stdout, /Would be sent/);
+    assert.doesNotMatch(counted.stdout, /Spend rules|Limits|few/);
+  });
+
+  it('reads a word as a word, although a directory is called the same', async () => {
+    await mkdir(join(directory, 'forward'));
+    const { stdout, exit_code } = await explain('forward');
+    assert.equal(exit_code, 0);
+    assert.match(stdout, /^stage forward, version 1\n/);
+  });
+
+  it('breaks a long name onto a line of its own, without a blank at the end of the one before', async () => {
+    const name = `rule-${'very-'.repeat(20)}long`;
+    await writeFile(join(directory, 'long.yaml'), CONFIG.replace('large-to-spare', name));
+    for (const word of ['rules', await request('long.json', 1)]) {
+      const { stdout } = await explain(word, '--config', 'long.yaml', '--group', 'research');
+      assert.match(stdout, new RegExp(`^  1  ${name}\n`, 'm'));
+      assert.doesNotMatch(stdout, / $/m);
+    }
+  });
+
+  it('says in one line what is missing or misspelt', async () => {
+    const file = await request('small.json', 1);
+    const wrong: [string[], RegExp][] = [
+      [[file], /token group: --group engineers or research/],
+      [[file, '--group', 'nobody'], /there is no token group nobody/],
+      [[file, '--group', 'research', '--path', '/v2'], /no pipeline serves POST \/v2; name another path/],
+      [[file, '--group', 'research', '--region', 'eu'], /--region: no request has a region here; .*region_header/],
+      [['directory'], /called directory/],
+      [['mesages'], /did you mean `messages`\?/],
+      [['nothing.json'], /called nothing\.json/],
+    ];
+    await mkdir(join(directory, 'directory'));
+    for (const [arguments_, expected] of wrong) {
+      const { exit_code, stdout, stderr } = await explain(...arguments_);
+      assert.deepEqual([exit_code, stdout], [64, ''], stderr);
+      assert.match(stderr, expected);
+      assert.match(stderr, /^appscli: [^\n]+\n$/);
+    }
+  });
+});

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { readRequest } from '../../../engine/cli/explain/request-file.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'appscli-request-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+function read(text: string) {
+  const file = join(directory, 'request.json');
+  writeFileSync(file, text);
+  return readRequest(file);
+}
+
+describe('a file with a request', () => {
+  it('is a body as it stands unless every key of it belongs to a request', () => {
+    for (const text of ['', 'null', '[1]', '{}', '{"model": ', '{ "model": "coder-1", "text": 1 }']) {
+      assert.deepEqual(read(text), { text });
+    }
+  });
+
+  it('is a whole request otherwise, without what belongs to a connection or a caller', () => {
+    const headers = {
+      Host: 'x',
+      'X-API-Key': 'secret',
+      Authorization: 'secret',
+      'Transfer-Encoding': 'chunked',
+      'X-Own': '1',
+    };
+    assert.deepEqual(read(JSON.stringify({ method: 'PUT', path: '/v1?a=b', headers, json: { a: 1 } })), {
+      method: 'PUT',
+      path: '/v1?a=b',
+      headers: { 'x-own': '1' },
+      json: { a: 1 },
+    });
+  });
+
+  it('is refused in words where a value can be no part of a request', () => {
+    const wrong: [unknown, RegExp][] = [
+      [{ method: 5 }, /`method` must be an HTTP method/],
+      [{ method: 'NOT OK' }, /`method` must be an HTTP method/],
+      [{ path: 'v1/messages' }, /`path` must be a path/],
+      [{ path: '/v1 messages' }, /`path` must be a path/],
+      [{ headers: 'none' }, /`headers` must be a mapping/],
+      [{ headers: { 'x-a': 'two\nlines' } }, /`headers` must be a mapping/],
+      [{ headers: { 'not a name': 'x' } }, /`headers` must be a mapping/],
+      [{ headers: { 'x-a': 5 } }, /`headers` must be a mapping/],
+      [{ text: {} }, /`text` must be a text/],
+      [{ text: '', json: {} }, /`json` or `text`, not both/],
+    ];
+    for (const [content, message] of wrong) {
+      assert.throws(() => read(JSON.stringify(content)), { name: 'StartError', message, exit_code: 64 });
+    }
+    assert.throws(() => readRequest(directory), /cannot be read/);
+  });
+});

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { after, before, beforeEach, test } from 'node:test';
+import { cli } from '../support.ts';
+
+const WRITTEN = ['.gitignore', 'gateway.yaml', 'pipelines/messages.test.yaml', 'pipelines/messages.yaml'];
+
+let root: string;
+let directory: string;
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'appscli-init-'));
+});
+beforeEach(async () => {
+  directory = await mkdtemp(join(root, 'case-'));
+});
+after(() => rm(root, { recursive: true, force: true }));
+
+const env = { ...process.env, UPSTREAM_KEY: 'set' };
+const run = (...arguments_: string[]) => cli(arguments_, { cwd: directory, env });
+
+async function filesBelow(path: string): Promise<string[]> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => !entry.isDirectory());
+  return files.map((entry) => join(entry.parentPath, entry.name).slice(path.length + 1)).toSorted();
+}
+
+test('an empty directory becomes a configuration that passes the check without a warning', async () => {
+  const { exit_code, stdout } = await run('init');
+  assert.equal(exit_code, 0);
+  assert.deepEqual(stdout.trimEnd().split('\n').toSorted(), WRITTEN);
+  assert.deepEqual(await filesBelow(directory), WRITTEN);
+  const checked = await run('check', '--deny-warnings');
+  assert.equal(checked.exit_code, 0, checked.stdout);
+});
+
+test('without the key of the provider, the check has that one warning', async () => {
+  await run('init');
+  const { UPSTREAM_KEY, ...without } = env;
+  const { exit_code, stdout } = await cli(['check', '--format', 'json'], { cwd: directory, env: without });
+  const { diagnostics } = JSON.parse(stdout) as { diagnostics: { code: string }[] };
+  assert.equal(exit_code, 0);
+  assert.deepEqual(
+    diagnostics.map(({ code }) => code),
+    ['W7004'],
+  );
+});
+
+test('the tests of the new pipeline pass, and fail when somebody changes its rule', async () => {
+  await run('init');
+  const passed = await run('test', '--min-coverage', '100');
+  assert.equal(passed.exit_code, 0, passed.stdout + passed.stderr);
+  const file = join(directory, 'pipelines/messages.yaml');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('}, 8000]', '}, 10000]'));
+  const failed = await run('test');
+  assert.equal(failed.exit_code, 1);
+  assert.match(failed.stdout + failed.stderr, /refuses a request for a longer one/);
+});
+
+test('the line for editors leads to the schemas of this installation, from every file', async () => {
+  await run('init', 'deep/er');
+  for (const name of WRITTEN.filter((name) => name.endsWith('.yaml'))) {
+    const file = join(directory, 'deep/er', name);
+    const schema = /^# yaml-language-server: \$schema=(.+)\n/.exec(await readFile(file, 'utf8'))?.[1];
+    assert.ok(schema, name);
+    const { title } = JSON.parse(await readFile(resolve(dirname(file), schema), 'utf8')) as { title?: string };
+    assert.ok(title, name);
+  }
+});
+
+test('what to do next is words, fits into 80 columns and starts in the directory that was named', async () => {
+  for (const more of [{}, { npm_command: 'exec' }]) {
+    const name = `it's new ${Object.keys(more).length}`;
+    const { stderr } = await cli(['init', name], { cwd: directory, env: { ...env, ...more } });
+    const breakable = stderr.split('\n').filter((line) => !line.startsWith('    /'));
+    for (const line of breakable) assert.ok(line.length <= 80, line);
+    assert.ok(stderr.includes(`\n  cd 'it'\\''s new ${Object.keys(more).length}'\n`));
+    assert.equal(stderr.includes('npx appscli check'), 'npm_command' in more);
+  }
+});
+
+test('away from where npx finds the program, the first step is to install it there', async () => {
+  const npx = { ...env, npm_command: 'exec' };
+  const install = /\n {2}cd new\n {2}npm install --loglevel=error \\\n {4}(\S+)\n {2}npx appscli check/;
+  const away = await cli(['init', 'new'], { cwd: directory, env: npx });
+  const installed = install.exec(away.stderr)?.[1];
+  assert.ok(installed !== undefined && existsSync(join(installed, 'engine/bin/appscli.js')), away.stderr);
+  assert.doesNotMatch((await run('init', 'without-npx')).stderr, /npm install/);
+  await mkdir(join(directory, 'node_modules/.bin'), { recursive: true });
+  await writeFile(join(directory, 'node_modules/.bin/appscli'), '');
+  const found = await cli(['init', 'below'], { cwd: directory, env: npx });
+  assert.match(found.stderr, /\n {2}cd below\n {2}npx appscli check/);
+});
+
+test('a file that exists stays as it is, is named, and nothing else is written', async () => {
+  for (const existing of WRITTEN.filter((name) => name !== '.gitignore')) {
+    const own = await mkdtemp(join(directory, 'own-'));
+    await mkdir(dirname(join(own, existing)), { recursive: true });
+    await writeFile(join(own, existing), 'mine');
+    const { exit_code, stdout, stderr } = await run('init', own);
+    assert.deepEqual([exit_code, stdout], [64, '']);
+    assert.equal(stderr, `appscli: ${join(own, existing)} exists already; nothing was written\n`);
+    assert.deepEqual(await filesBelow(own), [existing]);
+    assert.equal(await readFile(join(own, existing), 'utf8'), 'mine');
+  }
+});
+
+test('a link to nothing is in the way, too: nothing is written through it', async () => {
+  await symlink(join(root, 'elsewhere.yaml'), join(directory, 'gateway.yaml'));
+  assert.equal((await run('init')).exit_code, 64);
+  assert.ok(!(await readdir(root)).includes('elsewhere.yaml'));
+});
+
+test('a .gitignore that exists is left to its owner and stops nothing', async () => {
+  await writeFile(join(directory, '.gitignore'), 'mine\n');
+  const { exit_code, stdout } = await run('init');
+  assert.equal(exit_code, 0);
+  assert.ok(!stdout.includes('.gitignore'));
+  assert.equal(await readFile(join(directory, '.gitignore'), 'utf8'), 'mine\n');
+});
+
+test('what was written is taken back when a later file cannot be', async () => {
+  await writeFile(join(directory, 'pipelines'), 'no directory');
+  const { exit_code, stderr } = await run('init');
+  assert.equal(exit_code, 69);
+  assert.match(
+    stderr,
+    /^appscli: pipelines\/messages\.yaml cannot be written: a file stands where a directory is needed\n$/,
+  );
+  assert.deepEqual(await readdir(directory), ['pipelines']);
+});
+
+// Node.js never ends when asked to make a directory and those above it there.
+test('where no directory can be made, it says so and ends', {
+  timeout: 30_000,
+  skip: !existsSync('/proc/self'),
+}, async () => {
+  const { exit_code, stderr } = await run('init', '/proc/no/such');
+  assert.deepEqual(
+    [exit_code, stderr],
+    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: no directory can be made here\n'],
+  );
+});

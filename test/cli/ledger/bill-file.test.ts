@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { type BillColumns, parseAmount, readBill } from '../../../engine/cli/ledger/bill-file.ts';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { formatUsd } from '../../../engine/kit/money.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'appscli-test-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+const file = join(directory, 'invoice.csv');
+
+function costsOf(text: string | Buffer, columns?: BillColumns) {
+  writeFileSync(file, text);
+  return readBill(file, columns).costs;
+}
+
+/** What is said of a file that is refused, from the place on. */
+function complaint(text: string | Buffer, columns?: BillColumns): string {
+  try {
+    costsOf(text, columns);
+  } catch (error) {
+    assert.ok(error instanceof StartError, String((error as Error).stack));
+    assert.equal(error.exit_code, 64);
+    return error.message.replace(file, 'F');
+  }
+  return assert.fail('it was read');
+}
+
+const line = (day: string, model: string, cost_nano_usd: bigint) => ({ day, model, cost_nano_usd });
+
+describe('a bill', () => {
+  it('is added up by day and model, exactly, credits too', () => {
+    const text =
+      'day,model,cost\n2027-01-05,coder-1,0.1\n2027-01-05,coder-1,0.2\n2027-01-05,coder-2,-1\n2027-01-06,coder-1,5\n';
+    assert.deepEqual(costsOf(text), [
+      line('2027-01-05', 'coder-1', 300_000_000n),
+      line('2027-01-05', 'coder-2', -1_000_000_000n),
+      line('2027-01-06', 'coder-1', 5_000_000_000n),
+    ]);
+  });
+
+  it('is rounded once, and not line by line', () => {
+    const many = Array.from({ length: 10 }, () => '2027-01-05,m,0.00000000025').join('\n');
+    assert.deepEqual(costsOf(`day,model,cost\n${many}\n`), [line('2027-01-05', 'm', 3n)]);
+  });
+
+  it('may come from a spreadsheet: a mark at the beginning, CR LF, quotes, empty lines, any order and case of columns', () => {
+    const text =
+      '\ufeff"Cost USD",Currency, DATE ,Tokens,"Model"\r\n"1.50",usd,2027-01-05T13:00:00Z,"1,234","a ""b"", c"\r\n\r\n1E-3,USD,2027-01-05 23:59:59 UTC,,two\r\n';
+    assert.deepEqual(costsOf(text, { cost: 'cost usd' }), [
+      line('2027-01-05', 'a "b", c', 1_500_000_000n),
+      line('2027-01-05', 'two', 1_000_000n),
+    ]);
+  });
+
+  it('holds names of models that are names of everything else', () => {
+    const names = ['__proto__', 'constructor', '=cmd|x', "'; drop table ledger; --"];
+    const text = `day,model,cost\n${names.map((name) => `2027-01-05,${name},1`).join('\n')}`;
+    assert.deepEqual(
+      costsOf(text).map(({ model }) => model),
+      names,
+    );
+  });
+});
+
+describe('a file that is no bill', () => {
+  it('is refused with line, column and what to do', () => {
+    const below = (cells: string) => complaint(`day,model,cost,currency\n2027-01-05,m,1,USD\n${cells}\n`);
+    for (const [cells, expected] of [
+      [
+        '2027-01-05,m,"1,234.50",USD',
+        'F:3:3: "cost" is "1,234.50", which has separators between thousands; write 1234.50',
+      ],
+      ['2027-01-05,m,"1,5",USD', 'F:3:3: "cost" is "1,5", which has a decimal comma; write 1234.56'],
+      ['2027-01-05,m,"1.234,50",USD', 'F:3:3: "cost" is "1.234,50", which has a decimal comma; write 1234.56'],
+      ['2027-01-05,m,$1.5,USD', 'F:3:3: "cost" is "$1.5", which has a currency sign; write the number alone'],
+      ['2027-01-05,m,(1.5),USD', 'F:3:3: "cost" is "(1.5)", which is in parentheses; write a minus sign for a credit'],
+      ['2027-01-05,m,,USD', 'F:3:3: "cost" is "", which is no number'],
+      ['2027-01-05,m,NaN,USD', 'F:3:3: "cost" is "NaN", which is no number like 1234.56'],
+      ['2027-01-05,m,0x10,USD', 'F:3:3: "cost" is "0x10", which is no number like 1234.56'],
+      [`2027-01-05,m,${'9'.repeat(400)},USD`, `F:3:3: "cost" is "${'9'.repeat(40)}…", more money than there is`],
+      ['2027-01-05,m,1e99,USD', 'F:3:3: "cost" is "1e99", more money than there is'],
+      ['2027-01-05,m,1e-30,USD', 'F:3:3: "cost" is "1e-30", which has more than 18 decimals'],
+      ['2027-01-05,m,1,EUR', 'F:3:4: "currency" is "EUR", and the ledger is in USD'],
+      [
+        '01/05/2027,m,1,USD',
+        'F:3:1: "day" is "01/05/2027", which is no day like 2027-01-31; leave out lines that are about no day',
+      ],
+      [
+        '2027-02-30,m,1,USD',
+        'F:3:1: "day" is "2027-02-30", which is no day like 2027-01-31; leave out lines that are about no day',
+      ],
+      [
+        '9999-12-31,m,1,USD',
+        'F:3:1: "day" is "9999-12-31", which is no day like 2027-01-31; leave out lines that are about no day',
+      ],
+      [
+        '2027-01-05, ,1,USD',
+        'F:3:2: "model" is empty; leave out lines that are about no model, such as sums and taxes',
+      ],
+      ['2027-01-05,m,1', 'F:3: it is not CSV: the line has another number of columns than the first one'],
+      ['2027-01-05,"m,1,USD', 'F:3: it is not CSV: a quote is opened and never closed'],
+      ['2027-01-05,m"x,1,USD', 'F:3: it is not CSV: a quote stands in the middle of a value'],
+      ['2027-01-05,"m"x,1,USD', 'F:3: it is not CSV: something follows a quote that closes a value'],
+    ] as const) {
+      assert.equal(below(cells), expected);
+    }
+  });
+
+  it('is told by the line on which a value begins, however many lines it has', () => {
+    const text = 'day,model,cost\n2027-01-05,"a\r\nb",1\r\n\r\n2027-01-05,"c\nd\ne",x\n';
+    assert.equal(complaint(text), 'F:5:3: "cost" is "x", which is no number like 1234.56');
+  });
+
+  it('is refused when a column is missing, or two may be meant', () => {
+    assert.equal(
+      complaint('date,model_name,cost\n'),
+      'F:1: no column for the model (model, model_id) among "date", "model_name", "cost"; say which it is: --columns model=NAME',
+    );
+    assert.equal(
+      complaint('date,model,cost\n', { cost: 'Total' }),
+      'F:1: no column for "Total" among "date", "model", "cost"; say which it is: --columns cost=NAME',
+    );
+    assert.equal(
+      complaint('date,model,cost,Amount\n'),
+      'F:1:4: "cost" and "Amount" may both be the cost; say which: --columns cost=NAME',
+    );
+    for (const text of ['day;model;cost\n2027-01-05;m;1\n', 'day\tmodel\tcost\n']) {
+      assert.equal(complaint(text), 'F:1: the columns are not separated by commas; save it with commas between them');
+    }
+  });
+
+  it('is refused when it is empty, no text, a directory, or not there', () => {
+    assert.equal(complaint(''), 'F:1: the file is empty; a bill begins with a line of column names');
+    assert.equal(complaint('day,model,cost\n'), 'F:2: there is nothing below the column names');
+    assert.equal(
+      complaint(Buffer.from('day,model,cost\n', 'utf16le').fill(0xff, 0, 2)),
+      'F is not UTF-8; save it as CSV in UTF-8',
+    );
+    assert.throws(() => readBill(directory), /cannot be read: EISDIR/);
+    assert.throws(() => readBill(join(directory, 'none.csv')), /there is no file .*none\.csv/);
+  });
+
+  it('is never read wrongly: whatever the text, it is a bill or a complaint', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: fc.constantFrom(...'day,model,cost\n\r"\'2027-01-05 1.e,\ufeff\0=') }), (text) => {
+        try {
+          costsOf(`day,model,cost\n${text}`);
+        } catch (error) {
+          assert.ok(error instanceof StartError, String((error as Error).stack));
+        }
+      }),
+    );
+  });
+});
+
+describe('an amount', () => {
+  it('is exact whatever its size', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: -(10n ** 23n), max: 10n ** 23n }), (nano_usd) => {
+        assert.equal(parseAmount(formatUsd(nano_usd)), nano_usd * 10n ** 9n);
+      }),
+    );
+  });
+
+  it('may have an exponent, and says the same then', () => {
+    assert.equal(parseAmount('1.25E-05'), parseAmount('0.0000125'));
+    assert.equal(parseAmount('12e+2'), parseAmount('1200'));
+    assert.equal(parseAmount('-0'), 0n);
+    assert.equal(parseAmount('0.1000000000000000000000000'), 10n ** 17n);
+  });
+});

@@ -1,0 +1,220 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { describeReconciliation } from '../../../engine/cli/ledger/ledger-reconcile.ts';
+import { describeRepricing } from '../../../engine/cli/ledger/ledger-reprice.ts';
+import { gatewayConfig } from '../../support/gateway.ts';
+import { commandBench } from '../sign-in/with-gateway.ts';
+import { cli } from '../support.ts';
+import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+
+const bench = commandBench();
+const directory = mkdtempSync(join(tmpdir(), 'appscli-test-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+/** One request, at 0.0016575 USD. */
+const COST = '0.0016575';
+
+const today = () => new Date().toISOString().slice(0, 10);
+
+/** Runs a command with twice the price of everything. */
+async function atTwiceThePrice(...arguments_: readonly string[]) {
+  const config_file = join(directory, 'dear.yaml');
+  const config = gatewayConfig('http://127.0.0.1:9', {
+    prices: { rows: [{ models: ['*'], multiplier: 2 }] },
+  });
+  writeFileSync(config_file, JSON.stringify(config));
+  return cli([...arguments_, '--config', config_file], { env: bench.env });
+}
+
+test('ledger reprice shows what would change, writes it with --yes, and then there is nothing more', async () => {
+  const before = new Date().toISOString();
+  const since = ['--since', before];
+  await bench.request(await bench.newToken({ user: 'ivan@example.com', team: 'search' }));
+  const same = await bench.succeed('ledger', 'reprice', ...since);
+  assert.match(same.stdout, /^The ledger has the prices of gateway\.yaml: nothing differs in 1 request\.\n$/);
+
+  const shown = await atTwiceThePrice('ledger', 'reprice', ...since);
+  assert.equal(shown.exit_code, 0, shown.stderr);
+  assertNarrow(shown.stdout);
+  assert.match(
+    shown.stdout,
+    /^DAY +MODEL +REQUESTS +LEDGER USD +NOW USD +DIFFERENCE\n\d{4}-\d\d-\d\d +coder-1 +1 +0\.001658 +0\.003315 +\+0\.001658\nTOTAL /,
+  );
+  assert.match(shown.stdout, /\nNothing was written\. Add --yes /);
+
+  const { total, written } = JSON.parse(
+    (await atTwiceThePrice('ledger', 'reprice', ...since, '--yes', '--json')).stdout,
+  );
+  assert.deepEqual(total, { requests: 1, ledger_usd: COST, now_usd: '0.003315', difference_usd: COST });
+  assert.deepEqual(written, { requests: 1, difference_usd: COST });
+  const again = await atTwiceThePrice('ledger', 'reprice', ...since, '--yes');
+  assert.match(again.stdout, /nothing differs in 1 request/);
+  assert.doesNotMatch(again.stdout, /Wrote/);
+
+  await bench.succeed('ledger', 'verify');
+  const used = await bench.succeed('usage', '--user', 'ivan@example.com');
+  assertNarrow(used.stdout);
+  assert.match(used.stdout, /COST USD +ADJUSTED\n[\s\S]* 0\.003315 +0\.001658\nTOTAL/);
+  const { stdout } = await bench.succeed('audit', 'changes', '--json');
+  const change = JSON.parse(stdout.trimEnd().split('\n').at(-1)!);
+  assert.deepEqual([change.action, change.after], ['ledger.reprice', { requests: 1, difference_usd: COST }]);
+  assert.match(change.actor.name, /@/);
+  assert.equal(change.subject, `${before}.. * at *`);
+
+  // The books are as they were for the other test.
+  const back = await bench.succeed('ledger', 'reprice', ...since, '--yes');
+  assert.match(back.stdout, /\nWrote 1 adjusting row of -0\.001658 USD together; counters and limits follow\.\n$/);
+});
+
+test('ledger reprice needs to know since when', async () => {
+  const { exit_code, stderr } = await bench.run('ledger', 'reprice');
+  assert.equal(exit_code, 64);
+  assert.match(stderr, /required option '--since <when>' not specified/);
+});
+
+test('what is left alone by repricing is told in 80 columns, and names of models are whole', () => {
+  const group = {
+    day: '2026-03-10',
+    model: 'a-model-with-a-rather-long-name-and-a-date-20260310',
+    requests: 1_234_567,
+  };
+  const amounts = { was_nano_usd: 12_345_678_000_000n, cost_nano_usd: 345_678_000_000n };
+  const text = describeRepricing(
+    {
+      compared: 5,
+      changes: [
+        { ...group, ...amounts, upstream: 'main' },
+        { ...group, ...amounts, upstream: 'spare' },
+      ],
+      skipped: {
+        no_tokens: 2,
+        estimates: 1,
+        no_price: new Map([['evil\x1b[2J', 3]]),
+        no_upstream: new Map([['gone', 4]]),
+      },
+      written: { requests: 2_469_000, difference_nano_usd: -24_000_000_000_000n },
+    },
+    80,
+  ).join('\n');
+  assertNarrow(text.slice(text.indexOf('Left alone')));
+  assert.match(text, new RegExp(`^2026-03-10 +${group.model} at spare +1234567 `, 'm'));
+  assert.ok(!text.includes('\x1b'));
+  const words = text.replace(/\s+/g, ' ');
+  for (const expected of [
+    'TOTAL 2469134 24691.356000 691.356000 -24000.000000',
+    'Left alone: 2 requests without tokens: refused by the upstream, or recorded at what was held.',
+    'Left alone: 1 request whose upstream did not say what was used; --estimates prices them too.',
+    'for which gateway.yaml has no price.',
+    'Left alone: 4 requests at gone, which gateway.yaml does not have.',
+    'Wrote 2469000 adjusting rows of -24000.000000 USD together; counters and limits follow. 134 requests had been adjusted by somebody else meanwhile.',
+  ]) {
+    assert.ok(words.includes(expected), `${expected}\n${text}`);
+  }
+});
+
+test('ledger reconcile agrees with an honest bill and disagrees with another, exit code 1', async () => {
+  await bench.request(await bench.newToken({ user: 'olga@example.com' }));
+  const [{ cost_usd }] = JSON.parse((await bench.succeed('usage', '--by', 'upstream_model', '--json')).stdout);
+  const bill = join(directory, 'invoice.csv');
+  const reconcile = async (text: string, ...more: readonly string[]) => {
+    writeFileSync(bill, text);
+    return bench.run('ledger', 'reconcile', bill, '--upstream', 'main', ...more);
+  };
+  const honest = await reconcile(
+    `Date,SKU,Total\r\n${today()},coder-1,${cost_usd}\r\n`,
+    '--columns',
+    'day=date,model=sku,cost=total',
+  );
+  assert.equal(honest.exit_code, 0, honest.stderr);
+  assertNarrow(honest.stdout);
+  assert.match(
+    honest.stdout,
+    /^DAY +MODEL +BILL USD +LEDGER USD +BILL - LEDGER +%\nTOTAL [\s\S]*\nAll 1 line agree\.\n/,
+  );
+  assert.match(honest.stdout, /\nThe bill of main from \S+ to \S+ agrees with the ledger\.\n$/);
+
+  const cents = `day,model,cost\n${today()},coder-1,0.01\n`;
+  assert.equal((await reconcile(cents)).exit_code, 0);
+  assert.equal((await reconcile(cents, '--tolerance-usd', '0')).exit_code, 1);
+  const other = `day,model,cost\n${today()},coder-1,0\n${today()},=cmd|x,123456789.5\n`;
+  const off = await reconcile(other, '--tolerance-usd', '0.000000001');
+  assert.equal(off.exit_code, 1, off.stderr);
+  assertNarrow(off.stdout);
+  assert.match(off.stdout, / =cmd\|x +123456789\.5000 +none +123456789\.5000 +100\.00\n/);
+  assert.match(off.stdout, /\n2 lines of 2 disagree, 1 only in the bill\.\n[\s\S]* disagrees with the ledger\.\n$/);
+  const listed = await reconcile(other, '--csv');
+  assert.equal(listed.exit_code, 1);
+  assert.match(
+    listed.stdout,
+    /^day,model,billed_usd,ledger_usd,difference_usd,percent,estimated_usd,requests,status\r\n/,
+  );
+  assert.match(listed.stdout, /,"'=cmd\|x",123456789\.5,,123456789\.5,100\.00,0,0,only_in_bill\r\n/);
+  const { ok, rows, total } = JSON.parse((await reconcile(other, '--json')).stdout);
+  assert.deepEqual([ok, rows.length, rows[0].status, rows[0].ledger_usd], [false, 2, 'only_in_bill', null]);
+  assert.deepEqual([total.billed_usd, total.requests], ['123456789.5', rows[1].requests]);
+});
+
+test('ledger reconcile refuses a file that is no bill, an upstream that nobody knows, and wrong options, with exit code 64', async () => {
+  const bill = join(directory, 'wrong.csv');
+  writeFileSync(bill, 'day,model,cost\n2027-01-05,m,"1,234.50"\n');
+  const refused = async (...arguments_: readonly string[]) => {
+    const { exit_code, stdout, stderr } = await bench.run('ledger', 'reconcile', ...arguments_);
+    assert.deepEqual([exit_code, stdout], [64, ''], stderr);
+    assert.match(stderr, /^appscli: [^\n]+\n$/);
+    return stderr;
+  };
+  const main = ['--upstream', 'main'];
+  assert.match(
+    await refused(bill, ...main),
+    /wrong\.csv:2:3: "cost" is "1,234\.50", which has separators between thousands; write 1234\.50/,
+  );
+  assert.match(await refused(join(directory, 'none.csv'), ...main), /there is no file /);
+  assert.match(await refused(bill), /required option '--upstream <name>' not specified/);
+  writeFileSync(bill, 'day,model,cost\n2027-01-05,m,1\n');
+  assert.match(
+    await refused(bill, '--upstream', 'other'),
+    /neither gateway\.yaml nor the ledger has an upstream "other"; there is main/,
+  );
+  assert.match(await refused(bill, ...main, '--tolerance-percent', '-1'), /Write a percentage from 0 to 100/);
+  assert.match(await refused(bill, ...main, '--tolerance-usd', '1e9'), /Write an amount in USD/);
+  assert.match(await refused(bill, ...main, '--columns', 'day'), /Write some of day=NAME,model=NAME,cost=NAME/);
+  assert.match(await refused(bill, ...main, '--since', '2027-02-30'), /Write a date: 2027-01-31/);
+  assert.match(
+    await refused(bill, ...main, '--since', '2027-02-01', '--until', '2027-02-01'),
+    /--since must be before --until/,
+  );
+});
+
+test('a comparison with a bill has whole names of models, and sentences in 80 columns', () => {
+  const amounts = {
+    billed_nano_usd: 10n ** 15n,
+    ledger_nano_usd: undefined,
+    estimated_nano_usd: 0n,
+    possibly_billed_nano_usd: 0n,
+    requests: 0,
+    agrees: false,
+  };
+  const rows = Array.from({ length: 3 }, (_, n) => ({
+    ...amounts,
+    day: '2026-03-10',
+    model: `model-${n}-${'long'.repeat(20)}\x1b`,
+  }));
+  const total = { ...amounts, ledger_nano_usd: 5n, estimated_nano_usd: 5n * 10n ** 9n };
+  const found = { first_day: '2026-03-10', last_day: '2026-03-10', rows, total, left_out: 2, agrees: false };
+  const text = describeReconciliation(found, 'main', 80).join('\n');
+  assertNarrow(text.slice(text.indexOf('3 lines of 3')));
+  assert.ok(text.includes(`  model-2-${'long'.repeat(20)}`));
+  assert.ok(!text.includes('\x1b'));
+  const words = text.replace(/\s+/g, ' ');
+  for (const expected of [
+    '3 lines of 3 disagree, 3 only in the bill.',
+    'Of the ledger 5.0000 USD are estimates, for requests whose upstream did not say what was used.',
+    '2 lines of the bill are about other days.',
+    'The bill of main from 2026-03-10 to 2026-03-10 disagrees with the ledger.',
+  ]) {
+    assert.ok(words.includes(expected), `${expected}\n${text}`);
+  }
+});

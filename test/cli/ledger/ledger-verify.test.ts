@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { describeVerification } from '../../../engine/cli/ledger/ledger-verify.ts';
+import type { LedgerVerification } from '../../../engine/money/reports/verify-ledger.ts';
+import { commandBench } from '../sign-in/with-gateway.ts';
+import { cli } from '../support.ts';
+import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+
+const bench = commandBench();
+const NOTHING = { total: 0, first: [] };
+
+test('ledger verify finds nothing while a gateway runs, then names what was changed by hand, and exits 1', async () => {
+  const { knex } = bench.gateway.database;
+  const token = await bench.newToken({ user: 'ivan@example.com', team: 'search' });
+  await bench.request(token);
+  const clean = await bench.succeed('ledger', 'verify');
+  assert.match(clean.stdout, /^The ledger adds up: compared \d+ counters with 1 ledger row of 0\.0016575 USD and /);
+  assertNarrow(clean.stdout);
+  assert.equal(clean.stderr, '');
+  const { ok, differences } = JSON.parse((await bench.succeed('ledger', 'verify', '--json')).stdout);
+  assert.deepEqual({ ok, differences }, { ok: true, differences: NOTHING });
+
+  const counter = () => knex('spend_counters').where({ scope: 'user', key: 'ivan@example.com' });
+  await counter().increment('spent', 1);
+  const [{ id, window_start }] = await counter();
+  const told = await bench.run('ledger', 'verify');
+  assert.equal(told.exit_code, 1, told.stderr);
+  assertNarrow(told.stdout);
+  assert.match(
+    told.stdout,
+    /^1 amount of the counters differs from the ledger:\n {2}user ivan@example\.com, day from /,
+  );
+  assert.match(
+    told.stdout.replace(/\s+/g, ' '),
+    /spent 0\.001657501 USD, should be 0\.0016575 USD \(0\.000000001 USD too much\) .* The ledger does not add up: /,
+  );
+  const listed = await bench.run('ledger', 'verify', '--json');
+  assert.equal(listed.exit_code, 1);
+  assert.deepEqual(JSON.parse(listed.stdout).differences, {
+    total: 1,
+    first: [
+      {
+        counter_id: String(id),
+        scope: 'user',
+        key: 'ivan@example.com',
+        window: 'day',
+        unit: 'nano_usd',
+        window_start: window_start.toISOString(),
+        amount: 'spent',
+        kept_usd: '0.001657501',
+        recomputed_usd: '0.0016575',
+      },
+    ],
+  });
+  await counter().decrement('spent', 1);
+  await bench.succeed('ledger', 'verify');
+});
+
+test('ledger verify without its database is one line and exit code 69', async () => {
+  const { exit_code, stdout, stderr } = await cli(['ledger', 'verify', '--config', bench.config_file], {
+    env: { ...bench.env, TEST_DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing' },
+  });
+  assert.equal(exit_code, 69, stderr);
+  assert.equal(stdout, '');
+  assert.match(stderr, /^appscli: cannot use the database at 127\.0\.0\.1:1\/nothing: connection refused[^\n]*\n$/);
+});
+
+test('every kind of finding is told with its amount and what to do, in 80 columns', () => {
+  const at = new Date('2026-03-10T12:00:00Z');
+  const found: LedgerVerification = {
+    counters: 3,
+    ledger_rows: 5,
+    cost_nano_usd: 2n ** 60n,
+    reservations: 2,
+    held_nano_usd: 1n,
+    differences: {
+      total: 30,
+      first: Array.from({ length: 30 }, (_, n) => ({
+        counter_id: null,
+        scope: null,
+        key: null,
+        window: null,
+        unit: null,
+        window_start: null,
+        amount: 'held',
+        kept: 0n,
+        recomputed: BigInt(1000 - n),
+      })),
+    },
+    repeated: { total: 1, first: [{ request_id: 'req_1', ledger_rows: 2, reservations: 1, cost_nano_usd: 5n }] },
+    uncounted: { total: 1, first: [{ request_id: 'req_2', user: 'a\x1b[2J@example.com', cost_nano_usd: 6n }] },
+    left: {
+      total: 2,
+      first: [
+        { request_id: 'req_3', user: 'b@example.com', reserved_at: at, amount_nano_usd: 7n, heartbeat_at: at },
+        { request_id: 'req_4', user: 'b@example.com', reserved_at: at, amount_nano_usd: 7n, heartbeat_at: null },
+      ],
+    },
+  };
+  const text = describeVerification(found).join('\n');
+  assertNarrow(text);
+  assert.ok(!text.includes('\x1b'));
+  const words = text.replace(/\s+/g, ' ');
+  for (const expected of [
+    '30 amounts of the counters differ from the ledger:',
+    'counter without an id, which does not exist: held 0 USD, should be 0.000001 USD (0.000001 USD too little)',
+    'and 10 more, smaller ones',
+    '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still held',
+    '1 ledger row with a cost that no counter has: req_2 of ',
+    '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last heard of at 2026-03-10 12:00 UTC',
+    'its gateway is not known',
+    'The ledger does not add up: compared 3 counters with 5 ledger rows of 1152921504.606846976 USD and 2 reservations of 0.000000001 USD.',
+  ]) {
+    assert.ok(words.includes(expected), `${expected}\n${text}`);
+  }
+});

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { explain } from '../../../engine/cli/explain/explain.ts';
+import { stages as listStages } from '../../../engine/cli/stages/stages.ts';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { ConfigurationError } from '../../../engine/gateway/configuration-error.ts';
+import { stages } from '../../../stages/index.ts';
+import { createProject, GATEWAY, type Project } from '../../load/support/project.ts';
+import { collectingContext } from '../explain/reference-context.ts';
+
+const NOWHERE = { config: 'no-such-gateway.yaml', config_named: false };
+
+const SIEM = `import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'siem',
+  version: 3,
+  summary: 'Sends records to where the security team looks.',
+  place: 'finally',
+  options: { type: 'object', additionalProperties: false, properties: {
+    batch_size: { type: 'integer', minimum: 1, default: 100, description: 'Records per request.' } } },
+  examples: [{ title: 'As it is', yaml: '- stage: siem' }],
+  create: () => ({ finally() {} }),
+});
+`;
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+function projectWith(files: Readonly<Record<string, string>>): string {
+  const project = createProject(files);
+  projects.push(project);
+  return project.path('gateway.yaml');
+}
+
+const ownStage = (module: string) =>
+  projectWith({ 'gateway.yaml': `${GATEWAY}stages: [siem.ts]\n`, 'siem.ts': module });
+
+test('every shipped stage is listed once, with what it does, in eighty columns', async () => {
+  const { context, data } = collectingContext();
+  assert.equal(await listStages(context, NOWHERE), 0);
+  for (const { name, version } of stages) {
+    assert.equal(data().split(`  ${name}@${version} `).length, 2, name);
+  }
+  for (const line of data().split('\n')) assert.ok(line.length <= 80, line);
+});
+
+test("the operator's own stages are listed and explained with the shipped ones", async () => {
+  const config = ownStage(SIEM);
+  const list = collectingContext();
+  await listStages(list.context, { config, config_named: true });
+  assert.match(list.data(), /siem@3 \(yours\) +Sends records/);
+  const explanation = collectingContext();
+  await explain(explanation.context, { words: ['stage', 'siem'], config, config_named: true });
+  assert.match(explanation.data(), /batch_size +whole number, from 1; 100 where absent/);
+});
+
+test('the list as JSON holds whole definitions', async () => {
+  const { context, data } = collectingContext();
+  await listStages(context, { config: ownStage(SIEM), config_named: true, json: true });
+  const list = JSON.parse(data()) as { name: string; own: boolean; options: { properties: object } }[];
+  assert.deepEqual(
+    list.map(({ name }) => name),
+    [...stages.map(({ name }) => name), 'siem'],
+  );
+  const siem = list.find(({ name }) => name === 'siem');
+  assert.equal(siem?.own, true);
+  assert.deepEqual(Object.keys(siem?.options.properties ?? {}), ['batch_size']);
+});
+
+test('a mistake elsewhere in the configuration does not matter', async () => {
+  const { context, data } = collectingContext();
+  const config = projectWith({ 'gateway.yaml': `${GATEWAY}spend_limit: {}\nstages: [siem.ts]\n`, 'siem.ts': SIEM });
+  await listStages(context, { config, config_named: true });
+  assert.match(data(), /siem@3/);
+});
+
+test('a stage that does not load is said with its findings', async () => {
+  const { context } = collectingContext();
+  await assert.rejects(
+    listStages(context, { config: ownStage('throw new Error("broken");'), config_named: true }),
+    ConfigurationError,
+  );
+});
+
+test('a configuration that was named must be there', async () => {
+  const { context } = collectingContext();
+  await assert.rejects(listStages(context, { ...NOWHERE, config_named: true }), (error: StartError) => {
+    assert.ok(error instanceof StartError);
+    assert.equal(error.exit_code, 78);
+    return true;
+  });
+});

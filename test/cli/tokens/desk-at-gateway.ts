@@ -1,0 +1,29 @@
+/** Commands with `--base-url`: at an admin API, as somebody whose session token is their name. */
+import assert from 'node:assert/strict';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { keep } from '../../client/keep-credentials.ts';
+import { createDesk, type Desk } from '../../client/scripted-gateway.ts';
+
+/** A home in which somebody is signed in at a gateway for another hour. */
+export function deskOf(who: string, base_url: string): Desk {
+  const desk = createDesk();
+  const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+  const credentials = { access_token: who, expires_at, lifetime_seconds: 3600, email: `${who}@example.com` };
+  keep(desk, { [base_url]: credentials });
+  return desk;
+}
+
+/** The error a command must end with. */
+export async function failure(command: Promise<unknown>): Promise<StartError> {
+  const error = await command.then(
+    () => assert.fail('it succeeded'),
+    (reason) => reason,
+  );
+  assert.ok(error instanceof StartError, String(error?.stack));
+  return error;
+}
+
+/** Asserts that no line is longer than a terminal is wide. */
+export function assertNarrow(text: string, width = 80): void {
+  for (const line of text.split('\n')) assert.ok(line.length <= width, line);
+}

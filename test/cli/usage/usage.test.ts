@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { describeUsage, usageCsv } from '../../../engine/cli/usage/usage.ts';
+import type { UsageRow } from '../../../engine/money/reports/usage.ts';
+import { commandBench } from '../sign-in/with-gateway.ts';
+import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+
+const bench = commandBench();
+
+test('usage --json has a row per user, team, project, model and upstream with exact cost', async () => {
+  const token = await bench.newToken({ user: 'frank@example.com', team: 'search', project: 'indexer' });
+  await bench.request(token);
+  await bench.request(token);
+  const { stdout } = await bench.succeed('usage', '--user', 'frank@example.com', '--json');
+  assert.deepEqual(JSON.parse(stdout), [
+    {
+      user: 'frank@example.com',
+      team: 'search',
+      project: 'indexer',
+      model: 'coder-1',
+      upstream: 'main',
+      surface: 'messages',
+      requests: 2,
+      input_tokens: 200,
+      output_tokens: 80,
+      cache_read_tokens: 4000,
+      cache_write_5m_tokens: 20,
+      cache_write_1h_tokens: 40,
+      // 200 * 3 + 80 * 15 + 4000 * 0.3 + 20 * 3.75 + 40 * 6 = 3315 USD per million tokens.
+      cost_usd: 0.003315,
+    },
+  ]);
+});
+
+test('usage is a table of at most 80 columns with totals, and its filters narrow it down', async () => {
+  await bench.request(
+    await bench.newToken({
+      user: 'grace@a.rather.long.domain.with.many.parts.and.more.example.com',
+      team: 'platform',
+    }),
+  );
+  await bench.request(await bench.newToken({ user: 'heidi@example.com', team: 'search' }));
+  const { stdout } = await bench.succeed('usage', '--since', '1d');
+  const lines = stdout.trimEnd().split('\n');
+  assert.match(stdout, /^USER/m);
+  assert.match(lines.at(-1)!, /^total /i);
+  for (const line of lines) assert.ok(line.length <= 80, line);
+  const narrow = JSON.parse((await bench.succeed('usage', '--team', 'platform', '--json')).stdout);
+  assert.deepEqual(
+    narrow.map(({ team }: { team: string }) => team),
+    ['platform'],
+  );
+  assert.deepEqual(JSON.parse((await bench.succeed('usage', '--until', '2020-01-01', '--json')).stdout), []);
+  assert.deepEqual(JSON.parse((await bench.succeed('usage', '--model', 'other', '--json')).stdout), []);
+});
+
+test('usage --by and --csv sum up by what is asked for, exactly, up to a moment', async () => {
+  const token = await bench.newToken({ user: 'judy@example.com', team: 'finance', project: '=cmd|x' });
+  await bench.request(token);
+  await bench.request(token);
+  const only = ['--user', 'judy@example.com'];
+  const [titles, row, rest] = (await bench.succeed('usage', '--by', 'project,month', '--csv', ...only)).stdout.split(
+    '\r\n',
+  );
+  assert.equal(
+    titles,
+    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd,possibly_billed_usd',
+  );
+  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0,0$/);
+  assert.equal(rest, '');
+  const by_day = JSON.parse((await bench.succeed('usage', '--by', 'day', '--json', ...only)).stdout);
+  assert.deepEqual(Object.keys(by_day[0]).slice(0, 2), ['day', 'requests']);
+  assert.equal(by_day[0].cost_usd, 0.003315);
+  const [{ token: id }] = JSON.parse((await bench.succeed('usage', '--by', 'token', '--json', ...only)).stdout);
+  assert.match(id, /^tok_/);
+  const none = await bench.succeed('usage', '--csv', '--until', '2020-01-01');
+  assert.equal(none.stdout.split('\r\n').length, 2);
+});
+
+test("usage narrows down to a token, a token group and the upstream's own model", async () => {
+  const token = await bench.newToken({ user: 'kim@example.com', name: 'one' });
+  await bench.request(token);
+  const only = ['--user', 'KIM@example.com'];
+  const counted = async (...filter: readonly string[]) => {
+    const { stdout } = await bench.succeed('usage', '--json', ...only, ...filter);
+    return JSON.parse(stdout).reduce((sum: number, { requests }: { requests: number }) => sum + requests, 0);
+  };
+  const [{ token: id }] = JSON.parse((await bench.succeed('usage', '--by', 'token', '--json', ...only)).stdout);
+  assert.equal(await counted('--token', id), 1);
+  assert.equal(await counted('--token', 'tok_other'), 0);
+  assert.equal(await counted('--token-group', 'all', '--surface', 'messages'), 1);
+  assert.equal(await counted('--token-group', 'mapped-only'), 0);
+  assert.equal(await counted('--upstream-model', 'coder-1'), 1);
+  assert.equal(await counted('--surface', 'count_tokens'), 0);
+  const today = new Date().toISOString().slice(0, 10);
+  assert.equal(await counted('--until', today), 0);
+  assert.equal(await counted('--since', '12h', '--time-zone', 'Asia/Kolkata'), 1);
+  const { stdout } = await bench.succeed('usage', '--csv', '--by', 'month,team,model,estimated', ...only);
+  assert.match(stdout, /^month,team,model,estimated,requests,[^\n]+\r\n\d{4}-\d\d,,coder-1,no,1,/);
+});
+
+test('usage refuses dimensions it does not have, the same one twice, too many, zones that are none, and two formats at once', async () => {
+  for (const by of ['colour', 'user,', '', 'user,user', 'user,team,model,day,week']) {
+    const { exit_code, stdout, stderr } = await bench.run('usage', '--by', by);
+    assert.equal(exit_code, 64, by);
+    assert.equal(stdout, '');
+    assert.match(stderr, /^appscli: [^\n]*Write one to four of user, team, [^\n]+\n$/);
+  }
+  const wide = await bench.run('usage', '--by', 'user,team,model');
+  assert.deepEqual([wide.exit_code, wide.stdout], [64, '']);
+  assert.match(
+    wide.stderr,
+    /^appscli: a table has room for two of --by user,team,model; add --csv or --json, or leave some out/,
+  );
+  for (const zone of ['+02:00', 'Mars/Base', "UTC'; drop table ledger; --"]) {
+    const { exit_code, stderr } = await bench.run('usage', '--time-zone', zone);
+    assert.equal(exit_code, 64, zone);
+    assert.match(stderr, /Write the name of a time zone: UTC or Europe\/Berlin/);
+  }
+  const both = await bench.run('usage', '--csv', '--json');
+  assert.equal(both.exit_code, 64);
+  assert.match(both.stderr, /'--csv' cannot be used with option '--json'/);
+});
+
+const row = (more: Partial<UsageRow>) => ({
+  requests: 1,
+  input_tokens: 2,
+  output_tokens: 3,
+  cache_read_tokens: 4,
+  cache_write_5m_tokens: 5,
+  cache_write_1h_tokens: 6,
+  cost_nano_usd: 1_500n,
+  adjusted_nano_usd: 0n,
+  possibly_billed_nano_usd: 0n,
+  ...more,
+});
+
+test('a table by one or two dimensions has whole names, and its sum is rounded once', () => {
+  const long = 'somebody-with-a-very-long-name@department.of.a.long.name.example.com';
+  const rows = [row({ team: 'search', user: long }), row({ team: null, user: 'b\x1b@example.com' })];
+  const by_user = describeUsage(rows, 80, ['user']);
+  assert.ok(by_user[1]!.startsWith(`${long}  `));
+  assert.equal(by_user.length, 4);
+  assert.match(by_user[0]!, /^USER +REQUESTS/);
+  // Each alone is 0.0000015 USD.
+  assert.match(by_user[3]!, /^TOTAL +2 .* 0\.000003$/);
+  assert.match(by_user[1]!, / 0\.000002$/);
+  const by_both = describeUsage(rows, 80, ['team', 'user']);
+  assert.match(by_both[0]!, /^TEAM, USER +REQUESTS/);
+  assert.equal(by_both[1], 'search');
+  assert.match(by_both[2]!, /^ {2}somebody-.*\.example\.com +1 /);
+  assert.equal(by_both[3], '(no team)');
+  assert.ok(!by_both.join('').includes('\x1b'));
+});
+
+test('requests of one model at one upstream are told apart by the API of their clients', () => {
+  const surfaces = ['messages', 'count_tokens', 'chat', 'responses'];
+  const rows = surfaces.map((surface) => row({ user: 'a@example.com', model: 'coder-1', upstream: 'main', surface }));
+  const names = describeUsage(rows, 120)
+    .slice(2, -1)
+    .map((line) => line.trim().split(/ {2,}/)[0]);
+  assert.deepEqual(
+    names,
+    ['', 'count: ', 'chat: ', 'responses: '].map((word) => `${word}coder-1 at main`),
+  );
+});
+
+test('CSV keeps amounts that a JavaScript number cannot', () => {
+  const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
+  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0,0\r\n$/);
+});
+
+test('a table says what was put right later, where something was', () => {
+  const rows = [row({ user: 'ann@example.com', adjusted_nano_usd: -500_000n }), row({ user: 'bob@example.com' })];
+  const lines = describeUsage(rows, 80, ['user']);
+  assertNarrow(lines.join('\n'));
+  assert.match(lines[0]!, /COST USD +ADJUSTED$/);
+  assert.match(lines[1]!, / -0\.000500$/);
+  assert.match(lines[2]!, / 0\.000002$/);
+  assert.match(lines[3]!, /^TOTAL .* -0\.000500$/);
+  const possible = describeUsage([row({ user: 'ann@example.com', possibly_billed_nano_usd: 1_500_000n })], 80, [
+    'user',
+  ]);
+  assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for requests that failed\.$/);
+  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0\r\n/);
+});

@@ -1,0 +1,202 @@
+/** What coding clients and SDKs, with their own retries, make of every kind of refusal by a limit. */
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { buildCli, codingCli, messagesClient, type Turn } from '../../support/coding-clients.ts';
+import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, send } from '../support/client.ts';
+import { nothingHeld } from '../support/state.ts';
+
+const MESSAGE_HEADER = 'x-coding-cli-message';
+const ADVICE = 'Frag „Zoë“ im Kanal.';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+/** Goes on with other limits, at once. */
+async function limit(spend_limits: object): Promise<void> {
+  const server = { ...serverSection({}), profile: 'names.yaml' };
+  await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(upstream.url, { server, spend_limits })));
+  await gateway.reload();
+  assert.deepEqual(
+    gateway.logs.filter((record) => record.includes('"level":"error"')),
+    [],
+  );
+}
+
+before(async () => {
+  upstream = await startUpstream();
+  gateway = await bootGateway({ upstream_url: upstream.url });
+  await writeFile(
+    gateway.config_file.replace('gateway.yaml', 'names.yaml'),
+    `header_prefix: acme\nrefusal_header: ${MESSAGE_HEADER}\n`,
+  );
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+const turns = () => ({
+  messages: messagesClient(gateway),
+  coding: codingCli(gateway, { message_header: MESSAGE_HEADER }),
+  build: buildCli(gateway),
+});
+
+/** What all clients show when the limits refuse what waiting a little does not mend. */
+async function assertEnds(says: RegExp, status: number): Promise<void> {
+  for (const [name, playing] of Object.entries(turns())) {
+    const { waited, shown, ...turn }: Turn = await playing;
+    assert.ok(waited < 1, `${name} waits ${waited} s`);
+    assert.equal(turn.status, status, name);
+    assert.match(shown ?? '', says, name);
+  }
+  assert.equal(upstream.requests.length, 0);
+}
+
+describe('every coding client ends its turn at once and shows our sentence', () => {
+  for (const status of [429, 402, 403]) {
+    for (const [window, called] of [
+      ['day', 'daily'],
+      ['month', 'monthly'],
+    ] as const) {
+      test(`at a limit of the ${window} that is answered ${status}`, async () => {
+        const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
+        await limit({ status, advice: ADVICE, rules });
+        const says = `The ${called} limit of 0.0001 USD for user dev@example.com .* Frag .*Zoe?.*im Kanal`;
+        await assertEnds(new RegExp(says, 's'), status);
+      });
+    }
+  }
+
+  test('at a limit that allows nothing', async () => {
+    await limit({ defaults: { user_daily_usd: 0 } });
+    await assertEnds(/allows nothing/, 429);
+  });
+
+  test('at a limit per minute that is smaller than the request', async () => {
+    await limit({ rules: [{ name: 'tpm', scope: 'user', tokens_per_minute: 3 }] });
+    await assertEnds(/The limit of 3 tokens per minute .* is smaller than this request/, 429);
+  });
+});
+
+test('a limit on requests at once and one per minute are waited out by every client, for no more than a minute', async () => {
+  await limit({ rules: [{ name: 'rpm', scope: 'user', requests_per_minute: 1 }] });
+  // Should the minute end right here, the next request of a client fills it again.
+  await ask(gateway.url, gateway.token);
+  await nothingHeld(gateway.database);
+  for (const [path, body] of [
+    ['/v1/messages', { max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] }],
+    ['/v1/chat/completions', { messages: [{ role: 'user', content: 'Hi' }] }],
+    ['/v1/responses', { input: 'Hi' }],
+  ] as const) {
+    const asked = () =>
+      send(gateway.url, { path, headers: bearer(gateway.token), body: JSON.stringify({ model: 'coder-1', ...body }) });
+    const refused = await until('the minute is full', async () => {
+      const answer = await asked();
+      return answer.status === 429 ? answer : undefined;
+    });
+    const { error } = refused.json();
+    const wait = Number(refused.headers['retry-after']);
+    assert.ok(wait >= 1 && wait <= 60, `${path}: ${wait}`);
+    assert.equal(refused.headers['x-should-retry'], 'true');
+    assert.equal(refused.headers[MESSAGE_HEADER], undefined);
+    if (path === '/v1/messages') assert.match(error.resets_at, /^\d{4}-.*Z$/);
+    else assert.ok(Number.isInteger(error.resets_at), String(error.resets_at));
+  }
+});
+
+for (const path of ['/v1/responses', '/v1/chat/completions']) {
+  test(`on ${path} programs find the limit, the window and when it resets in whole seconds and as text`, async () => {
+    await limit({ advice: ADVICE, defaults: { user_daily_usd: 0.0001, team_monthly_usd: 0.0001 } });
+    const token = await gateway.newToken({ team: 'search' });
+    for (const stream of [false, true]) {
+      const input = path.endsWith('responses') ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] };
+      const body = JSON.stringify({ model: 'coder-1', stream, ...input });
+      const refused = await send(gateway.url, { path, headers: bearer(token), body });
+      const { error } = refused.json();
+      assert.equal(refused.headers['content-type'], 'application/json');
+      assert.deepEqual(
+        [error.type, error.code, error.window, error.limit_usd, error.scope],
+        ['usage_limit_reached', 'insufficient_quota', 'month', 0.0001, 'team'],
+      );
+      assert.ok(Number.isInteger(error.resets_at) && error.resets_at > Date.now() / 1000);
+      assert.equal(new Date(error.resets_at * 1000).toISOString(), error.reset_time);
+      assert.deepEqual(
+        error.exceeded.map(
+          (each: { resets_at: number; reset_time: string }) => each.resets_at * 1000 === Date.parse(each.reset_time),
+        ),
+        [true, true],
+      );
+      assert.equal(refused.headers['retry-after'], undefined);
+      assert.equal(refused.headers['x-should-retry'], 'false');
+      const said = String(refused.headers[MESSAGE_HEADER]);
+      assert.match(
+        said,
+        /^The monthly limit of 0\.0001 USD for team search [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/,
+      );
+    }
+  });
+}
+
+test('without a profile that names one, no header carries the sentence', async () => {
+  await writeFile(
+    gateway.config_file,
+    JSON.stringify(gatewayConfig(upstream.url, { spend_limits: { defaults: { user_daily_usd: 0 } } })),
+  );
+  await gateway.reload();
+  const body = JSON.stringify({ model: 'coder-1', input: 'Hi' });
+  const { headers, status } = await send(gateway.url, { path: '/v1/responses', headers: bearer(gateway.token), body });
+  assert.equal(status, 429);
+  const ours = Object.values(headers).filter((value) => String(value).includes('limit of'));
+  assert.deepEqual(ours, []);
+});
+
+describe('the SDKs of both APIs', () => {
+  for (const status of [429, 402, 403]) {
+    test(`get a refusal with status ${status} once, streaming or not, with our sentence`, async () => {
+      await limit({ status, defaults: { user_daily_usd: 0 } });
+      const seen: number[] = [];
+      const counting: typeof fetch = async (...asked) => {
+        const response = await fetch(...asked);
+        seen.push(response.status);
+        return response;
+      };
+      const compat = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, fetch: counting });
+      const messages = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, fetch: counting });
+      const ours = { role: 'user', content: 'Hi' } as const;
+      const calls = [false, true].flatMap((stream) => [
+        () => compat.responses.create({ model: 'coder-1', input: 'Hi', stream }),
+        () => compat.chat.completions.create({ model: 'coder-1', messages: [ours], stream }),
+        () => messages.messages.create({ model: 'coder-1', max_tokens: 9, messages: [ours], stream }),
+      ]);
+      for (const call of calls) {
+        await assert.rejects(call, (error: InstanceType<typeof OpenAI.APIError>) => {
+          assert.equal(error.status, status);
+          assert.match(error.message, /The daily limit of 0 USD/);
+          if (error instanceof OpenAI.APIError) {
+            assert.deepEqual([error.type, error.code], ['usage_limit_reached', 'insufficient_quota']);
+          }
+          return true;
+        });
+      }
+      assert.deepEqual(
+        seen,
+        calls.map(() => status),
+      );
+    });
+  }
+});

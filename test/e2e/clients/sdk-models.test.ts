@@ -1,0 +1,177 @@
+/** The list of models as the official SDKs see it. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { hang, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+
+const COUNT = 1000;
+const IDS = Array.from({ length: COUNT }, (_, i) => `coder-${i}`);
+const ODD = 'made by/us: ü@2026';
+
+/** Of which gateway.yaml says next to nothing. */
+const UNTOLD = 'untold-1';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let messages: Anthropic;
+let chat: OpenAI;
+
+before(async () => {
+  // Whoever asks this upstream waits for ever.
+  upstream = await startUpstream(hang);
+  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      models: [
+        ...IDS.map((id) => ({ ...model, id })),
+        { id: UNTOLD, pricing: model.pricing, supports: { tools: false } },
+        { ...model, id: ODD, family: 'odd', aliases: ['latest'], supports: { images: false, thinking: 'none' } },
+      ],
+      token_groups: [
+        { name: 'all', models: ['*'] },
+        { name: 'odd-only', families: ['odd'] },
+      ],
+      routing: { default_upstream: 'main', rules: [] },
+    },
+  });
+  const { url, token } = gateway;
+  messages = new Anthropic({ baseURL: url, authToken: token, apiKey: null, maxRetries: 0 });
+  chat = new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+});
+
+async function idsOf(list: AsyncIterable<{ readonly id: string }>): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { id } of list) ids.push(id);
+  return ids;
+}
+
+describe('the SDK for Messages', () => {
+  test('gets a thousand models in one page', async () => {
+    const page = await messages.models.list({ limit: 1000 });
+    assert.deepEqual(
+      page.data.map(({ id }) => id),
+      IDS,
+    );
+    assert.equal(page.has_more, true, 'there are two more');
+  });
+
+  test('lists every model once, at once and page by page', async () => {
+    assert.deepEqual(await idsOf(messages.models.list()), [...IDS, UNTOLD, ODD]);
+    assert.deepEqual(await idsOf(messages.models.list({ limit: 1000 })), [...IDS, UNTOLD, ODD]);
+    assert.deepEqual(await idsOf(messages.models.list({ limit: 300 })), [...IDS, UNTOLD, ODD]);
+    const before = await messages.models.list({ limit: 2, before_id: 'coder-3' });
+    assert.deepEqual(
+      before.data.map(({ id }) => id),
+      ['coder-1', 'coder-2'],
+    );
+  });
+
+  test('learns what a model can do, by its identifier or an alias', async () => {
+    for (const name of [ODD, 'latest']) {
+      const model = await messages.models.retrieve(name);
+      assert.equal(model.id, ODD);
+      assert.equal(model.max_input_tokens, 200_000);
+      assert.equal(model.max_tokens, 64_000);
+      assert.equal(model.capabilities?.image_input.supported, false);
+      assert.equal(model.capabilities?.thinking.supported, false);
+    }
+  });
+
+  test('learns what nobody told about a model as unknown, and never as what it cannot do', async () => {
+    const { max_tokens, max_input_tokens, capabilities } = await messages.models.retrieve(UNTOLD);
+    assert.deepEqual([max_tokens, max_input_tokens], [null, null]);
+    const can = (capability: unknown) => (capability as { supported: unknown } | undefined)?.supported;
+    const { image_input, pdf_input, thinking, effort, structured_outputs, batch, server_tools, context_management } =
+      capabilities!;
+    for (const untold of [image_input, pdf_input, thinking, effort, structured_outputs, batch, server_tools])
+      assert.equal(can(untold), null);
+    for (const untold of [context_management, thinking.types.enabled, effort.high, server_tools.web_search])
+      assert.equal(can(untold), null);
+    const more = capabilities as unknown as Record<string, unknown>;
+    assert.deepEqual([can(more.tools), can(more.sampling), can(more.prompt_cache_1h)], [false, null, null]);
+    const told = JSON.stringify(capabilities).match(/"supported":(?:true|false)/g);
+    assert.deepEqual(told, ['"supported":false'], 'the only thing that gateway.yaml says');
+  });
+
+  test('gets its own kind of error for a model that is not there', async () => {
+    await assert.rejects(messages.models.retrieve('nothing'), (error) => {
+      return error instanceof Anthropic.NotFoundError && error.type === 'not_found_error';
+    });
+  });
+});
+
+describe('the SDK for chat completions and Responses', () => {
+  test('lists every model once', async () => {
+    assert.deepEqual(await idsOf(chat.models.list()), [...IDS, UNTOLD, ODD]);
+  });
+
+  test('learns about one model', async () => {
+    const { id, object, owned_by, created } = await chat.models.retrieve(ODD);
+    assert.deepEqual({ id, object, owned_by, created }, { id: ODD, object: 'model', owned_by: 'gateway', created: 0 });
+    assert.equal((await chat.models.retrieve('latest')).id, ODD);
+  });
+
+  test('gets its own kind of error for a model that is not there', async () => {
+    await assert.rejects(chat.models.retrieve('nothing'), (error) => {
+      return error instanceof OpenAI.NotFoundError && error.code === 'model_not_found';
+    });
+  });
+});
+
+describe('any client', () => {
+  const get = async (path: string, token?: string) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const response = await fetch(gateway.url + path, { headers, redirect: 'manual' });
+    return { response, body: (await response.json()) as { data: { id: string }[]; models: unknown } };
+  };
+
+  test('sees in one body what the Messages client, chat completions and the coding CLI look for', async () => {
+    const { body } = await get('/v1/models?client_version=0.1.0', gateway.token);
+    assert.equal(body.data.length, COUNT + 2);
+    assert.deepEqual(body.models, [], 'entries would replace the instructions and the window of the coding CLI');
+  });
+
+  test('sees only the models of its token group', async () => {
+    const token = await gateway.newToken({ group: 'odd-only' });
+    const { body } = await get('/v1/models?limit=1000', token);
+    assert.deepEqual(
+      body.data.map(({ id }) => id),
+      [ODD],
+    );
+    assert.equal((await get('/v1/models/coder-1', token)).response.status, 404);
+  });
+
+  test('has the list within 50 ms although the upstream never answers', async () => {
+    const times: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      const begun = performance.now();
+      await get('/v1/models?limit=1000', gateway.token);
+      times.push(performance.now() - begun);
+    }
+    assert.ok(Math.min(...times) < 50, `took ${times.map(Math.round).join(', ')} ms`);
+    assert.equal(upstream.requests.length, 0);
+  });
+
+  test('without a credential gets JSON, never a page or a redirect', async () => {
+    for (const path of ['/v1/models', '/v1/models?limit=1000', '/v1/models/coder-1']) {
+      const { response } = await get(path);
+      assert.equal(response.status, 401);
+      assert.match(String(response.headers.get('content-type')), /^application\/json/);
+    }
+  });
+
+  test('may say hello without a credential', async () => {
+    for (const path of ['/', '/api/hello']) {
+      const response = await fetch(gateway.url + path, { method: 'HEAD', redirect: 'manual' });
+      assert.equal(response.status, 200);
+      assert.equal(await response.text(), '');
+    }
+  });
+});

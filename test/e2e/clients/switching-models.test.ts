@@ -1,0 +1,96 @@
+/** One conversation over models of providers that speak different APIs, each of which believes its own proofs alone. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import type { Asked, Model, ModelProvider, Said } from '../../support/model-provider/model-provider.ts';
+import { post, sameAt, useNine } from '../support/nine.ts';
+import { type Thinking, talkingClient } from './talking-client.ts';
+
+let provider: ModelProvider;
+let gateway: TestGateway;
+
+useNine((nine) => {
+  ({ provider, gateway } = nine);
+});
+
+/** One turn: who is asked, and what the model does. */
+interface Step {
+  readonly upstream: Protocol;
+  readonly stream: boolean;
+  readonly thinks: boolean;
+  readonly secret: boolean;
+  readonly calls: number;
+  readonly says: boolean;
+}
+
+const step: fc.Arbitrary<Step> = fc.record({
+  upstream: fc.constantFrom(...PROTOCOLS),
+  stream: fc.boolean(),
+  thinks: fc.boolean(),
+  secret: fc.boolean(),
+  calls: fc.constantFrom(0, 1, 2),
+  says: fc.boolean(),
+});
+
+const THINKING: readonly (Thinking | undefined)[] = [
+  undefined,
+  { type: 'adaptive' },
+  { type: 'enabled', budget_tokens: 2000 },
+];
+
+/** What a model thinks of itself: where it is told to with a budget it always does, and where it may not it never does. */
+function mayThink({ protocol, body }: Asked, thinks: boolean): boolean {
+  if (protocol !== 'messages') return thinks;
+  if (body.thinking?.type === 'enabled') return true;
+  return body.thinking?.type === 'adaptive' && thinks;
+}
+
+/** Some servers of chat completions have identifiers that the Messages API refuses. */
+function callId({ protocol }: Asked, turn: number, call: number): string {
+  return protocol === 'chat' ? `functions.weather:${turn}|${call}` : `call_${turn}_${call}`;
+}
+
+function playing({ thinks, secret, calls, says }: Step, turn: number): Model {
+  return (asked) => {
+    const said: Said[] = [];
+    const is_secret = secret && asked.protocol !== 'chat';
+    if (mayThink(asked, thinks)) said.push({ kind: 'thought', text: is_secret ? '' : `Thought ${turn}.` });
+    if (says || calls === 0) said.push({ kind: 'text', text: `Answer ${turn}.` });
+    for (let call = 0; call < calls; call++) {
+      said.push({ kind: 'call', name: 'weather', arguments: '{"city":"Bern"}', id: callId(asked, turn, call) });
+    }
+    return { said };
+  };
+}
+
+async function talk(surface: Protocol, steps: readonly Step[], thinking?: Thinking): Promise<void> {
+  provider.reset();
+  const client = talkingClient(surface, thinking);
+  for (const [turn, one] of steps.entries()) {
+    provider.model = playing(one, turn);
+    const body = client.ask(sameAt(one.upstream), one.stream, `Question ${turn}?`);
+    const { status, text } = await post(gateway, surface, body);
+    assert.deepEqual(provider.refused, [], `turn ${turn}: ${body}`);
+    assert.equal(status, 200, text);
+    if (one.upstream === surface && !body.includes('gw:')) {
+      const { body: received } = provider.upstream.requests.at(-1)!;
+      if (surface !== 'chat') assert.equal(String(received), body);
+    }
+    client.take(text, one.stream);
+  }
+}
+
+describe('a conversation that changes its model in every turn', () => {
+  for (const surface of PROTOCOLS) {
+    for (const thinking of surface === 'messages' ? THINKING : [undefined]) {
+      it(`is never refused for a ${surface} client${thinking ? ` that asks for ${thinking.type} thinking` : ''}`, async () => {
+        await fc.assert(
+          fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 8 }), (steps) => talk(surface, steps, thinking)),
+          { numRuns: 12, endOnFailure: true },
+        );
+      });
+    }
+  }
+});

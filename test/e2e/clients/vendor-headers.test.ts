@@ -1,0 +1,220 @@
+/** Clients of other APIs at a provider that refuses what the vendor of the Messages API refuses, however its address is written down. */
+import assert from 'node:assert/strict';
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { bootGateway, gatewayConfig, type TestGateway } from '../../support/gateway.ts';
+import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
+import type { Response } from '../support/client.ts';
+import { PRICING, post } from '../support/nine.ts';
+import { auditRecord } from '../support/state.ts';
+
+/** The vendor names of an upstream, and the header by which it is told the version. */
+const UPSTREAMS = {
+  'at-a-known-path': { path: '/anthropic', takes: ['anthropic-version'] },
+  'with-a-profile': { profile: 'anthropic', takes: ['anthropic-version'] },
+  'with-a-file': { profile: 'names.yaml', takes: ['anthropic-version'] },
+  'nobody-knows': { takes: ['anthropic-version', 'vendor-version'] },
+};
+
+/** Upstreams that know one of the two, each called like it. */
+const CHAT_BOUNDS = ['max_tokens', 'max_completion_tokens'] as const;
+
+let provider: ModelProvider;
+let gateway: TestGateway;
+let openai: OpenAI;
+
+before(async () => {
+  provider = await startModelProvider({ models: { known: 64_000, short: 8192, tiny: 4096 } });
+  const names = Object.entries(UPSTREAMS);
+  gateway = await bootGateway({
+    upstream_url: provider.url,
+    config: {
+      upstreams: [
+        ...names.map(([name, { takes: _, ...upstream }]) => {
+          const { path = '', ...rest } = upstream as { path?: string; profile?: string };
+          const profile =
+            rest.profile === 'names.yaml'
+              ? `${import.meta.dirname}/../../../examples/profiles/vendor-names.yaml`
+              : rest.profile;
+          return { name, base_url: provider.url + path, api_key_env: 'TEST_UPSTREAM_KEY', ...(profile && { profile }) };
+        }),
+        ...CHAT_BOUNDS.map((max_tokens_field) => ({
+          ...{ name: max_tokens_field, type: 'compat', protocols: ['chat'], base_url: provider.url, max_tokens_field },
+          api_key_env: 'TEST_UPSTREAM_KEY',
+        })),
+      ],
+      models: [
+        ...names.map(([name]) => ({
+          id: `via-${name}`,
+          max_output_tokens: 64_000,
+          pricing: PRICING,
+          upstream_ids: { [name]: 'known' },
+        })),
+        ...CHAT_BOUNDS.map((name) => ({ id: `by-${name}`, max_output_tokens: 64_000, pricing: PRICING })),
+        { id: 'untold-1', pricing: PRICING, upstream_ids: { 'nobody-knows': 'short' } },
+        { id: 'untold-2', pricing: PRICING, upstream_ids: { 'nobody-knows': 'tiny' }, context_window: 16_000 },
+      ],
+      routing: {
+        default_upstream: 'nobody-knows',
+        rules: [
+          ...names.map(([name]) => ({ name, models: [`via-${name}`], upstream: name })),
+          ...CHAT_BOUNDS.map((name) => ({ name, models: [`by-${name}`], upstream: name })),
+        ],
+      },
+    },
+  });
+  openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
+});
+after(async () => {
+  await gateway?.close();
+  await provider?.close();
+});
+beforeEach(() => provider.reset());
+
+/** What the provider was told in headers of the Messages API. */
+function told(): Record<string, unknown> {
+  const entries = Object.entries(provider.upstream.requests.at(-1)!.headers);
+  return Object.fromEntries(entries.filter(([name]) => /^(?:vendor|anthropic)-(?:version|beta)$/.test(name)));
+}
+
+for (const [name, { takes }] of Object.entries(UPSTREAMS)) {
+  describe(`an upstream ${name.replaceAll('-', ' ')}`, () => {
+    const model = `via-${name}`;
+
+    test('answers clients of chat completions and Responses', async () => {
+      const chat = await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hi' }] });
+      assert.equal(chat.choices[0]!.message.content, 'Hello there, world.');
+      assert.deepEqual(told(), Object.fromEntries(takes.map((header) => [header, '2023-06-01'])));
+      const answer = await openai.responses.create({ model, input: 'Hi' });
+      assert.equal(answer.output_text, 'Hello there, world.');
+      assert.deepEqual(provider.refused, []);
+    });
+
+    for (const prefix of ['anthropic', 'vendor']) {
+      test(`is told the version and the betas that a client says in ${prefix}-version and ${prefix}-beta`, async () => {
+        const said = { version: '2026-10-21', beta: 'context-1m-2025-08-07,compact-2026-01-12' };
+        const headers = { [`${prefix}-version`]: said.version, [`${prefix}-beta`]: said.beta };
+        const ask = { model, messages: [{ role: 'user' as const, content: 'Hi' }] };
+        await openai.chat.completions.create(ask, { headers });
+        const { [`${prefix}-version`]: version, [`${prefix}-beta`]: beta, ...more } = told();
+        assert.deepEqual({ version, beta }, said, 'as they were sent');
+        for (const [name, value] of Object.entries(more))
+          assert.equal(value, said[name.endsWith('beta') ? 'beta' : 'version']);
+        assert.deepEqual(provider.refused, []);
+      });
+    }
+
+    test('gets the headers of a client of its own API as they are', async () => {
+      const messages = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, maxRetries: 0 });
+      const ask = { model, max_tokens: 99, messages: [{ role: 'user' as const, content: 'Hi' }] };
+      await messages.messages.create(ask, {
+        headers: { 'vendor-version': 'x', 'anthropic-beta': 'skills-2025-10-02' },
+      });
+      assert.deepEqual(told(), {
+        'anthropic-version': '2026-10-21',
+        'anthropic-beta': 'skills-2025-10-02',
+        'vendor-version': 'x',
+      });
+      await post(gateway, 'messages', ask);
+      assert.deepEqual(told(), { 'anthropic-version': '2023-06-01' });
+    });
+  });
+}
+
+test('a provider behind a gateway whose own names are others is told in the names in use as well', async () => {
+  const names = join(await mkdtemp(join(tmpdir(), 'names-')), 'names.yaml');
+  await writeFile(names, 'header_prefix: acme\n');
+  const { server } = gatewayConfig(provider.url) as { server: object };
+  const other = await bootGateway({
+    upstream_url: provider.url,
+    config: { server: { ...server, profile: names }, models: [{ id: 'known', pricing: PRICING }] },
+  });
+  const client = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: other.token, maxRetries: 0 });
+  const ask = { model: 'known', messages: [{ role: 'user' as const, content: 'Hi' }] };
+  try {
+    await client.chat.completions.create(ask, { headers: { 'acme-beta': 'skills-2025-10-02' } });
+    assert.deepEqual(provider.refused, []);
+    assert.equal(provider.upstream.requests.at(-1)!.headers['acme-version'], '2023-06-01');
+    assert.deepEqual(told(), { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'skills-2025-10-02' });
+  } finally {
+    await other.close();
+  }
+});
+
+test('a version that the provider does not have is its own to refuse', async () => {
+  const headers = { 'anthropic-version': '2024-10-22' };
+  const ask = { model: 'via-with-a-profile', messages: [{ role: 'user' as const, content: 'Hi' }] };
+  await assert.rejects(openai.chat.completions.create(ask, { headers }), /not a valid version/);
+});
+
+describe('an answer that nobody bounds', () => {
+  const BOUNDS = { 'via-with-a-profile': 64_000, 'untold-1': 8192, 'untold-2': 4000 };
+  for (const [model, max_tokens] of Object.entries(BOUNDS)) {
+    test(`of ${model} is asked for with ${max_tokens} tokens in Messages`, async () => {
+      await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hi' }] });
+      await openai.responses.create({ model, input: 'Hi', reasoning: { effort: 'high' } });
+      assert.deepEqual(provider.refused, []);
+      assert.deepEqual(
+        provider.asked.map(({ body }) => body.max_tokens),
+        [max_tokens, max_tokens],
+      );
+    });
+  }
+
+  test('has the bound of its client where there is one', async () => {
+    await openai.chat.completions.create({
+      model: 'untold-1',
+      max_completion_tokens: 77,
+      messages: [{ role: 'user', content: 'Hi' }],
+    });
+    assert.equal(provider.only().body.max_tokens, 77);
+  });
+});
+
+/** Fields that the gateway changed in a request, as its audit record says. */
+async function rewritesOf({ headers }: Response): Promise<readonly string[] | undefined> {
+  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
+  return (record as { rewrites?: readonly string[] }).rewrites;
+}
+
+for (const field of CHAT_BOUNDS) {
+  const other = field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
+  describe(`an upstream of chat completions that takes ${field} alone`, () => {
+    const model = `by-${field}`;
+    const boundsOf = (body: Record<string, unknown>) => CHAT_BOUNDS.flatMap((name) => (name in body ? [name] : []));
+
+    test('is asked with it by clients of other APIs', async () => {
+      const answered = await post(gateway, 'messages', {
+        model,
+        max_tokens: 50,
+        messages: [{ role: 'user', content: 'Hi' }],
+      });
+      assert.equal(answered.status, 200, answered.text);
+      await openai.responses.create({ model, input: 'Hi', max_output_tokens: 60 });
+      assert.deepEqual(
+        provider.asked.map(({ body }) => [boundsOf(body), body[field]]),
+        [
+          [[field], 50],
+          [[field], 60],
+        ],
+      );
+    });
+
+    test('gets the bound of a chat client under that name, every other byte as it was, and the audit record says so', async () => {
+      const text = `{ "model": "${model}",  "${other}": 70, "messages": [{"role":"user","content":"Hi"}] }`;
+      const answered = await post(gateway, 'chat', text);
+      assert.equal(answered.status, 200, answered.text);
+      assert.equal(provider.upstream.only().body.toString(), text.replace(other, field));
+      assert.deepEqual(await rewritesOf(answered), [other]);
+      provider.reset();
+      const same = text.replace(other, field);
+      const untouched = await post(gateway, 'chat', same);
+      assert.equal(provider.upstream.only().body.toString(), same);
+      assert.deepEqual(await rewritesOf(untouched), []);
+    });
+  });
+}

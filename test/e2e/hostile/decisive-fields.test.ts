@@ -1,0 +1,413 @@
+/** Fields and headers beside `model` by which a caller could have models, prices or accounts that are not its own. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, type Response, send } from '../support/client.ts';
+import { auditRecord } from '../support/state.ts';
+
+const CHEAP = { input: 1, output: 5 };
+const DEAR = { input: 300, output: 1500 };
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let token: string;
+
+function sections(url: string): ConfigSections {
+  const key = { base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' };
+  const window = { context_window: 200_000, max_output_tokens: 8000 };
+  return {
+    upstreams: [
+      { name: 'vendor', type: 'vendor', ...key },
+      { name: 'router', type: 'compat', ...key },
+      {
+        name: 'open',
+        type: 'compat',
+        allow_fields: ['provider', 'moderation.model', 'workspace_id'],
+        allow_headers: ['openai-project'],
+        ...key,
+      },
+    ],
+    models: [
+      {
+        id: 'cheap-1',
+        family: 'cheap',
+        ...window,
+        pricing: { ...CHEAP, service_tiers: { priority: { multiplier: 2 } } },
+      },
+      {
+        id: 'cheap-2',
+        family: 'cheap',
+        aliases: ['small'],
+        upstream_ids: { vendor: 'their-cheap-2' },
+        ...window,
+        pricing: CHEAP,
+      },
+      { id: 'chat-1', family: 'cheap', ...window, pricing: CHEAP },
+      { id: 'chat-2', family: 'cheap', ...window, pricing: { ...CHEAP, speeds: { fast: { multiplier: 6 } } } },
+      { id: 'open-1', family: 'cheap', ...window, pricing: CHEAP },
+      { id: 'dear-1', family: 'dear', ...window, upstream_ids: { vendor: 'dear-upstream-name' }, pricing: DEAR },
+    ],
+    token_groups: [
+      { name: 'all', models: ['*'] },
+      { name: 'cheap', families: ['cheap'] },
+    ],
+    routing: {
+      default_upstream: 'vendor',
+      rules: [
+        { models: ['chat-*'], upstream: 'router' },
+        { models: ['open-*'], upstream: 'open' },
+      ],
+    },
+  };
+}
+
+before(async () => {
+  upstream = await startUpstream();
+  gateway = await bootGateway({ upstream_url: upstream.url, config: sections(upstream.url) });
+  token = await gateway.newToken({ group: 'cheap', name: 'cheap' });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const;
+type Api = keyof typeof PATHS;
+const PROMPT: Record<Api, object> = {
+  messages: { model: 'cheap-1', max_tokens: 10, messages: [{ role: 'user', content: 'Hi' }] },
+  chat: { model: 'chat-1', max_completion_tokens: 10, messages: [{ role: 'user', content: 'Hi' }] },
+  responses: { model: 'chat-1', max_output_tokens: 10, input: 'Hi' },
+};
+
+function post(api: Api, fields: object, headers: readonly string[] = [], query = ''): Promise<Response> {
+  upstream.script = answerJson(api === 'messages' ? message() : { id: 'x' });
+  const body = JSON.stringify({ ...PROMPT[api], ...fields });
+  return send(gateway.url, { path: PATHS[api] + query, body, headers: bearer(token, headers) });
+}
+
+interface Refusal {
+  readonly error: { readonly message: string; readonly param?: string };
+}
+
+async function refused(api: Api, fields: object, param: string, status: number): Promise<string> {
+  const sent = upstream.requests.length;
+  const response = await post(api, fields);
+  const said = `${JSON.stringify(fields)}: ${response.status} ${response.text}`;
+  assert.equal(response.status, status, said);
+  const { error } = JSON.parse(response.text) as Refusal;
+  assert.equal(error.param, param, said);
+  assert.ok(error.message.startsWith(`${param}: `), said);
+  assert.equal(upstream.requests.length, sent);
+  return error.message;
+}
+
+async function passes(api: Api, fields: object): Promise<void> {
+  const sent = upstream.requests.length;
+  const response = await post(api, fields);
+  assert.equal(response.status, 200, `${JSON.stringify(fields)}: ${response.text}`);
+  const body = JSON.stringify({ ...PROMPT[api], ...fields });
+  assert.equal(upstream.requests.length, sent + 1);
+  assert.equal(upstream.requests.at(-1)!.body.toString(), body);
+}
+
+async function recordOf(response: Response): Promise<Readonly<Record<string, unknown>>> {
+  const row = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
+  return row.record as Readonly<Record<string, unknown>>;
+}
+
+const tool = (definition: object) => ({ tools: [definition] });
+
+describe('a model named beside `model`', () => {
+  const places: readonly (readonly [Api, object, string])[] = [
+    ['messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'dear-1' }), 'tools[0].model'],
+    ['messages', tool({ type: 'advisor_20260301', model: 'dear-upstream-name' }), 'tools[0].model'],
+    [
+      'messages',
+      { context_management: { edits: [{ type: 'compact_1', model: 'dear-1' }] } },
+      'context_management.edits[0].model',
+    ],
+    ['messages', { fallbacks: [{ model: 'dear-1' }] }, 'fallbacks[0].model'],
+    ['messages', { fallbacks: ['dear-1'] }, 'fallbacks[0]'],
+    ['messages', { compaction: { summaryModel: 'dear-1' } }, 'compaction.summaryModel'],
+    [
+      'messages',
+      {
+        messages: [
+          {
+            role: 'user',
+            content: [{ type: 'tool_addition', tool: { type: 'tool_definition', definition: { model: 'dear-1' } } }],
+          },
+        ],
+      },
+      'messages[0].content[0].tool.definition.model',
+    ],
+    ['chat', { models: ['chat-1', 'dear-1'] }, 'models[1]'],
+    ['chat', { fallback_models: ['dear-1'] }, 'fallback_models[0]'],
+    ['chat', { fallbacks: [{ model: 'dear-1', messages: [] }] }, 'fallbacks[0].model'],
+    ['chat', tool({ type: 'openrouter:advisor', parameters: { model: 'dear-1' } }), 'tools[0].parameters.model'],
+    [
+      'chat',
+      tool({ type: 'function', function: { name: 'f', parameters: {}, model: 'dear-1' } }),
+      'tools[0].function.model',
+    ],
+    ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'dear-1' }, `${'\ufdfa'.repeat(30)}_model`],
+    ['chat', { unheard_of: { 'judge-model-id': 'dear-1' } }, 'unheard_of.judge-model-id'],
+    ['responses', tool({ type: 'image_generation', model: 'dear-1' }), 'tools[0].model'],
+    [
+      'responses',
+      tool({ type: 'namespace', tools: [{ type: 'image_generation', model: 'dear-1' }] }),
+      'tools[0].tools[0].model',
+    ],
+    [
+      'responses',
+      { input: [{ type: 'additional_tools', tools: [{ type: 'x', model: 'dear-1' }] }] },
+      'input[0].tools[0].model',
+    ],
+    ['responses', { moderation: { model: 'omni-latest' } }, 'moderation.model'],
+  ];
+  for (const [api, fields, param] of places) {
+    test(`is refused in ${param} of ${api} where the caller may not use it`, async () => {
+      const said = await refused(api, fields, param, 404);
+      assert.match(said, /Model not found/);
+    });
+  }
+
+  test('is refused wherever it stands, however the field is called', async () => {
+    const named: readonly (readonly [Api, object, string])[] = [
+      ['chat', { llm: 'dear-1' }, 'llm'],
+      ['chat', { router_hint: { use: ['chat-1', 'dear-1'] } }, 'router_hint.use[1]'],
+      ['chat', { model_override: 'gpt-unknown-9' }, 'model_override'],
+      ['chat', { 'fallback model': 'gpt-unknown-9' }, 'fallback model'],
+      ['chat', { deployment_name: 'gpt-unknown-9' }, 'deployment_name'],
+      ['responses', { prompt: { id: 'pmpt_1', model: 'gpt-unknown-9' } }, 'prompt.model'],
+      ['messages', { safeguards: [{ judge_model: 'dear-1' }] }, 'safeguards[0].judge_model'],
+      ['chat', { tool_choice: { type: 'advisor', model: 'dear-1' } }, 'tool_choice.model'],
+      ['chat', { functions: [{ name: 'f', parameters: {}, model: 'dear-1' }] }, 'functions[0].model'],
+      ['messages', { x: 'dear-upstream-name' }, 'x'],
+      [
+        'messages',
+        { messages: [{ role: 'user', content: [{ type: 'x', tools: [{ model: 'dear-1' }] }] }] },
+        'messages[0].content[0].tools[0].model',
+      ],
+    ];
+    for (const [api, fields, param] of named) await refused(api, fields, param, 404);
+    await passes('chat', { unheard_of: { hint: 'chat-2', word: 'small' }, user: 'dear-1', prompt_cache_key: 'dear-1' });
+    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['dear-1'] });
+    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'dear-1' } } });
+  });
+
+  test('passes as it is where the caller may use it and the upstream serves it by that name', async () => {
+    await passes('messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'cheap-1' }));
+    await passes('messages', { fallbacks: [{ model: 'their-cheap-2' }] });
+    await passes('chat', { models: ['chat-1', 'chat-2'] });
+  });
+
+  test('is refused with the name to write where the upstream calls it something else', async () => {
+    for (const name of ['cheap-2', 'small']) {
+      const said = await refused('messages', { fallbacks: [{ model: name }] }, 'fallbacks[0].model', 400);
+      assert.match(said, /their-cheap-2/);
+    }
+  });
+
+  test('may be repeated in a field that nobody knows, where it is the model of the request', async () => {
+    await passes('messages', { model: 'cheap-1', x: { model: 'cheap-1' } });
+    await refused('messages', { model: 'cheap-1', x: { model: 'dear-1' } }, 'x.model', 404);
+  });
+
+  test('is refused with the setting that allows it where nobody here knows the name', async () => {
+    const said = await refused('responses', { moderation: { model: 'omni-latest' } }, 'moderation.model', 404);
+    assert.match(said, /"moderation\.model" to `allow_fields` of the upstream "router"/);
+  });
+
+  test('is refused where its requests go to another upstream', async () => {
+    const said = await refused('chat', { models: ['cheap-1'] }, 'models[0]', 404);
+    assert.match(said, /upstream "router"/);
+  });
+
+  test('is refused where it has no form that can be checked', async () => {
+    await refused('messages', { fallbacks: 'default' }, 'fallbacks', 400);
+    await refused('chat', { fallbacks: [{ 'chat-1': ['dear-1'] }] }, 'fallbacks[0]', 400);
+    const by_name = { 'chat-1': 'gpt-unknown-9' };
+    await refused('chat', { context_window_fallback_dict: by_name }, 'context_window_fallback_dict', 400);
+    await refused('chat', tool({ type: 'openrouter:advisor' }), 'tools[0]', 400);
+    await refused('chat', tool({ type: 'openrouter:fusion', parameters: {} }), 'tools[0]', 400);
+  });
+
+  test('is a word like any other in content, in schemas of tools and in names that clients make up', async () => {
+    const schema = {
+      type: 'object',
+      properties: { model: { type: 'string', default: 'dear-1' }, models: { type: 'array' } },
+    };
+    await passes('messages', tool({ name: 'pick', input_schema: schema, input_examples: [{ model: 'dear-1' }] }));
+    await passes('chat', tool({ type: 'function', function: { name: 'pick', parameters: schema } }));
+    await passes('responses', tool({ type: 'function', name: 'pick', parameters: schema }));
+    await passes('responses', { text: { format: { type: 'json_schema', name: 'x', schema } } });
+    await passes('messages', { metadata: { user_id: '{"model":"dear-1"}', model: 'dear-1' } });
+    const call = { type: 'tool_use', id: 't', name: 'pick', input: { model: 'dear-1', workspace_id: 'w' } };
+    await passes('messages', { messages: [{ role: 'assistant', content: [call] }] });
+    const spoken = {
+      role: 'assistant',
+      tool_calls: [{ id: 't', type: 'function', function: { name: 'f', arguments: '{"model":1}' } }],
+    };
+    await passes('chat', { messages: [spoken] });
+  });
+});
+
+describe('a field that changes the price', () => {
+  test('is refused where its value has no price, by name and with what to do', async () => {
+    const priced: readonly (readonly [Api, object, string])[] = [
+      ['messages', { speed: 'fast' }, 'speed'],
+      ['messages', { fallbacks: [{ model: 'cheap-1', speed: 'fast' }] }, 'fallbacks[0].speed'],
+      ['messages', { inference_geo: 'us' }, 'inference_geo'],
+      ['messages', { service_tier: 'turbo' }, 'service_tier'],
+      ['chat', { service_tier: 'priority' }, 'service_tier'],
+      ['chat', { serviceTier: 'priority' }, 'serviceTier'],
+      ['chat', { modalities: ['text', 'audio'] }, 'modalities[1]'],
+      ['responses', { service_tier: 'ultrafast' }, 'service_tier'],
+      ['responses', { service_tier: 7 }, 'service_tier'],
+    ];
+    for (const [api, fields, param] of priced) {
+      const said = await refused(api, fields, param, 400);
+      assert.match(said, /has no price for the model/);
+    }
+    assert.match(await refused('chat', { service_tier: 'priority' }, 'service_tier', 400), /service_tiers\.priority/);
+  });
+
+  test('passes where the model has a price for it, and where it never costs more', async () => {
+    await passes('messages', { service_tier: 'priority' });
+    for (const service_tier of ['auto', 'standard_only', null]) await passes('messages', { service_tier });
+    for (const service_tier of ['auto', 'default', 'flex']) await passes('responses', { service_tier });
+    await passes('messages', { speed: 'standard', inference_geo: 'global' });
+    await passes('chat', { modalities: ['text'] });
+    await passes('chat', { model: 'chat-2', speed: 'fast' });
+  });
+
+  test('needs a price for every model that the request may use', async () => {
+    const fields = { model: 'chat-2', models: ['chat-1'], speed: 'fast' };
+    const said = await refused('chat', fields, 'speed', 400);
+    assert.match(said, /"chat-1"/);
+  });
+});
+
+describe('a field that chooses who serves or pays', () => {
+  test('is refused with the setting that allows it', async () => {
+    const places: readonly (readonly [Api, object, string])[] = [
+      ['messages', { workspace_id: 'w' }, 'workspace_id'],
+      ['messages', { billing_policy: { type: 'billing_policy', bill_to: 'user_profile' } }, 'billing_policy'],
+      ['messages', { user_profile_id: 'u' }, 'user_profile_id'],
+      ['chat', { organization: 'o' }, 'organization'],
+      ['chat', { extra: { projectId: 'p' } }, 'extra.projectId'],
+      ['chat', { provider: { order: ['dear'] } }, 'provider'],
+      ['chat', { providerOptions: { gateway: { models: ['dear-1'] } } }, 'providerOptions'],
+      ['chat', { plugins: [{ id: 'web' }] }, 'plugins'],
+      ['chat', { preset: 'p' }, 'preset'],
+      ['chat', { route: 'fallback' }, 'route'],
+      ['chat', { providers: ['dear'] }, 'providers'],
+      ['chat', { provider_order: ['dear'] }, 'provider_order'],
+      ['chat', { auth: { token: 't' } }, 'auth'],
+      ['messages', { user_profile: 'u' }, 'user_profile'],
+      ['chat', { api_base: 'http://elsewhere.example' }, 'api_base'],
+      ['chat', { extra_body: { model: 'dear-1' } }, 'extra_body'],
+      ['chat', { litellm_credential_name: 'c' }, 'litellm_credential_name'],
+      ['chat', { aws_secret_access_key: 's' }, 'aws_secret_access_key'],
+      ['chat', { aws_bedrock_runtime_endpoint: 'https://elsewhere.example' }, 'aws_bedrock_runtime_endpoint'],
+      ['chat', { azure_ad_token: 't' }, 'azure_ad_token'],
+      ['chat', { accessKeyId: 'k' }, 'accessKeyId'],
+      ['responses', { agent_reference: { name: 'a' } }, 'agent_reference'],
+    ];
+    for (const [api, fields, param] of places) {
+      const said = await refused(api, fields, param, 400);
+      assert.match(said, /`allow_fields` of the upstream/);
+    }
+  });
+
+  test('passes at an upstream that allows it, and stays refused at the others', async () => {
+    const open = { model: 'open-1' };
+    await passes('chat', { ...open, provider: { order: ['a'] } });
+    await passes('chat', { ...open, workspaceId: 'w' });
+    await passes('responses', { ...open, moderation: { model: 'omni-latest' } });
+    await refused('chat', { ...open, plugins: [{ id: 'web' }] }, 'plugins', 400);
+    await refused('responses', { ...open, moderation: { model: 'dear-1' } }, 'moderation.model', 404);
+  });
+
+  test('passes when it is empty, and so does every field that nobody knows', async () => {
+    await passes('chat', { models: [], fallbacks: null, provider: {}, preset: '' });
+    await passes('chat', { chat_template_kwargs: { thinking: true }, seed: 7, x: { y: [{ z: 'project' }] } });
+    await passes('messages', { mcp_servers: [{ type: 'url', url: 'https://x.example', authorization_token: 't' }] });
+    await passes('responses', tool({ type: 'mcp', server_label: 'm', project: 'p', headers: { 'x-account': 'a' } }));
+  });
+});
+
+describe('a header that chooses who serves or pays', () => {
+  const headers = ['OpenAI-Project', 'p', 'cookie', 'session=1', 'X-Portkey-Config', '{}', 'x-title', 'mine'];
+
+  test('is dropped, and the audit record names it', async () => {
+    const response = await post('chat', {}, headers);
+    assert.equal(response.status, 200, response.text);
+    const received = upstream.only().headers;
+    for (const name of ['openai-project', 'cookie', 'x-portkey-config']) assert.equal(received[name], undefined, name);
+    assert.equal(received['x-title'], 'mine');
+    const record = await recordOf(response);
+    assert.deepEqual(record.dropped_headers, ['openai-project', 'cookie', 'x-portkey-config']);
+  });
+
+  const betas = ['vendor-beta', 'first-1, context-1m-2025-08-07,last-2'];
+
+  test('that lengthens the context window is forwarded, and more is held where the body could be longer', async () => {
+    const body = { messages: [{ role: 'user', content: 'x'.repeat(400_000) }] };
+    const plain = await recordOf(await post('messages', body));
+    const longer = await recordOf(await post('messages', body, betas));
+    assert.equal(upstream.requests.at(-1)!.headers['vendor-beta'], betas[1]);
+    assert.ok(Number(longer.held_usd) > 1.5 * Number(plain.held_usd), `${longer.held_usd} ${plain.held_usd}`);
+  });
+
+  test('reaches an upstream that allows it', async () => {
+    await post('chat', { model: 'open-1' }, headers);
+    const received = upstream.only().headers;
+    assert.equal(received['openai-project'], 'p');
+    assert.equal(received.cookie, undefined);
+  });
+});
+
+describe('a query parameter', () => {
+  test('that chooses a model, a price or an account is refused', async () => {
+    for (const query of [
+      'model=dear-1',
+      'beta=true&workspace_id=w',
+      'a=1&%6dodel=dear-1',
+      'service_tier=priority',
+      'key=&api_key=k',
+    ]) {
+      const response = await post('messages', {}, [], `?${query}`);
+      assert.equal(response.status, 400, query);
+      assert.match(response.text, /query parameter/);
+      assert.equal(upstream.requests.length, 0);
+    }
+  });
+
+  test('that nobody knows passes, and so does one that the upstream allows', async () => {
+    assert.equal((await post('messages', {}, [], '?beta=true&x=%2F')).status, 200);
+    assert.equal((await post('chat', { model: 'open-1' }, [], '?workspace_id=w')).status, 200);
+    assert.equal(upstream.requests.at(-1)!.url, '/v1/chat/completions?workspace_id=w');
+  });
+});
+
+describe('the audit record of a request that may use other models', () => {
+  test('names them and how it is to be served', async () => {
+    const fields = { service_tier: 'auto', ...tool({ type: 'advisor_20260301', model: 'their-cheap-2' }) };
+    const response = await post('messages', fields);
+    const record = await recordOf(response);
+    assert.deepEqual(record.other_models, ['cheap-2']);
+    assert.equal(record.service_tier, 'auto');
+  });
+});

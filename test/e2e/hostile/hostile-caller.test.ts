@@ -1,0 +1,48 @@
+/** Everything at once that a caller with a valid token can do to a gateway; test/bench/hostile.ts does it for two minutes. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startChild, stopChildren } from '../../bench/processes.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { askHonestly } from '../../support/identity/honest-callers.ts';
+import { ATTACKS } from '../../support/identity/hostile-caller.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { messagesBody } from '../support/client.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+before(async () => {
+  upstream = await startUpstream();
+  const answer = answerJson(message());
+  upstream.script = (exchange) => {
+    // Two minutes of requests would otherwise stay in memory.
+    upstream.requests.length = 0;
+    return answer(exchange);
+  };
+  gateway = await bootGateway({ upstream_url: upstream.url });
+});
+after(async () => {
+  await stopChildren();
+  await gateway?.close();
+  await upstream?.close();
+});
+
+test('one hostile caller makes no request of anybody else fail', async () => {
+  const { url } = gateway;
+  const people = Array.from({ length: 10 }, (_, i) => gateway.newToken({ user: `honest-${i}@example.com` }));
+  const tokens = await Promise.all(people);
+  const token = await gateway.newToken({ user: 'mallory@example.com' });
+  const attacker = await startChild('servers/attacker.ts');
+  await attacker.ask('attack', { url, token, model: 'coder-1', names: ATTACKS });
+  const body = Buffer.from(messagesBody({ note: 'x'.repeat(60_000) }));
+  const { durations, failures } = await askHonestly({ url, tokens, seconds: 3, body, pause_ms: 100 });
+  const statuses = await attacker.ask<Record<string, number>>('stop_attack');
+  assert.deepEqual(failures, []);
+  assert.ok(durations.length > 20, `${durations.length} requests were answered`);
+  assert.ok((statuses['429'] ?? 0) > 0, `the attacks were answered ${JSON.stringify(statuses)}`);
+});

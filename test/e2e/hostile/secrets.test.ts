@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { type Database, openDatabase } from '../../../engine/store/database.ts';
+import { cli } from '../../cli/support.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { freePort } from '../../support/free-port.ts';
+import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  hang,
+  message,
+  messageEvents,
+  reset,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, messagesBody, open, send, sendRaw } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { auditRows, ledgerRows } from '../support/state.ts';
+import { startRelay, type TcpRelay } from '../support/tcp-relay.ts';
+
+const PROMPT = 'the-merger-closes-on-friday';
+const WRONG_TOKEN = `gw_${'wrongwrong'.repeat(5)}`;
+const WRONG_KEY = 'sk-somebody-elses-key-9d2f';
+
+let upstream: ScriptedUpstream;
+let test_database: Awaited<ReturnType<typeof createTestDatabase>>;
+let relay: TcpRelay;
+let database: Database;
+let config: Awaited<ReturnType<typeof writeConfig>>;
+let env: NodeJS.ProcessEnv;
+let gateway: GatewayProcess;
+let token: string;
+let port: number;
+
+before(async () => {
+  upstream = await startUpstream();
+  test_database = await createTestDatabase();
+  const direct = new URL(test_database.url);
+  relay = await startRelay(Number(direct.port));
+  const relayed = new URL(direct);
+  relayed.port = String(relay.port);
+  port = await freePort();
+  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
+  const timeouts = { first_byte_seconds: 0.5, unstreamed_first_byte_seconds: 0.5, idle_seconds: 0.5 };
+  const server = {
+    listen: `127.0.0.1:${port}`,
+    public_url: 'http://127.0.0.1',
+    timeouts,
+    drain: { accept_seconds: 0 },
+  };
+  config = await writeConfig(gatewayConfig(upstream.url, { server }));
+  gateway = await startGatewayProcess(config.config_file, env, port);
+  const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+  const database_only = { database: { postgres: { url_env: 'URL', pool_max: 3 } } };
+  database = await openDatabase({
+    config: database_only as never,
+    env: { URL: direct.href },
+    log: quiet,
+    wait: 'until-ready',
+  });
+  token = await makeToken(database);
+});
+after(async () => {
+  gateway?.child.kill('SIGKILL');
+  await gateway?.ended;
+  await database?.close();
+  await relay?.close();
+  await test_database?.drop();
+  await upstream?.close();
+  await rm(config.directory, { recursive: true, force: true });
+});
+
+const PROMPTED = { messages: [{ role: 'user', content: PROMPT }], system: PROMPT };
+
+/** Takes every path that could say too much, and returns all that clients were sent. */
+async function exercise(): Promise<string[]> {
+  const said: string[] = [];
+  const hear = async (response: Promise<{ raw_headers: readonly string[]; text: string }>) => {
+    const { raw_headers, text } = await response.catch((error) => ({ raw_headers: [], text: String(error) }));
+    said.push(raw_headers.join('\n'), text);
+  };
+  const prompted = (credential = token, more: object = {}) => ask(gateway.url, credential, { ...PROMPTED, ...more });
+
+  upstream.script = answerJson(message());
+  await hear(prompted());
+  await hear(prompted(WRONG_TOKEN));
+  await hear(prompted(WRONG_KEY));
+  await hear(prompted(`${token}x`));
+  await hear(send(gateway.url, { headers: ['x-api-key', WRONG_KEY], body: messagesBody(PROMPTED) }));
+  await hear(send(gateway.url, { path: `/v1/messages?api_key=${token}`, headers: ['x-api-key', token], body: PROMPT }));
+  await hear(send(gateway.url, { path: `/nowhere?token=${token}`, headers: bearer(token) }));
+  await hear(send(gateway.url, { method: 'GET', path: '/v1/messages', headers: bearer(token) }));
+  await hear(send(gateway.url, { headers: bearer(token), body: `{"model":"coder-1","x":"${PROMPT}` }));
+  await hear(prompted(token, { model: PROMPT.length }));
+  await hear(prompted(token, { max_tokens: PROMPT }));
+  await hear(send(gateway.url, { headers: bearer(token, ['x-huge', 'h'.repeat(300_000)]), body: '{}' }));
+  said.push(
+    await sendRaw(gateway.url, `POST /v1/messages HTTP/1.1\r\nauthorization: Bearer ${token}\r\nbad header\r\n\r\n`),
+  );
+
+  upstream.script = answerChunks(messageEvents());
+  await hear(prompted(token, { stream: true }));
+  upstream.script = answerBytes(502, ['content-type', 'text/html'], `<h1>${UPSTREAM_KEY} was refused</h1>`);
+  await hear(prompted());
+  upstream.script = answerBytes(302, ['location', `https://elsewhere.example/?key=${UPSTREAM_KEY}`], '');
+  await hear(prompted());
+  upstream.script = reset;
+  await hear(prompted());
+  upstream.script = hang;
+  await hear(prompted());
+  const { abort } = open(gateway.url, { headers: bearer(token), body: messagesBody(PROMPTED) });
+  abort();
+  await upstream.pause();
+  await hear(prompted());
+  await upstream.resume();
+
+  relay.target_port = 1;
+  await database.knex.raw(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
+  );
+  await until('the outage is felt', async () => {
+    const response = await prompted();
+    said.push(response.text);
+    return response.status === 503;
+  });
+  await hear(send(gateway.url, { method: 'GET', path: '/readyz' }));
+  relay.target_port = Number(new URL(test_database.url).port);
+  upstream.script = answerJson(message());
+  await until('the gateway serves again', async () => (await prompted()).status === 200);
+  return said;
+}
+
+test('no secret and no prompt text is in any output, error, audit record or ledger row', async () => {
+  const places: Record<string, string> = { 'what clients were sent': (await exercise()).join('\n') };
+  const with_config = ['--config', config.config_file];
+  const commands = [
+    ['check'],
+    ['tokens', 'list', '--json'],
+    ['usage', '--json'],
+    ['audit', 'tail'],
+    ['tokens', 'create', '--user', 'x@example.com', '--group', 'no-such-group', '--name', 'n'],
+  ];
+  const outputs = await Promise.all(commands.map((command) => cli([...command, ...with_config], { env })));
+  for (const [index, { stdout, stderr }] of outputs.entries()) {
+    assert.ok(stdout + stderr !== '', `${commands[index]!.join(' ')} says something`);
+    places[`the output of ${commands[index]!.join(' ')}`] = stdout + stderr;
+  }
+  await gateway.end('SIGTERM');
+  places["the gateway's own output"] = gateway.output();
+  places['the audit log'] = JSON.stringify(await auditRows(database));
+  places['the ledger'] = JSON.stringify(await ledgerRows(database));
+  const tables: { table_name: string }[] = await database
+    .knex('information_schema.tables')
+    .where({ table_schema: 'public', table_type: 'BASE TABLE' })
+    .select('table_name');
+  for (const { table_name } of tables) {
+    places[`the table ${table_name}`] = JSON.stringify(await database.knex(table_name).select('*'));
+  }
+
+  assert.ok(places['the audit log']!.length > 1000, 'there is an audit log to look at');
+  assert.ok(places["the gateway's own output"]!.length > 100, 'there is output to look at');
+  const secrets: Record<string, string> = {
+    "the upstream's key": UPSTREAM_KEY,
+    'an access token': token,
+    'the secret part of an access token': token.slice(-24),
+    'a wrong token': WRONG_TOKEN,
+    'a foreign key': WRONG_KEY,
+    'the database password': new URL(test_database.url).password,
+    'prompt text': PROMPT,
+  };
+  const found: string[] = [];
+  for (const [place, text] of Object.entries(places)) {
+    for (const [name, secret] of Object.entries(secrets)) {
+      assert.ok(secret.length > 6);
+      if (text.includes(secret)) found.push(`${name} in ${place}`);
+    }
+  }
+  assert.deepEqual(found, []);
+});

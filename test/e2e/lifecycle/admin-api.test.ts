@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
+import { until } from '../../support/until.ts';
+
+const GROUPS = [
+  { name: 'all', models: ['*'], members: ['admins'] },
+  { name: 'mapped-only', families: ['mapped'], members: ['marketing'] },
+];
+
+let provider: TestIdentityProvider;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let one: TestGateway;
+let other: TestGateway;
+
+before(async () => {
+  provider = await startIdentityProvider();
+  database = await createTestDatabase();
+  const options = {
+    provider,
+    database_url: database.url,
+    auth: {
+      admin_groups: ['admins'],
+      limits: { device_authorizations: 1000, code_submissions: 1000, window_seconds: 600 },
+    },
+    config: { token_groups: GROUPS },
+  };
+  one = await bootSignIn(options);
+  other = await bootSignIn({ ...options, public_url: one.url });
+});
+after(async () => {
+  await one?.close();
+  await other?.close();
+  await database?.drop();
+  await provider?.close();
+});
+
+// biome-ignore lint/suspicious/noExplicitAny: parsed JSON
+async function api(gateway: TestGateway, token: string, method: string, path: string, body?: object): Promise<any> {
+  const response = await fetch(`${gateway.url}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, ...((await response.json()) as object) };
+}
+
+const models = async (gateway: TestGateway, token: string): Promise<{ status: number; ids: string[] }> => {
+  const { status, data = [] } = await api(gateway, token, 'GET', '/v1/models');
+  return { status, ids: data.map(({ id }: { id: string }) => id) };
+};
+
+describe('the admin API of running gateways', () => {
+  test('lets somebody make a token for the models of their group, which every gateway takes', async () => {
+    const ben = await signIn(one.url, 'ben');
+    const me = await api(other, ben.access_token, 'GET', '/admin/api/me');
+    assert.deepEqual(
+      [me.email, me.groups, me.roles, me.token_group, me.models],
+      ['ben@example.com', ['marketing'], [], 'mapped-only', ['mapped-1']],
+    );
+    const made = await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'laptop' });
+    assert.equal(made.status, 201);
+    assert.deepEqual(await models(other, made.token), { status: 200, ids: ['mapped-1'] });
+    assert.equal(
+      (await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'x', group: 'all' })).status,
+      403,
+    );
+    const refused = await api(one, made.token, 'GET', '/admin/api/tokens');
+    assert.equal(refused.status, 403);
+    assert.match(refused.error.message, /^An access token is for models only/);
+  });
+
+  test('lets an administrator cut somebody off, on every gateway within a second', async () => {
+    const [ben, anna] = [await signIn(one.url, 'ben'), await signIn(one.url, 'anna')];
+    const made = await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'phone' });
+    for (const gateway of [one, other]) {
+      for (const token of [ben.access_token, made.token]) assert.equal((await models(gateway, token)).status, 200);
+    }
+    const path = '/admin/api/people/ben@example.com/cut-off';
+    assert.equal((await api(one, ben.access_token, 'POST', path)).status, 403);
+    const ended = await api(other, anna.access_token, 'POST', path, { because: 'left' });
+    assert.ok(ended.sessions >= 1 && ended.tokens >= 1, JSON.stringify(ended));
+    const started = performance.now();
+    for (const gateway of [one, other]) {
+      for (const token of [ben.access_token, made.token]) {
+        await until('it is refused', async () => (await models(gateway, token)).status === 401);
+      }
+    }
+    assert.ok(performance.now() - started < 1000);
+    assert.equal((await api(one, ben.access_token, 'GET', '/admin/api/me')).status, 401);
+    const refreshed = await askForToken(one.url, refreshWith(ben.refresh_token));
+    assert.deepEqual([refreshed.status, refreshed.body.error], [401, 'invalid_grant']);
+
+    const { changes } = await api(one, anna.access_token, 'GET', '/admin/api/changes?limit=1000');
+    const cut = changes.find(({ action }: { action: string }) => action === 'person.cut_off');
+    assert.deepEqual(
+      [cut.actor, cut.subject, cut.after.because],
+      [{ kind: 'person', name: 'anna@example.com' }, 'ben@example.com', 'left'],
+    );
+    const written = [JSON.stringify(changes), ...one.logs, ...other.logs].join('\n');
+    for (const secret of [ben.access_token, ben.refresh_token, made.token])
+      assert.ok(!written.includes(secret.slice(5, 40)));
+  });
+
+  test('ends a single session, and leaves the others of the person', async () => {
+    const [first, second] = [await signIn(one.url, 'anna'), await signIn(one.url, 'anna')];
+    const { session_id } = await api(one, first.access_token, 'GET', '/admin/api/me');
+    assert.equal((await api(one, second.access_token, 'DELETE', `/admin/api/sessions/${session_id}`)).status, 200);
+    for (const gateway of [one, other]) {
+      await until('it is refused', async () => (await models(gateway, first.access_token)).status === 401);
+      assert.equal((await models(gateway, second.access_token)).status, 200);
+    }
+  });
+
+  test('ends the tokens somebody made in a token group they have left, when the session is renewed', async () => {
+    const ben = await signIn(one.url, 'ben');
+    const made = await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+    assert.equal((await models(other, made.token)).status, 200);
+    const person = provider.people.get('ben')!;
+    try {
+      provider.people.set('ben', { ...person, groups: ['sales'] });
+      const { status, body } = await askForToken(one.url, refreshWith(ben.refresh_token));
+      assert.equal(status, 200);
+      await until('it is refused', async () => (await models(other, made.token)).status === 401);
+      assert.deepEqual((await models(other, body.access_token)).ids, []);
+      const again = await api(other, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+      assert.deepEqual([again.status, again.error?.code], [403, 'forbidden'], 'nor is another made with the old token');
+    } finally {
+      provider.people.set('ben', person);
+    }
+  });
+});
+
+test('whoever is no administrator any more can not act as one with a session token from before', async () => {
+  const [before, now] = [await signIn(one.url, 'anna'), await signIn(one.url, 'anna')];
+  const person = provider.people.get('anna')!;
+  try {
+    provider.people.set('anna', { ...person, groups: ['marketing'] });
+    assert.equal((await askForToken(one.url, refreshWith(now.refresh_token))).status, 200);
+    for (const [path, body] of [
+      ['/admin/api/people/ben@example.com/cut-off', {}],
+      ['/admin/api/tokens', { user: 'ben@example.com', name: 'x', group: 'all' }],
+      ['/admin/api/tokens', { name: 'x', group: 'all' }],
+    ] as const) {
+      assert.equal((await api(other, before.access_token, 'POST', path, body)).status, 403, path);
+    }
+  } finally {
+    provider.people.set('anna', person);
+  }
+});
+
+test('a token somebody made for themselves rests while they do not sign in', async () => {
+  const clock = frozenClock(Date.now());
+  const session = { signing_key_env: 'TEST_SIGNING_KEY', refresh_days: 2 };
+  const gateway = await bootSignIn({ provider, clock, auth: { session }, config: { token_groups: GROUPS } });
+  try {
+    const ben = await signIn(gateway.url, 'ben');
+    const { token } = await api(gateway, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+    assert.equal((await models(gateway, token)).status, 200);
+    clock.advance(2 * 86_400_000);
+    const { status, error } = await api(gateway, token, 'GET', '/v1/models');
+    assert.equal(status, 401);
+    assert.match(error.message, /not signed in for 2 days/);
+    await signIn(gateway.url, 'ben');
+    clock.advance(30_000);
+    assert.equal((await models(gateway, token)).status, 200);
+  } finally {
+    await gateway.close();
+  }
+});

@@ -1,0 +1,243 @@
+/** Faulty stages of the operator's own around a forwarded request: what they do to a response, and in the background. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { createTestDatabase } from '../../support/database.ts';
+import { freePort } from '../../support/free-port.ts';
+import { bootGateway, gatewayConfig, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, type Response, send } from '../support/client.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+
+const WATCHER = `
+import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'watcher', version: 1, summary: 'Fails where the request says.',
+  options: { type: 'object', additionalProperties: false, properties: { as: { type: 'string', description: 'Its name.' } } },
+  examples: [],
+  create({ as }) {
+    const is = (ctx, fault) => ctx.headers['x-fault'] === as + ' ' + fault;
+    const fail = () => { throw new Error('thrown on purpose'); };
+    return {
+      response(ctx, head) {
+        if (is(ctx, 'response')) fail();
+        if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
+        if (is(ctx, 'framing header')) head.set('content-length', '3');
+        if (is(ctx, 'replaced header')) head.replaceAll('x-', { 'x-fine': 'a', 'x-broken': 'a\\r\\nb: c' });
+        if (is(ctx, 'replaced framing header')) head.replaceAll('x-', { 'transfer-encoding': 'chunked' });
+        if (is(ctx, 'everything replaced')) head.replaceAll('', {});
+        if (is(ctx, 'status')) head.status = 999;
+        if (is(ctx, 'async response')) return Promise.reject(new Error('thrown on purpose'));
+        head.set('x-watcher-' + as, 'here');
+      },
+      event(ctx, event) {
+        if (is(ctx, 'event')) fail();
+        if (is(ctx, 'async event')) return Promise.reject(new Error('thrown on purpose'));
+        if (is(ctx, 'change event')) event.data = '{"usage":{"input_tokens":1,"output_tokens":1}}';
+      },
+      finish(ctx) { if (is(ctx, 'finish')) fail(); },
+      close: () => new Promise(() => {}),
+    };
+  },
+});
+`;
+
+const LAST = `
+import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'last', version: 1, place: 'finally', summary: 'Fails where the request says.', timeout_seconds: 0.05,
+  options: { type: 'object', additionalProperties: false, properties: {} }, examples: [],
+  create: () => ({
+    finally(ctx) {
+      if (ctx.headers['x-fault'] === 'last throws') throw new Error('thrown on purpose');
+      if (ctx.headers['x-fault'] === 'last throws an error nobody can read') {
+        throw Object.defineProperty(new Error('odd'), 'stack', { get() { throw new Error('thrown by a getter'); } });
+      }
+      if (ctx.headers['x-fault'] === 'last hangs') return new Promise(() => {});
+      if (ctx.headers['x-fault'] === 'last strays') {
+        void Promise.reject(new Error('a stray promise'));
+        setTimeout(() => { throw new Error('a stray timer'); }, 1);
+      }
+    },
+  }),
+});
+`;
+
+const PIPELINE = `
+pipeline: messages
+version: 2
+summary: Forwards Messages requests past faulty stages.
+match: { methods: [POST], paths: [/v1/messages], surface: messages }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - { stage: watcher, id: strict, timeout_seconds: 0.5, options: { as: strict } }
+  - { stage: watcher, id: lenient, fail_closed: false, timeout_seconds: 0.5, options: { as: lenient } }
+  - { stage: watcher, id: shadowed, mode: shadow, options: { as: shadowed } }
+  - { stage: fail, id: no-tests, mode: shadow, when: { "===": [{ var: request.client.name }, tests] }, options: { error: forbidden } }
+  - stage: forward
+on_error:
+  - { id: hide, mode: shadow, stage: fail, options: { error: overloaded } }
+finally:
+  - { stage: last, id: never, mode: shadow }
+  - stage: last
+  - stage: audit
+`;
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let own: { pipelines: string; stages: string[] };
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'faulty-hooks-'));
+  await writeFile(join(directory, 'watcher.js'), WATCHER);
+  await writeFile(join(directory, 'last.js'), LAST);
+  await writeFile(join(directory, 'messages.yaml'), PIPELINE);
+  upstream = await startUpstream();
+  own = { pipelines: directory, stages: [join(directory, 'watcher.js'), join(directory, 'last.js')] };
+  gateway = await bootGateway({ upstream_url: upstream.url, config: own });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  await rm(directory, { recursive: true });
+});
+
+const fault = (text: string, agent = 'other/1'): Promise<Response> =>
+  ask(gateway.url, gateway.token, {}, ['x-fault', text, 'user-agent', agent]);
+
+async function failureOf(response: Response): Promise<Record<string, unknown>> {
+  const id = response.headers['x-gateway-request-id'];
+  return await until('the failure is in the log', () =>
+    gateway.logs
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .find((record) => record.request_id === id && String(record.text).startsWith('a stage failed')),
+  );
+}
+
+async function auditOf(response: Response): Promise<Record<string, unknown>> {
+  const id = response.headers['x-gateway-request-id'];
+  return await until('the audit record is stored', async () => {
+    const rows = await gateway.database.knex('audit_log').where({ request_id: id });
+    return rows[0]?.record as Record<string, unknown> | undefined;
+  });
+}
+
+describe('a failing response hook', () => {
+  const replacing = ['replaced header', 'replaced framing header', 'everything replaced'];
+  for (const what of ['response', 'header', 'framing header', ...replacing, 'status', 'async response']) {
+    test(`(${what}) fails the request, and nothing of the response gets out`, async () => {
+      const response = await fault(`strict ${what}`);
+      assert.equal(response.status, 500);
+      assert.equal(response.json().error.stage, 'strict');
+      assert.equal((await failureOf(response)).stage, 'strict');
+    });
+
+    test(`(${what}) of a stage that is not fail_closed changes nothing`, async () => {
+      const response = await fault(`lenient ${what}`);
+      assert.equal(response.status, 200);
+      assert.equal(response.headers['x-watcher-strict'], 'here');
+      assert.equal(response.headers['x-broken'], undefined);
+      assert.equal(response.headers['content-length'], String(response.body.length));
+      assert.equal((await failureOf(response)).stage, 'lenient');
+    });
+  }
+});
+
+describe('a failure that comes after the answer', () => {
+  for (const what of ['event', 'finish', 'async event']) {
+    test(`(${what}) is in the log under the stage's name and changes nothing`, async () => {
+      const response = await fault(`strict ${what}`);
+      assert.equal(response.status, 200);
+      const failure = await failureOf(response);
+      assert.equal(failure.stage, 'strict');
+      assert.equal(failure.text, `a stage failed in its ${what.replace('async ', '')} hook`);
+    });
+  }
+
+  for (const what of ['throws', 'throws an error nobody can read', 'hangs']) {
+    test(`(finally ${what}) leaves the stages behind it alone`, async () => {
+      const response = await fault(`last ${what}`);
+      assert.equal(response.status, 200);
+      assert.equal((await failureOf(response)).stage, 'last');
+      assert.equal((await auditOf(response)).status, 200);
+    });
+  }
+});
+
+test('a stage that changes an event changes it for itself only', async () => {
+  const plain = await auditOf(await fault('nothing'));
+  const changed = await auditOf(await fault('strict change event'));
+  assert.equal(changed.input_tokens, plain.input_tokens);
+  assert.ok(Number(plain.input_tokens) > 1);
+});
+
+describe('shadow mode', () => {
+  test('runs no stage, and records the entries whose guard held', async () => {
+    const response = await fault('shadowed response', 'tests/1');
+    assert.equal(response.status, 200);
+    assert.equal(response.headers['x-watcher-shadowed'], undefined);
+    assert.deepEqual((await auditOf(response)).shadow, ['shadowed', 'no-tests', 'never']);
+    assert.deepEqual((await auditOf(await fault('nothing'))).shadow, ['shadowed', 'never']);
+  });
+
+  test('of an on_error clause leaves the error as it is', async () => {
+    const response = await fault('strict response');
+    assert.equal(response.status, 500);
+    assert.ok(((await auditOf(response)).shadow as string[]).includes('hide'));
+  });
+});
+
+test('what a stage leaves running in the background fails without ending the gateway', async () => {
+  const database = await createTestDatabase();
+  const port = await freePort();
+  const config_file = join(directory, 'gateway.json.yaml');
+  const config = gatewayConfig(upstream.url, {
+    ...own,
+    pipelines: 'process',
+    server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
+  });
+  await mkdir(join(directory, 'process'));
+  await writeFile(
+    join(directory, 'process/stray.yaml'),
+    `
+pipeline: stray
+version: 1
+summary: Leaves something running.
+match: { methods: [GET], paths: [/stray], surface: none }
+stages:
+  - { stage: fail, options: { error: forbidden } }
+finally:
+  - stage: last
+`,
+  );
+  await writeFile(config_file, JSON.stringify(config));
+  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
+  const running = await startGatewayProcess(config_file, env, port);
+  try {
+    await send(running.url, { method: 'GET', path: '/stray', headers: ['x-fault', 'last strays'] });
+    await until(
+      'both failures are in the log',
+      () => /stray promise/.test(running.output()) && /stray timer/.test(running.output()),
+    );
+    for (const line of running
+      .output()
+      .split('\n')
+      .filter((text) => text.includes('stray '))) {
+      const record = JSON.parse(line);
+      assert.equal(record.stage, 'last');
+      assert.equal(record.msg, 'a stage failed in something it left running');
+    }
+    assert.equal((await send(running.url, { method: 'GET', path: '/healthz' })).status, 200);
+  } finally {
+    await running.end('SIGTERM');
+    await database.drop();
+  }
+});

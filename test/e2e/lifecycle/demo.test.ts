@@ -1,0 +1,213 @@
+/** The newcomer's two minutes: `npm start`, commands to paste, Ctrl-C, and once more. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmod, cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { type RunningCommand, start } from '../../cli/support.ts';
+import { freePort } from '../../support/free-port.ts';
+import { createBrowser } from '../../support/identity/browser-by-fetch.ts';
+import { until } from '../../support/until.ts';
+
+const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
+/** Does what curl does with the options that the demo prints, where curl itself is not installed. */
+const CURL = `#!${process.execPath}
+const given = { headers: {} };
+for (let i = 2; i < process.argv.length; i++) {
+  const argument = process.argv[i];
+  if (argument === '-H') { const [name, value] = process.argv[++i].split(': '); given.headers[name] = value; }
+  else if (argument === '-d') { given.method = 'POST'; given.body = process.argv[++i]; }
+  else if (argument !== '-N') given.url = argument;
+}
+const response = await fetch(given.url, given);
+process.stdout.write(await response.text());
+`;
+
+let directory: string;
+let config_file: string;
+let env: NodeJS.ProcessEnv;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-demo-'));
+  await chmod(directory, 0o755);
+  config_file = join(directory, 'gateway.yaml');
+  const shipped = await readFile(join(REPOSITORY, 'examples/demo/gateway.yaml'), 'utf8');
+  const port = await freePort();
+  const moves: [string, string][] = [
+    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${port}`],
+    ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${port}`],
+    ['issuer_url: http://127.0.0.1:18081', `issuer_url: http://127.0.0.1:${await freePort()}`],
+    ['base_url: http://127.0.0.1:18080', `base_url: http://127.0.0.1:${await freePort()}`],
+    ['data_dir: ../../.appscli/postgres', 'data_dir: state/postgres'],
+  ];
+  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
+  const moved = moves.reduce((text, [from, to]) => text.replace(from, to), shipped);
+  await writeFile(config_file, moved);
+  await cp(join(REPOSITORY, 'examples/demo/policies'), join(directory, 'policies'), { recursive: true });
+  await writeFile(join(directory, 'curl'), CURL, { mode: 0o755 });
+  await writeFile(join(directory, 'package.json'), '{ "type": "module" }');
+  env = { ...process.env, PATH: `${directory}${delimiter}${process.env.PATH}`, XDG_CONFIG_HOME: directory };
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+/** The demo, once it has printed what it has to say. */
+async function startDemo(): Promise<RunningCommand> {
+  const demo = start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], {
+    cwd: REPOSITORY,
+    env,
+  });
+  await until('the demo is ready', () => {
+    if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
+    return demo.stdout().includes('Ctrl-C');
+  });
+  return demo;
+}
+
+/** The commands under "# 1." to "# 5.", as a person would copy them. */
+function commandsIn(output: string): string[] {
+  const commands = output.split(/^# \d\. .*\n(?:#.*\n)*/m).slice(1);
+  return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
+}
+
+async function paste(command: string): Promise<string> {
+  const { exit_code, stdout, stderr } = await start('sh', ['-c', command], { cwd: REPOSITORY, env }).ended;
+  assert.equal(exit_code, 0, stderr);
+  return stdout;
+}
+
+async function stop(demo: RunningCommand): Promise<void> {
+  const began = performance.now();
+  demo.process.kill('SIGINT');
+  const { exit_code, stderr } = await demo.ended;
+  assert.equal(exit_code, 0, stderr);
+  assert.equal(stderr, '');
+  assert.ok(performance.now() - began < 5000, `stopping took ${performance.now() - began} ms`);
+}
+
+/** What a person does in the browser: confirms the code and says who they are. Returns the page at the end. */
+async function signInAt(url: string, person: string): Promise<{ status: number; text: string }> {
+  const browser = createBrowser();
+  const { origin, searchParams } = new URL(url);
+  await browser.request(url);
+  const confirmed = { user_code: searchParams.get('user_code') ?? '', action: 'approve' };
+  let at = new URL('/device', origin);
+  let response = await browser.submit(at, confirmed);
+  for (let hops = 0; hops < 10; hops++) {
+    const location = response.headers.get('location');
+    if (location === null && at.origin === origin) return { status: response.status, text: await response.text() };
+    if (location === null) {
+      response = await browser.submit(at, { person });
+    } else {
+      at = new URL(location, at);
+      response = await browser.request(at);
+    }
+  }
+  throw new Error('the sign-in never ended');
+}
+
+/** Runs the last command of the demo, and does what it asks for in a browser. */
+async function signIn(demo: RunningCommand, person: string) {
+  const command = commandsIn(demo.stdout()).at(-1)!;
+  const login = start('sh', ['-c', command], { cwd: REPOSITORY, env });
+  const url = await until('the address for the browser is printed', () => {
+    if (login.process.exitCode !== null) throw new Error(`it ended: ${login.stdout()}${login.stderr()}`);
+    return /http:\S+\/device\?user_code=[A-Z-]+/.exec(login.stdout() + login.stderr())?.[0];
+  });
+  const page = await signInAt(url, person);
+  return { page, ...(await login.ended) };
+}
+
+async function appscli(...args: string[]): Promise<string> {
+  const { exit_code, stdout, stderr } = await start(
+    process.execPath,
+    [join(REPOSITORY, 'engine/bin/appscli.js'), ...args],
+    { cwd: REPOSITORY, env },
+  ).ended;
+  assert.equal(exit_code, 0, stderr);
+  return stdout;
+}
+
+/** Pastes the commands that the demo has printed. */
+async function tryCommands(demo: RunningCommand): Promise<void> {
+  const [plain, streamed, chat, usage] = commandsIn(demo.stdout()) as [string, string, string, string, string];
+  const message = JSON.parse(await paste(plain));
+  assert.match(message.content[0].text, /Hello, gateway!/);
+  const events = await paste(streamed);
+  assert.match(events, /^event: message_start\n/);
+  assert.match(events, /event: message_stop\n/);
+  const completion = JSON.parse(await paste(chat));
+  assert.equal(completion.object, 'chat.completion');
+  assert.match(completion.choices[0].message.content, /Hello, gateway!/);
+  const table = await until('all three requests are in the ledger', async () => {
+    const printed = await paste(usage);
+    return / 2 [\s\S]*chat: demo-large.* 1 /.test(printed) && printed;
+  });
+  assert.match(table, /you@example\.com/);
+  assert.match(table, /demo-large/);
+}
+
+/** The models of whoever is signed in. */
+async function models(demo: RunningCommand): Promise<string[]> {
+  const gateway = /Gateway {4}(\S+)/.exec(demo.stdout())![1]!;
+  const headers = { authorization: `Bearer ${(await appscli('token')).trim()}` };
+  const { data } = (await (await fetch(`${gateway}/v1/models`, { headers })).json()) as { data: { id: string }[] };
+  return data.map(({ id }) => id);
+}
+
+test('the demo, started twice', async (t) => {
+  const first = await startDemo();
+  const token = /gw_\w+/.exec(first.stdout())![0];
+  await t.test('prints commands that work when pasted, and fit 80 columns', async () => {
+    await tryCommands(first);
+    const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
+    const wide = as_shipped.split('\n').filter((line) => line.length > 80);
+    assert.deepEqual(wide, []);
+  });
+  await t.test('keeps what is secret where only its owner can read it', async () => {
+    for (const name of ['demo-token', 'demo-signing-key']) {
+      const kept = await stat(join(directory, 'state', name));
+      assert.equal(kept.mode & 0o777, 0o600);
+    }
+  });
+  await t.test('signs people in by its last command, each to what their groups allow', async () => {
+    const [carol, bob] = await Promise.all([signIn(first, 'carol'), signIn(first, 'bob')]);
+    assert.equal(carol.page.status, 403);
+    assert.notEqual(carol.exit_code, 0);
+    assert.equal(bob.exit_code, 0, bob.stderr);
+    assert.match(bob.stdout + bob.stderr, /bob@example\.com/);
+    assert.deepEqual(await models(first), ['demo-small']);
+  });
+  await t.test('says of a port in use in one line what to do', async () => {
+    const again = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env })
+      .ended;
+    assert.equal(again.exit_code, 69);
+    assert.match(
+      again.stderr,
+      /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/,
+    );
+  });
+  await t.test('ends within 5 s of Ctrl-C', () => stop(first));
+
+  const second = await startDemo();
+  await t.test('has its data the next time, and people stay signed in', async () => {
+    assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
+    assert.match(await paste(commandsIn(second.stdout())[3]!), / 2 [\s\S]*chat: demo-large.* 1 /);
+    assert.deepEqual(await models(second), ['demo-small']);
+    assert.match(await appscli('whoami'), /bob@example\.com/);
+    await stop(second);
+  });
+});
+
+test('a port in use where the identity provider would listen is one line with the remedy, too', async () => {
+  const [, port] = /issuer_url: http:\/\/127\.0\.0\.1:(\d+)/.exec(await readFile(config_file, 'utf8'))!;
+  const other = createServer().listen(Number(port), '127.0.0.1');
+  await once(other, 'listening');
+  const demo = await start(process.execPath, [join(REPOSITORY, 'examples/demo/start.ts'), config_file], { env }).ended;
+  other.close();
+  assert.equal(demo.exit_code, 69);
+  const told = `^appscli: 127\\.0\\.0\\.1:${port}, where the demo identity provider listens, is in use; stop [^\\n]+ issuer_url in`;
+  assert.match(demo.stderr, new RegExp(told));
+});

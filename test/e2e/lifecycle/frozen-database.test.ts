@@ -1,0 +1,151 @@
+/** Ledger rows and holds after a gateway was stopped while its database stood still. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { createTestDatabase } from '../../support/database.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { outside } from '../../support/open-database.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+
+let upstream: ScriptedUpstream;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let gateway: TestGateway;
+let frozen: number[] = [];
+/** How many batches of holds were sent to the database. */
+let sent = 0;
+
+before(async () => {
+  upstream = await startUpstream();
+  database = await createTestDatabase();
+});
+after(async () => {
+  await database?.drop();
+  await upstream?.close();
+});
+beforeEach(async () => {
+  upstream.script = answerJson(message());
+  const timeouts = { drain_seconds: 1 };
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    database_url: database.url,
+    config: {
+      server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', timeouts, drain: { accept_seconds: 0 } },
+      spend_limits: { defaults: { user_daily_usd: 100 }, store_timeout_seconds: 1.5 },
+    },
+  });
+  const { database: opened } = gateway;
+  const query = opened.query.bind(opened);
+  opened.query = ((name: string, text: string, values: unknown[]) => {
+    if (name === 'ledger_exchange' && values.at(-1) !== '[]') sent++;
+    return query(name, text, values);
+  }) as typeof opened.query;
+  // The second time the token is known, and its making has been announced.
+  for (let n = 0; n < 2; n++) {
+    assert.equal((await ask()).status, 200);
+    await until('its row is written', async () => (await rows()) === upstream.requests.length);
+  }
+});
+afterEach(async () => {
+  thaw();
+  await gateway.close();
+});
+
+const ask = () => send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
+
+const rows = async () =>
+  Number((await outside<{ count: string }>(database.url, 'select count(*) from ledger'))[0]!.count);
+
+/** Stops the processes of PostgreSQL that serve the gateway: what they are sent waits in their sockets. */
+async function freeze(): Promise<void> {
+  const text = `select pid, state from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+    and backend_type = 'client backend'`;
+  await until('the database has nothing to do', async () => {
+    const found = await outside<{ pid: number; state: string }>(database.url, text);
+    frozen = found.map(({ pid }) => pid);
+    return found.every(({ state }) => state === 'idle');
+  });
+  assert.ok(frozen.length > 0);
+  for (const pid of frozen) process.kill(pid, 'SIGSTOP');
+}
+
+function thaw(): void {
+  for (const pid of frozen) {
+    try {
+      process.kill(pid, 'SIGCONT');
+    } catch {
+      // It has ended.
+    }
+  }
+  frozen = [];
+}
+
+/** Lets what waits happen, then compares what the database holds with what the upstream was asked. */
+async function assertBooked(): Promise<void> {
+  const pids = frozen;
+  thaw();
+  await until('the connections of the gateway are gone', async () => {
+    const left = await outside<{ pid: number }>(database.url, 'select pid from pg_stat_activity');
+    return !left.some(({ pid }) => pids.includes(pid));
+  });
+  await outside(
+    database.url,
+    `select recover_orphans(now() + interval '1 day', '{}', interval '1 second', '-infinity')`,
+  );
+  const [held] = await outside<{ held: string }>(
+    database.url,
+    'select coalesce(sum(held), 0) as held from spend_counters',
+  );
+  assert.deepEqual([await rows(), Number(held!.held)], [upstream.requests.length, 0]);
+}
+
+test('a hold that was refused for slowness is not placed once the gateway is gone', async () => {
+  await freeze();
+  const answer = await ask();
+  assert.ok(answer.status >= 429, `${answer.status}`);
+  await gateway.close();
+  await assertBooked();
+});
+
+test('a hold that is on its way when the gateway is told to stop is not placed once it is gone', async () => {
+  await freeze();
+  const before_it = sent;
+  const asked = ask().catch(() => undefined);
+  await until('the hold is on its way', () => sent > before_it);
+  await gateway.close();
+  await asked;
+  await assertBooked();
+});
+
+test('a hold that the database places before the gateway is gone is given back', async () => {
+  await freeze();
+  const before_it = sent;
+  const asked = ask().catch(() => undefined);
+  await until('the hold is on its way', () => sent > before_it);
+  const closed = gateway.close();
+  thaw();
+  await Promise.all([asked, closed]);
+  await assertBooked();
+});
+
+test('a request whose answer came while the database stood still has one row', async () => {
+  const held = Promise.withResolvers<void>();
+  const answer = answerJson(message());
+  upstream.script = async (exchange) => {
+    await held.promise;
+    return answer(exchange);
+  };
+  const before_it = upstream.requests.length;
+  const asked = ask();
+  await upstream.arrived(before_it + 1);
+  await freeze();
+  held.resolve();
+  assert.equal((await asked).status, 200);
+  await gateway.close();
+  await assertBooked();
+});

@@ -1,0 +1,137 @@
+/** The published package: packed, installed into an empty directory, and used there with the machine's own Node.js. */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { type Ended, start } from '../../cli/support.ts';
+import { freePort } from '../../support/free-port.ts';
+import { gatewayConfig } from '../../support/gateway.ts';
+import { until } from '../../support/until.ts';
+
+const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
+/** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
+const NPM_VARIABLE = /^(npm_(?!config_(cache|registry|userconfig|globalconfig|cafile)$)|INIT_CWD|NODE$|APPSCLI_)/i;
+
+let directory: string;
+let env: NodeJS.ProcessEnv;
+let installing: Ended;
+
+async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
+  const ended = await start(file, arguments_, { cwd, env }).ended;
+  assert.equal(ended.exit_code, 0, `${file} ${arguments_.join(' ')}: ${ended.stderr}${ended.stdout}`);
+  return ended;
+}
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-package-'));
+  await chmod(directory, 0o755);
+  const outside = (process.env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !NPM_VARIABLE.test(name)));
+  env.PATH = outside.join(delimiter);
+  // A runner that thinks it is inside this one runs nothing.
+  delete env.NODE_TEST_CONTEXT;
+  await run('npm', ['pack', '--pack-destination', directory], REPOSITORY);
+  const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
+  await writeFile(join(directory, 'package.json'), '{ "private": true }');
+  const readme = await readFile(join(REPOSITORY, 'README.md'), 'utf8');
+  const [, options = ''] = /`npm install ([^`<]*)<path of the package>`/.exec(readme)!;
+  const said = options.split(' ').filter((option) => option !== '');
+  const offline = ['--prefer-offline', '--no-audit', '--no-fund'];
+  installing = await run('npm', ['install', ...said, ...offline, `./${tarball}`], directory);
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+test("nothing warns, whatever the machine's own Node.js: neither as the README installs it, nor when it runs", async () => {
+  assert.equal(installing.stderr, '');
+  const launcher = join(directory, 'node_modules', 'appscli', 'engine', 'bin', 'appscli.js');
+  const folder = env.PATH!.split(delimiter).find((path) => existsSync(join(path, 'node')))!;
+  assert.equal((await run(join(folder, 'node'), [launcher, '--help'], directory)).stderr, '');
+});
+
+test('npx appscli answers', async () => {
+  const { version } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
+  assert.equal((await run('npx', ['appscli', '--version'], directory)).stdout, `${version}\n`);
+});
+
+test('the package holds the program, what it reads and the names of clients, and neither sources nor tests', async () => {
+  const root = join(directory, 'node_modules', 'appscli');
+  const names = (await readdir(root, { recursive: true })).filter((name) => !name.startsWith('node_modules'));
+  const NEEDED = ['dist/engine/api.d.ts', 'pipelines/messages.yaml', 'schemas/gateway.schema.json', 'LICENSE'];
+  for (const needed of [...NEEDED, 'examples/profiles/vendor-names.yaml']) assert.ok(names.includes(needed), needed);
+  const unwanted = names.filter((name) => /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles)/.test(name));
+  // What `appscli init` writes begins with a pipeline and its test.
+  assert.deepEqual(unwanted, ['engine/cli/init/project/pipelines/messages.test.yaml']);
+});
+
+test('what the README of the package links to is in it, but for examples and the rules for contributions', async () => {
+  const root = join(directory, 'node_modules', 'appscli');
+  const links = (await readFile(join(root, 'README.md'), 'utf8')).matchAll(/\]\((?!https?:|#)([^)#]+)/g);
+  const missing = [...links].map(([, path]) => path!).filter((path) => !existsSync(join(root, path)));
+  assert.deepEqual(
+    missing.filter((path) => !path.startsWith('examples/')),
+    ['CONTRIBUTING.md'],
+  );
+});
+
+test('what appscli init writes passes the check and its own tests', async () => {
+  await run('npx', ['appscli', 'init', 'begun'], directory);
+  const begun = join(directory, 'begun');
+  await run('npx', ['appscli', 'check'], begun);
+  await run('npx', ['appscli', 'test'], begun);
+  const schema = /\$schema=(.+)/.exec(await readFile(join(begun, 'pipelines/messages.yaml'), 'utf8'))?.[1];
+  assert.equal(schema, '../../node_modules/appscli/schemas/generated/pipeline.schema.json');
+});
+
+test('a stage that appscli create writes passes its test, and both compile against the types of the package', async () => {
+  // What `npm init` makes of a directory.
+  await writeFile(join(directory, 'package.json'), '{ "private": true, "type": "commonjs" }');
+  await run('npx', ['appscli', 'create', 'stage', 'require-ticket'], directory);
+  const { stdout } = await run('npx', ['node', '--test', 'stages/require-ticket.test.ts'], directory);
+  assert.match(stdout, /pass 2\n/);
+  const options = {
+    target: 'es2024',
+    module: 'nodenext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    allowImportingTsExtensions: true,
+    noEmit: true,
+    types: ['node'],
+    typeRoots: [join(REPOSITORY, 'node_modules/@types')],
+  };
+  await writeFile(join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['stages'] }));
+  await run(process.execPath, [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', '.'], directory);
+});
+
+test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops within 5 s', async () => {
+  const port = await freePort();
+  const config = gatewayConfig('http://127.0.0.1:9', {
+    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
+    database: { embedded: { data_dir: 'state' } },
+  });
+  await writeFile(join(directory, 'gateway.yaml'), JSON.stringify(config));
+  await run('npx', ['appscli', 'check', '--config', 'gateway.yaml'], directory);
+
+  // The link itself, without npx: the launcher finds the runtime that came with the package.
+  const bin = join(directory, 'node_modules', '.bin', 'appscli');
+  const gateway = start(bin, ['gateway', '--config', 'gateway.yaml'], {
+    cwd: directory,
+    env: { ...env, TEST_UPSTREAM_KEY: 'key' },
+  });
+  await until('the gateway is ready', async () => {
+    if (gateway.process.exitCode !== null) throw new Error(`the gateway ended: ${gateway.stderr()}`);
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+    return ready?.status === 200;
+  });
+  const arguments_ = ['tokens', 'create', '--user', 'alice@example.com', '--group', 'all', '--name', 'laptop'];
+  const token = (await run(bin, arguments_, directory)).stdout.trim();
+  const models = await fetch(`http://127.0.0.1:${port}/v1/models`, { headers: { 'x-api-key': token } });
+  assert.equal(models.status, 200);
+
+  const began = performance.now();
+  gateway.process.kill('SIGTERM');
+  assert.equal((await gateway.ended).exit_code, 0, gateway.stderr());
+  assert.ok(performance.now() - began < 5000);
+});

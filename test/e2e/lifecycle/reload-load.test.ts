@@ -1,0 +1,142 @@
+/** Many reloads under a load of streams: no request is lost, and nothing of a replaced plan stays in memory. */
+import assert from 'node:assert/strict';
+import { rm, writeFile } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import type { StageDefinition } from '../../../engine/api.ts';
+import { type RunningGateway, startGateway } from '../../../engine/gateway/start-gateway.ts';
+import { stages } from '../../../stages/index.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import {
+  answerChunks,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { quietLog } from '../../support/store.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+import { ledgerRows, nothingHeld } from '../support/state.ts';
+
+const RELOADS = 50;
+/** Reloads after which everything that is made only once has been made. */
+const WARM_UP = 10;
+const CLIENTS = 12;
+/** So many that a replaced configuration would show in the heap: those after the warm-up alone hold 10 MB. */
+const MODELS = 300;
+const HEAP_GROWTH_MAX_BYTES = 4_000_000;
+
+const EVENTS = messageEvents(Array.from({ length: 20 }, (_, i) => `word ${i} `));
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+let upstreams: ScriptedUpstream[];
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let config: Awaited<ReturnType<typeof writeConfig>>;
+let gateway: RunningGateway;
+let token: string;
+let stages_per_plan: number;
+/** The hooks of every stage ever made, with the plan they belong to: the configuration it was made from. */
+const made: { readonly hooks: WeakRef<object>; readonly config: WeakRef<object> }[] = [];
+
+function remembered(definition: StageDefinition): StageDefinition {
+  return {
+    ...definition,
+    create(options, services) {
+      const hooks = definition.create(options, services);
+      made.push({ hooks: new WeakRef(hooks), config: new WeakRef(services.config) });
+      return hooks;
+    },
+  };
+}
+
+/** The configuration of a reload: every other one has the other upstream, and each has models of its own. */
+function configOf(reload: number): string {
+  const [first] = (gatewayConfig(upstreams[reload % 2]!.url) as { upstreams: object[] }).upstreams;
+  const { models } = gatewayConfig('') as { models: readonly object[] };
+  const pricing = { input: 1, output: 1 };
+  const more = Array.from({ length: MODELS }, (_, i) => ({ id: `model-${reload}-${i}`, pricing }));
+  return JSON.stringify(gatewayConfig('', { upstreams: [first], models: [...models, ...more] }), null, 1);
+}
+
+before(async () => {
+  upstreams = [await startUpstream(answerChunks(EVENTS)), await startUpstream(answerChunks(EVENTS))];
+  database = await createTestDatabase();
+  config = await writeConfig({});
+  await writeFile(config.config_file, configOf(0));
+  gateway = await startGateway({
+    config_file: config.config_file,
+    stages: stages.map(remembered),
+    env: { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url },
+    log: quietLog,
+  });
+  stages_per_plan = made.length;
+  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  token = await makeToken(gateway.database);
+});
+after(async () => {
+  await gateway?.close();
+  await database?.drop();
+  for (const upstream of upstreams) await upstream.close();
+  await rm(config.directory, { recursive: true, force: true });
+});
+
+async function heapBytes(): Promise<number> {
+  // What a collection makes unreachable is freed by the next.
+  for (let i = 0; i < 4; i++) {
+    collectGarbage();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return process.memoryUsage().heapUsed;
+}
+
+test('50 reloads under continuous streams lose no request and leave nothing behind', async () => {
+  let streaming = true;
+  let complete = 0;
+  const wrong: string[] = [];
+  const sending = { headers: bearer(token), body: messagesBody({ stream: true }) };
+  const expected = EVENTS.join('');
+  const clients = Array.from({ length: CLIENTS }, async () => {
+    while (streaming) {
+      const { status, text } = await send(gateway.url, sending).catch((error) => ({ status: 0, text: String(error) }));
+      if (status === 200 && text === expected) complete += 1;
+      else wrong.push(`${status} ${text.slice(0, 200)}`);
+    }
+  });
+
+  let received = 0;
+  let heap_before = 0;
+  for (let reload = 1; reload <= RELOADS; reload++) {
+    const served = complete;
+    await writeFile(config.config_file, configOf(reload));
+    await gateway.reload();
+    if (reload % 10 === 0) await until('requests end on this plan', () => complete > served + CLIENTS);
+    for (const upstream of upstreams) received += upstream.requests.splice(0).length;
+    if (reload === WARM_UP) heap_before = await heapBytes();
+  }
+  const heap_after = await heapBytes();
+  streaming = false;
+  await Promise.all(clients);
+  for (const upstream of upstreams) received += upstream.requests.splice(0).length;
+
+  assert.deepEqual(wrong, []);
+  assert.ok(complete > RELOADS, `${complete} requests`);
+  assert.equal(received, complete);
+  await nothingHeld(gateway.database);
+  const rows = await ledgerRows(gateway.database);
+  assert.equal(rows.length, complete, 'each request has its ledger row');
+  assert.equal(new Set(rows.map(({ cost_nano_usd }) => cost_nano_usd)).size, 1, 'at the price all of them had');
+
+  assert.equal(made.length, stages_per_plan * (RELOADS + 1), 'every reload made a plan');
+  await until('no replaced plan is left', () => {
+    collectGarbage();
+    const configs = new Set(made.flatMap(({ config }) => config.deref() ?? []));
+    const hooks = made.flatMap(({ hooks }) => hooks.deref() ?? []);
+    return configs.size === 1 && hooks.length === stages_per_plan;
+  });
+  const growth = heap_after - heap_before;
+  assert.ok(growth < HEAP_GROWTH_MAX_BYTES, `the heap has grown by ${growth} bytes`);
+});

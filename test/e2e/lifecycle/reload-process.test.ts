@@ -1,0 +1,138 @@
+/** Reloading as operators ask for it: SIGHUP, and `--watch`. */
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { cli } from '../../cli/support.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { freePort } from '../../support/free-port.ts';
+import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { until } from '../../support/until.ts';
+import { send } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+
+const pipeline = (message: string) => `pipeline: teapot
+version: 1
+summary: Always says no.
+match: { methods: [GET], paths: [/teapot], surface: none }
+stages:
+  - { stage: fail, options: { error: path_not_found, message: ${message} } }
+`;
+
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let config: Awaited<ReturnType<typeof writeConfig>>;
+let env: NodeJS.ProcessEnv;
+let port: number;
+let gateway: GatewayProcess | undefined;
+let teapot: string;
+
+before(async () => {
+  database = await createTestDatabase();
+  port = await freePort();
+  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
+  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } };
+  config = await writeConfig(gatewayConfig('http://127.0.0.1:9', { server, pipelines: 'pipelines' }));
+  mkdirSync(join(config.directory, 'pipelines'));
+  teapot = join(config.directory, 'pipelines/teapot.yaml');
+});
+after(async () => {
+  await database?.drop();
+  await rm(config.directory, { recursive: true, force: true });
+});
+afterEach(async () => {
+  gateway?.child.kill('SIGKILL');
+  await gateway?.ended;
+});
+
+async function start(...more_arguments: string[]): Promise<GatewayProcess> {
+  writeFileSync(teapot, pipeline('Short and stout.'));
+  gateway = await startGatewayProcess(config.config_file, env, port, more_arguments);
+  return gateway;
+}
+
+async function said(): Promise<string> {
+  return (await send(gateway!.url, { method: 'GET', path: '/teapot' })).json().error.message;
+}
+
+const says = (message: string) => until(`it says "${message}"`, async () => (await said()) === message);
+
+const reloadState = async () =>
+  (await send(gateway!.url, { method: 'GET', path: '/readyz' })).json().configuration.state;
+
+test('SIGHUP reloads, however often it comes, and SIGTERM still ends the gateway', async () => {
+  const { child, end, output } = await start();
+  writeFileSync(teapot, pipeline('Here is my handle.'));
+  assert.equal(await said(), 'Short and stout.', 'nobody watches');
+  for (let i = 0; i < 20; i++) child.kill('SIGHUP');
+  await says('Here is my handle.');
+  writeFileSync(teapot, pipeline('Here is my spout.'));
+  child.kill('SIGHUP');
+  await says('Here is my spout.');
+  writeFileSync(teapot, 'pipeline: teapot\n');
+  child.kill('SIGHUP');
+  await until('the failure is told', async () => (await reloadState()) === 'reload_failed');
+  assert.equal(await said(), 'Here is my spout.');
+  assert.equal(child.exitCode, null);
+  assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
+  const records = output()
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const findings = records.filter(({ code }) => code?.startsWith('C'));
+  assert.ok(findings.length > 0);
+  for (const { file, code } of findings) assert.deepEqual([file, code], [teapot, 'C3002']);
+});
+
+test('with --watch a change is in force by itself, a bad one is told, and a file that is replaced stays watched', async () => {
+  const { end, output } = await start('--watch');
+  writeFileSync(teapot, pipeline('Here is my handle.'));
+  await says('Here is my handle.');
+
+  writeFileSync(teapot, 'pipeline: teapot\n');
+  await until('the failure is told', async () => (await reloadState()) === 'reload_failed');
+  assert.equal(await said(), 'Here is my handle.');
+
+  writeFileSync(`${teapot}.tmp`, pipeline('Here is my spout.'));
+  renameSync(`${teapot}.tmp`, teapot);
+  await says('Here is my spout.');
+  assert.equal(await reloadState(), 'ok');
+
+  rmSync(teapot);
+  await until('the pipeline is gone', async () => (await said()) !== 'Here is my spout.');
+  writeFileSync(join(config.directory, 'pipelines/kettle.yaml'), pipeline('I am a kettle.'));
+  await says('I am a kettle.');
+  rmSync(join(config.directory, 'pipelines/kettle.yaml'));
+  assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
+});
+
+test('a stage module that leaves a failure behind when it is imported does not end the gateway', async () => {
+  const { child, end, output } = await start();
+  const text = `import { defineStage } from 'appscli';
+    Promise.reject(new Error('left behind'));
+    export default defineStage({
+      name: 'careless', version: 1, summary: 'Leaves things behind.', place: 'finally', needs: [], examples: [],
+      options: { type: 'object', additionalProperties: false, properties: {} },
+      create: () => ({}),
+    });`;
+  writeFileSync(join(config.directory, 'careless.ts'), text);
+  const before = readFileSync(config.config_file, 'utf8');
+  writeFileSync(config.config_file, JSON.stringify({ ...JSON.parse(before), stages: ['careless.ts'] }));
+  try {
+    child.kill('SIGHUP');
+    await until('the failure is told', () => output().includes('left behind'));
+    await until('the reload has ended', () => output().includes('in force'));
+    assert.match(output(), /"stage":"careless\.ts"/);
+    assert.equal(await said(), 'Short and stout.');
+  } finally {
+    writeFileSync(config.config_file, before);
+  }
+  assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
+});
+
+test('a bad file at the start is refused, also when the gateway would watch it', async () => {
+  writeFileSync(teapot, 'pipeline: teapot\n');
+  const { exit_code, stderr } = await cli(['gateway', '--watch', '--config', config.config_file], { env });
+  assert.equal(exit_code, 78);
+  assert.match(stderr, /C3002/);
+});

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createTestDatabase } from '../../support/database.ts';
+import { bootGateway } from '../../support/gateway.ts';
+import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import { until } from '../../support/until.ts';
+import { ask } from '../support/client.ts';
+
+/** After how many pieces from the database server all connections are cut: from the greeting to the first request. */
+const NEW_DATABASE = [5, 30];
+const OLD_DATABASE = [1, 3, 4, 5, 6, 7, 9, 12, 16, 22];
+
+let upstream: ScriptedUpstream;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let proxy: TcpProxy;
+
+before(async () => {
+  upstream = await startUpstream();
+  database = await createTestDatabase();
+  proxy = await startTcpProxy(Number(new URL(database.url).port));
+});
+after(async () => {
+  await proxy?.stop();
+  await database?.drop();
+  await upstream?.close();
+});
+
+async function serveDespiteCut(url: string, pieces: number): Promise<void> {
+  const proxied = new URL(url);
+  proxied.port = String(proxy.port);
+  proxy.cutAfter(pieces);
+  const gateway = await bootGateway({ upstream_url: upstream.url, database_url: proxied.href });
+  try {
+    const name = `a request is served after a cut behind ${pieces} pieces`;
+    await until(name, async () => {
+      const { status } = await ask(gateway.url, gateway.token);
+      assert.ok(status === 200 || status === 503, `${status}`);
+      return status === 200;
+    });
+  } finally {
+    await gateway.close();
+  }
+}
+
+test('a gateway whose connections are cut while it makes its tables tries again and serves', async () => {
+  for (const pieces of NEW_DATABASE) {
+    const fresh = await createTestDatabase();
+    await serveDespiteCut(fresh.url, pieces).finally(() => fresh.drop());
+  }
+});
+
+test('a gateway whose connections are cut at any moment of its start tries again and serves', async () => {
+  for (const pieces of OLD_DATABASE) await serveDespiteCut(database.url, pieces);
+});

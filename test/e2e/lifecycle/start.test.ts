@@ -1,0 +1,221 @@
+/** Starting and stopping the gateway as its operators do, and what it says when it can't start. */
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, beforeEach, test } from 'node:test';
+import { cli, type RunningCommand, startCli } from '../../cli/support.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { freePort } from '../../support/free-port.ts';
+import { type ConfigSections, gatewayConfig } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { open as openTestDatabase, outside } from '../../support/open-database.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, open, readAll, send } from '../support/client.ts';
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let port: number;
+const env = { ...process.env, TEST_UPSTREAM_KEY: 'upstream-key' };
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-start-'));
+  await chmod(directory, 0o755);
+  upstream = await startUpstream();
+  port = await freePort();
+});
+beforeEach(() => {
+  upstream.script = answerJson(message());
+});
+after(async () => {
+  await upstream.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** Writes a configuration with an embedded database into the test's directory. */
+async function config(name: string, sections: ConfigSections = {}): Promise<string> {
+  const file = join(directory, `${name}.yaml`);
+  const own = {
+    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
+    database: { embedded: { data_dir: 'state/postgres' } },
+  };
+  await writeFile(file, JSON.stringify(gatewayConfig(upstream.url, { ...own, ...sections })));
+  return file;
+}
+
+async function startGateway(file: string): Promise<RunningCommand> {
+  const gateway = startCli(['gateway', '--config', file], { env });
+  await until('the gateway listens', async () => {
+    if (gateway.process.exitCode !== null) throw new Error(`it ended: ${gateway.stderr()}`);
+    return (
+      (await send(`http://127.0.0.1:${port}`, { method: 'GET', path: '/healthz' }).catch(() => undefined)) !== undefined
+    );
+  });
+  return gateway;
+}
+
+async function everybodyReaches(path: string): Promise<boolean> {
+  for (let at = dirname(path); ; at = dirname(at)) {
+    if (((await stat(at)).mode & 0o001) === 0) return false;
+    if (at === dirname(at)) return true;
+  }
+}
+
+/** Stops a gateway and tells how long that took, in milliseconds. */
+async function stop(gateway: RunningCommand, signal: NodeJS.Signals): Promise<number> {
+  const began = performance.now();
+  gateway.process.kill(signal);
+  const { exit_code, stderr } = await gateway.ended;
+  assert.equal(exit_code, 0, stderr);
+  return performance.now() - began;
+}
+
+/** What is meant for people: the lines that are no records of the log. */
+const wordsOf = (stderr: string) => stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+
+/** The log is JSON lines on standard error, and standard output stays empty. */
+function assertLogged(gateway: RunningCommand): void {
+  assert.equal(gateway.stdout(), '');
+  const lines = gateway.stderr().trimEnd().split('\n');
+  const listening = lines.map((line) => JSON.parse(line)).find(({ msg }) => msg === 'the gateway is listening');
+  assert.equal(listening.url, `http://127.0.0.1:${port}`);
+}
+
+test('Ctrl-C ends an idle gateway and its PostgreSQL within 5 s; the next start finds the data', async () => {
+  const file = await config('gateway');
+  const first = await startGateway(file);
+  const arguments_ = ['tokens', 'create', '--config', file, '--user', 'a@example.com', '--group', 'all', '--name', 'x'];
+  const token = (await cli(arguments_, { env })).stdout.trim();
+  assert.ok((await stop(first, 'SIGINT')) < 5000);
+  assertLogged(first);
+
+  const second = await startGateway(file);
+  const url = `http://127.0.0.1:${port}`;
+  const answer = await until('the gateway is ready', async () => {
+    const response = await send(url, { headers: bearer(token), body: messagesBody() });
+    return response.status !== 503 && response;
+  });
+  assert.equal(answer.status, 200, answer.text);
+  assert.ok((await stop(second, 'SIGTERM')) < 5000);
+
+  // Neither is running now: the command starts PostgreSQL for itself.
+  const usage = await cli(['usage', '--json', '--user', 'a@example.com', '--config', file], { env });
+  assert.equal(JSON.parse(usage.stdout)[0].requests, 1, usage.stderr);
+});
+
+test('SIGTERM lets a running stream finish, and a second signal does not wait for it', async () => {
+  const file = await config('gateway');
+  const gateway = await startGateway(file);
+  const arguments_ = ['tokens', 'create', '--config', file, '--user', 'b@example.com', '--group', 'all', '--name', 'x'];
+  const token = (await cli(arguments_, { env })).stdout.trim();
+  const url = `http://127.0.0.1:${port}`;
+  const events = messageEvents();
+  let finish = () => {};
+  upstream.script = ({ res }) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(events[0]);
+    finish = () => res.end(events.slice(1).join(''));
+  };
+  const sending = { headers: bearer(token), body: messagesBody({ stream: true }) };
+  const streamed = await open(url, sending).head;
+  gateway.process.kill('SIGTERM');
+  await until(
+    'it stops accepting',
+    async () => (await send(url, { method: 'GET', path: '/healthz' }).catch(() => true)) === true,
+  );
+  finish();
+  assert.equal((await readAll(streamed)).text, events.join(''));
+  assert.equal((await gateway.ended).exit_code, 0);
+
+  const impatient = await startGateway(file);
+  const stuck = open(url, sending);
+  await stuck.head;
+  impatient.process.kill('SIGTERM');
+  await until('it says that it stops', () => impatient.stderr().includes('stopping'));
+  // Two signals in short order count as one, so the second is repeated until it comes late enough.
+  const repeat = setInterval(() => impatient.process.kill('SIGTERM'), 100);
+  const { exit_code } = await impatient.ended;
+  clearInterval(repeat);
+  stuck.abort();
+  assert.equal(exit_code, 143);
+});
+
+test('with its database away the gateway starts, answers 503, and says so at /readyz', async () => {
+  const file = await config('away', { database: { postgres: { url_env: 'AWAY_URL' } } });
+  const gateway = startCli(['gateway', '--config', file], {
+    env: { ...env, AWAY_URL: 'postgres://app:pw@127.0.0.1:1/app' },
+  });
+  const url = `http://127.0.0.1:${port}`;
+  const ready = await until('it listens', () => send(url, { method: 'GET', path: '/readyz' }).catch(() => undefined));
+  assert.equal(ready.status, 503);
+  const answer = await send(url, { headers: bearer(`gw_${'x'.repeat(49)}`), body: messagesBody() });
+  assert.ok([401, 503].includes(answer.status), answer.text);
+  assert.equal((await send(url, { method: 'GET', path: '/healthz' })).status, 200);
+  await stop(gateway, 'SIGTERM');
+});
+
+test('a port in use is one line with the remedy and exit code 69', async () => {
+  const other = createServer().listen(port, '127.0.0.1');
+  const { exit_code, stdout, stderr } = await cli(['gateway', '--config', await config('gateway')], { env });
+  other.close();
+  assert.equal(exit_code, 69, stderr);
+  assert.equal(stdout, '');
+  assert.deepEqual(wordsOf(stderr), [
+    `appscli: 127.0.0.1:${port} is in use by another program; stop it, or set server.listen in gateway.yaml to a free port`,
+  ]);
+});
+
+test('a data directory that cannot be made is one line with the remedy, for root and for others', async () => {
+  await writeFile(join(directory, 'a-file'), '');
+  const blocked = await config('blocked', { database: { embedded: { data_dir: 'a-file/postgres' } } });
+  const ended = await cli(['gateway', '--config', blocked], { env });
+  assert.ok([69, 78].includes(ended.exit_code!), ended.stderr);
+  assert.match(wordsOf(ended.stderr).join('\n'), /^appscli: [^\n]*a-file[^\n]*$/);
+
+  // Root may write anywhere but below a file, and another account may not be able to run a program that root installed.
+  const root = process.getuid?.() === 0;
+  if (root && !(await everybodyReaches(process.execPath))) return;
+  await mkdir(join(directory, 'closed'), { mode: 0o555 });
+  const closed = await config('closed', { database: { embedded: { data_dir: 'closed/postgres' } } });
+  const ordinary = root ? { uid: 65534, gid: 65534 } : {};
+  const refused = await startCli(['gateway', '--config', closed], { env, ...ordinary }).ended;
+  assert.ok([69, 78].includes(refused.exit_code!), refused.stderr);
+  assert.match(wordsOf(refused.stderr).join('\n'), /^appscli: [^\n]*closed[^\n]*$/);
+});
+
+test('a missing environment variable is found at the start, by name', async () => {
+  const { TEST_UPSTREAM_KEY: _, ...without } = env;
+  const ended = await cli(['gateway', '--config', await config('gateway')], { env: without });
+  assert.equal(ended.exit_code, 78);
+  assert.match(ended.stderr, /TEST_UPSTREAM_KEY/);
+  assert.match(ended.stderr, /\nappscli: [^\n]*one error to correct\n$/);
+});
+
+test('a database of a later version is named at start and by the check, with what to do', async () => {
+  const { url, drop } = await createTestDatabase({ migrated: false });
+  await (await openTestDatabase(url)).close();
+  await outside(url, `insert into schema_migrations (name, batch, migration_time) values ('9999_later', 2, now())`);
+  const { host, pathname, password } = new URL(url);
+  const file = await config('later', { database: { postgres: { url_env: 'LATER_URL' } } });
+  const later = { ...env, LATER_URL: url };
+  const started = await cli(['gateway', '--config', file], { env: later });
+  assert.equal(started.exit_code, 69);
+  assert.ok(
+    started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated by a newer version`),
+  );
+  assert.match(started.stderr, /9999_later\); run that version or a later one, or restore a backup from before the up/);
+  const checked = await cli(['check', file, '--live'], { env: later });
+  assert.equal(checked.exit_code, 1);
+  assert.ok(checked.stdout.includes(`${host}${pathname}, migrated by a newer version`), checked.stdout);
+  assert.match(checked.stdout, /does not know 9999_later: run that version or a later one, or restore a backup/);
+  const words = started.stderr + checked.stdout + checked.stderr;
+  assert.ok(password === '' || !words.includes(password));
+  await drop();
+});

@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, messagesBody, open, readAll, send } from '../support/client.ts';
+import { ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { assertStoreError, type Outage, readiness, startOutage, timed } from './outage.ts';
+
+const STORE_TIMEOUT_SECONDS = 1;
+/** What a request may take beyond the wait for the database. */
+const SLACK_SECONDS = 1.5;
+
+let scene: Outage;
+let gateway: Outage['gateway'];
+let upstream: Outage['upstream'];
+
+before(async () => {
+  scene = await startOutage({ on_store_error: 'deny', store_timeout_seconds: STORE_TIMEOUT_SECONDS });
+  ({ gateway, upstream } = scene);
+});
+after(() => scene?.close());
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+test('a stopped database is 503 for every caller, known or new, never 401; a started one is used again', async () => {
+  const fresh = await gateway.newToken({ user: 'fresh@example.com' });
+  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+  await scene.stop();
+  upstream.requests.length = 0;
+
+  const ready = await until('/readyz says so', async () => {
+    const response = await readiness(gateway.url);
+    return response.status === 503 && response;
+  });
+  ready.json();
+  assert.equal(
+    (await send(gateway.url, { method: 'GET', path: '/healthz' })).status,
+    200,
+    'the process itself is well',
+  );
+  for (let round = 0; round < 3; round++) {
+    assertStoreError(await ask(gateway.url, gateway.token));
+    assertStoreError(await ask(gateway.url, fresh));
+  }
+  const counting = { path: '/v1/messages/count_tokens', headers: bearer(fresh), body: messagesBody() };
+  const counted = await send(gateway.url, counting);
+  assert.notEqual(counted.status, 401);
+  assert.equal(upstream.requests.length, 0, 'nothing is forwarded without a reservation');
+
+  await scene.start();
+  await scene.servesAgain();
+  assert.equal((await ask(gateway.url, fresh)).status, 200);
+  await nothingHeld(gateway.database);
+});
+
+test('requests under way when the database stops are finished, and settled when it is back', async () => {
+  const events = messageEvents(['one ', 'two ', 'three']);
+  let finish: (() => void) | undefined;
+  upstream.script = async ({ res }) => {
+    res.writeHead(200, EVENT_STREAM as string[]);
+    res.write(events.slice(0, 3).join(''));
+    await new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    res.end(events.slice(3).join(''));
+  };
+  const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
+  const response = await head;
+  await scene.stop();
+  finish?.();
+  const whole = await readAll(response);
+  assert.equal(whole.text, events.join(''), 'the stream is whole');
+  upstream.script = answerJson(message());
+
+  await scene.start();
+  await scene.servesAgain();
+  const row = await ledgerRow(gateway.database, String(whole.headers['x-gateway-request-id']));
+  assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
+  await nothingHeld(gateway.database);
+});
+
+test('many requests during a restart are each answered 200 or 503, and every forwarded one has one row', async () => {
+  const rows_before = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
+  const statuses: number[] = [];
+  const served: string[] = [];
+  let running = true;
+  const callers = Array.from({ length: 8 }, async () => {
+    while (running) {
+      const response = await ask(gateway.url, gateway.token);
+      statuses.push(response.status);
+      if (response.status === 200) served.push(String(response.headers['x-gateway-request-id']));
+      else assertStoreError(response);
+    }
+  });
+  await until('requests flow', () => served.length > 20);
+  await scene.stop();
+  await until('the outage is felt', () => statuses.includes(503));
+  await scene.start();
+  const before_recovery = served.length;
+  await until('requests flow again', () => served.length > before_recovery + 20);
+  running = false;
+  await Promise.all(callers);
+  assert.deepEqual([...new Set(statuses)].sort(), [200, 503]);
+
+  await nothingHeld(gateway.database);
+  const seen = upstream.requests.length;
+  const rows = await until('all are settled', async () => {
+    const found = (await ledgerRows(gateway.database)).filter(({ request_id }) => !rows_before.has(request_id));
+    return found.length >= seen && found;
+  });
+  const ids = rows.map(({ request_id }) => request_id);
+  assert.equal(new Set(ids).size, ids.length, 'no request has two rows');
+  for (const id of served) assert.ok(ids.includes(id), `request ${id} was served and has no row`);
+});
+
+test('a database that has fallen silent is 503 within the time that is allowed for it, then at once', async () => {
+  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+  await nothingHeld(gateway.database);
+  scene.relay.fallSilent();
+  try {
+    const asking = () => timed(() => ask(gateway.url, gateway.token));
+    const unready = () => until('/readyz says so', async () => (await readiness(gateway.url)).status === 503);
+    const [first] = await Promise.all([asking(), unready()]);
+    assertStoreError(first.result);
+    assert.ok(first.seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${first.seconds.toFixed(1)} s`);
+    await asking();
+    const later = await asking();
+    assertStoreError(later.result);
+    assert.ok(later.seconds < STORE_TIMEOUT_SECONDS / 2, `nobody else waits, not ${later.seconds.toFixed(1)} s`);
+    assert.equal(upstream.requests.length, 1);
+  } finally {
+    scene.relay.speakAgain();
+  }
+  await scene.servesAgain();
+  await nothingHeld(gateway.database);
+});
+
+test('who asks for the models while the database is silent has JSON within three seconds', async () => {
+  const listing = (token: string) =>
+    send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
+  const unknown = await gateway.newToken({ user: 'discovering@example.com' });
+  assert.equal((await listing(gateway.token)).status, 200);
+  scene.relay.fallSilent();
+  try {
+    const expected = { [gateway.token]: 200, gw_nonsense: 401, [unknown]: 503 };
+    for (const [token, status] of Object.entries(expected)) {
+      const { result, seconds } = await timed(() => listing(token));
+      assert.equal(result.status, status, result.text);
+      result.json();
+      assert.ok(seconds < 3, `it took ${seconds.toFixed(1)} s`);
+    }
+  } finally {
+    scene.relay.speakAgain();
+  }
+  await scene.servesAgain();
+});
+
+test('a database that is too slow is 503 in time, and what it does place in the end is given back', async () => {
+  await scene.servesAgain();
+  scene.relay.delay_ms = 800;
+  try {
+    const { result, seconds } = await timed(() => ask(gateway.url, gateway.token));
+    assertStoreError(result);
+    assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
+  } finally {
+    scene.relay.delay_ms = 0;
+  }
+  await scene.servesAgain();
+  await nothingHeld(gateway.database);
+});
+
+test('a database without a free connection is 503, and is used again when it has one', async () => {
+  await scene.servesAgain();
+  upstream.requests.length = 0;
+  const feed = await scene.starve();
+  try {
+    const { result, seconds } = await timed(() => ask(gateway.url, gateway.token));
+    assertStoreError(result);
+    assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
+    assert.equal(upstream.requests.length, 0);
+  } finally {
+    await feed();
+  }
+  await scene.servesAgain();
+  await nothingHeld(gateway.database);
+});

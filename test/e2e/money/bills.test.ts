@@ -1,0 +1,357 @@
+/** What an answer is billed as, and what a request holds for it, where more than one model, tier or run is in it. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { cli } from '../../cli/support.ts';
+import { bootGateway } from '../../support/gateway.ts';
+import {
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  message,
+  messageEvents,
+  sse,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { ask, bearer, type Response, send } from '../support/client.ts';
+import { auditRecord, type LedgerRow, ledgerRow } from '../support/state.ts';
+import type { Surroundings } from '../support/use-gateway.ts';
+
+const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
+const CHEAP = { input: 1, output: 5 };
+const DEAR = { input: 15, output: 75 };
+const TIERED = {
+  ...CHEAP,
+  service_tiers: { priority: { multiplier: 2 } },
+  speeds: { fast: { multiplier: 6 } },
+  inference_geos: { us: { multiplier: 1.1 } },
+};
+
+let opened: Surroundings;
+const compat = (url: string) => ({ type: 'compat', base_url: `${url}/v1`, api_key_env: 'TEST_UPSTREAM_KEY' });
+
+/** Callers whose day has room for 0.50 USD. */
+const SMALL = { glob: [{ var: 'principal.email' }, 'small-*'] };
+
+const CONFIG = (url: string) => ({
+  upstreams: [
+    {
+      name: 'main',
+      type: 'vendor',
+      base_url: url,
+      api_key_env: 'TEST_UPSTREAM_KEY',
+      supports: { max_tokens_0: true },
+    },
+    { name: 'chat', ...compat(url) },
+    { name: 'newer', ...compat(url), honours: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] },
+  ],
+  models: [
+    { ...SIZES, id: 'cheap-1', pricing: CHEAP },
+    { ...SIZES, id: 'dear-1', aliases: ['dear-latest'], pricing: DEAR },
+    { ...SIZES, id: 'tiered-1', pricing: TIERED },
+    { ...SIZES, id: 'chat-1', pricing: CHEAP },
+    { ...SIZES, id: 'newer-1', pricing: CHEAP },
+    { ...SIZES, id: 'open-1', pricing: CHEAP, supports: { thinking: 'none' } },
+  ],
+  token_groups: [{ name: 'all', models: ['*'] }],
+  routing: {
+    default_upstream: 'main',
+    rules: [
+      { models: ['chat-1'], upstream: 'chat' },
+      { models: ['newer-1'], upstream: 'newer' },
+    ],
+  },
+  spend_limits: {
+    reserve: 'worst_case',
+    rules: [{ name: 'small', scope: 'user', window: 'day', limit_usd: 0.5, when: SMALL }],
+  },
+});
+
+before(async () => {
+  const upstream = await startUpstream();
+  opened = { upstream, gateway: await bootGateway({ upstream_url: upstream.url, config: CONFIG(upstream.url) }) };
+});
+after(async () => {
+  await opened?.gateway.close();
+  await opened?.upstream.close();
+});
+beforeEach(() => {
+  opened.upstream.script = answerJson(message());
+});
+
+let callers = 0;
+const smallToken = () => opened.gateway.newToken({ user: `small-${++callers}@example.com` });
+
+const chat = (token: string, body: object, path = '/v1/chat/completions') =>
+  send(opened.gateway.url, {
+    path,
+    headers: bearer(token),
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hi' }], ...body }),
+  });
+
+async function rowOf(response: Response): Promise<LedgerRow & { readonly billed: Record<string, unknown> | null }> {
+  assert.equal(response.status, 200, response.text);
+  const row = await ledgerRow(opened.gateway.database, String(response.headers['x-gateway-request-id']));
+  return row as Awaited<ReturnType<typeof rowOf>>;
+}
+
+/** A run as `usage.iterations` tells it. */
+function run(type: string, input_tokens: number, output_tokens: number, more: object = {}): object {
+  return {
+    type,
+    input_tokens,
+    output_tokens,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 0,
+    cache_creation: null,
+    ...more,
+  };
+}
+
+test('runs of other models are billed at their prices, though the totals leave them out', async () => {
+  opened.upstream.script = answerJson({
+    ...message({
+      input_tokens: 1000,
+      output_tokens: 50,
+      iterations: [
+        run('message', 400, 20),
+        run('advisor_message', 100_000, 20_000, { model: 'dear-1-20260301' }),
+        run('message', 600, 30),
+      ],
+    }),
+    model: 'cheap-1',
+  });
+  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'dear-1' }];
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', tools }));
+  assert.equal(row.cost_nano_usd, 1000 * 1000 + 50 * 5000 + 100_000 * 15_000 + 20_000 * 75_000);
+  assert.deepEqual([row.input_tokens, row.output_tokens], [101_000, 20_050]);
+  assert.deepEqual(
+    (row.billed!.parts as { model: string }[]).map(({ model }) => model),
+    ['cheap-1', 'cheap-1', 'dear-1'],
+  );
+  const { record } = await auditRecord(opened.gateway.database, row.request_id);
+  assert.deepEqual((record as { billed: unknown }).billed, row.billed);
+});
+
+test('a summary of the conversation is billed on top of the totals, in a stream as well', async () => {
+  const iterations = [run('compaction', 60_000, 3000), run('message', 100, 40)];
+  const [start, ...others] = messageEvents(['Hi'], { input_tokens: 100, output_tokens: 1 });
+  const end = sse({
+    type: 'message_delta',
+    delta: { stop_reason: 'end_turn' },
+    usage: { output_tokens: 40, iterations },
+  });
+  opened.upstream.script = answerChunks([start!, ...others.slice(0, -2), end, others.at(-1)!], EVENT_STREAM);
+  const context_management = { edits: [{ type: 'compact_20260112' }] };
+  const body = { model: 'cheap-1', stream: true, context_management };
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, body));
+  assert.equal(row.cost_nano_usd, 60_100 * 1000 + 3040 * 5000);
+});
+
+test('the model that answered is recorded, and priced where it is dearer', async () => {
+  const used = { input_tokens: 1000, output_tokens: 10 };
+  for (const [name, cost] of [
+    ['dear-latest', 1000 * 15_000 + 10 * 75_000],
+    ['vendor/dear-1@20260301', 1000 * 15_000 + 10 * 75_000],
+    ['nobody-knows-1', 1000 * 1000 + 10 * 5000],
+  ] as const) {
+    opened.upstream.script = answerJson({ ...message(used), model: name });
+    const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1' }));
+    assert.equal(row.cost_nano_usd, cost, name);
+    assert.equal(row.billed?.model, name);
+  }
+  opened.upstream.script = answerJson({ ...message(used), model: 'cheap-1-2026-03-01' });
+  assert.equal((await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1' }))).billed, null);
+  opened.upstream.script = answerJson({ ...message(used), model: 'a\u001b[31m\nb' });
+  assert.equal((await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1' }))).billed, null);
+});
+
+test('a tier, a speed and a region cost what they were served as, by the word of the answer', async () => {
+  const used = { input_tokens: 1000, output_tokens: 10 };
+  const plain = 1000 * 1000 + 10 * 5000;
+  const cases: [asked: object, answered: object, cost: number][] = [
+    [{ speed: 'fast' }, { speed: 'fast' }, 6 * plain],
+    [{ speed: 'fast' }, { speed: 'standard' }, plain],
+    [{ speed: 'fast' }, {}, 6 * plain],
+    [{}, { service_tier: 'priority', inference_geo: 'us' }, 2.2 * plain],
+    [{}, { service_tier: 'unheard-of' }, 2 * plain],
+  ];
+  for (const [asked, answered, cost] of cases) {
+    opened.upstream.script = answerJson(message({ ...used, ...answered }));
+    const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'tiered-1', ...asked }));
+    assert.equal(row.cost_nano_usd, Math.ceil(cost), JSON.stringify([asked, answered]));
+    assert.equal(
+      row.provenance.price,
+      'service_tier' in answered && answered.service_tier === 'unheard-of' ? 'unknown_tier' : undefined,
+    );
+  }
+});
+
+test('what was billed by tier, model and run is the same when it is priced again', async () => {
+  const { gateway, upstream } = opened;
+  const used = { input_tokens: 1000, output_tokens: 10 };
+  const token = await gateway.newToken({ user: 'kept@example.com' });
+  const answers: [model: string, answer: object][] = [
+    ['cheap-1', { ...message(used), model: 'dear-latest' }],
+    ['tiered-1', message({ ...used, service_tier: 'priority' })],
+    ['tiered-1', message({ ...used, speed: 'fast', server_tool_use: { web_search_requests: 3 } })],
+    ['cheap-1', message({ ...used, iterations: [run('advisor_message', 999, 333, { model: 'dear-1' })] })],
+  ];
+  for (const [model, answer] of answers) {
+    upstream.script = answerJson(answer);
+    await rowOf(await ask(gateway.url, token, { model }));
+  }
+  const { exit_code, stdout, stderr } = await cli(
+    ['ledger', 'reprice', '--since', '2020-01-01', '--config', gateway.config_file],
+    { env: gateway.env },
+  );
+  assert.equal(exit_code, 0, stderr);
+  assert.match(stdout, /nothing differs/);
+  const by_tier = await cli(
+    [
+      'usage',
+      '--by',
+      'answered_model,service_tier,speed',
+      '--csv',
+      '--user',
+      'kept@example.com',
+      '--config',
+      gateway.config_file,
+    ],
+    { env: gateway.env },
+  );
+  assert.match(by_tier.stdout, /^dear-latest,,,1,/m);
+  assert.match(by_tier.stdout, /^[^,]*,priority,,1,/m);
+  assert.match(by_tier.stdout, /^[^,]*,,fast,1,/m);
+});
+
+test('usage beyond what is possible is booked at the most that is, marked and logged', async () => {
+  for (const [tokens, mark] of [
+    [100_000_000, 'clamped'],
+    [1e15, 'estimate'],
+  ] as const) {
+    opened.upstream.script = answerJson(message({ input_tokens: tokens, output_tokens: tokens }));
+    const body = { model: 'cheap-1', max_tokens: 64 };
+    const response = await ask(opened.gateway.url, await smallToken(), body);
+    const row = await rowOf(response);
+    assert.equal(row.output_tokens, 64);
+    assert.ok(row.input_tokens < 2000 && row.cost_nano_usd < 10_000_000, JSON.stringify(row));
+    assert.equal(row.provenance.cost, mark);
+    const { record } = await auditRecord(opened.gateway.database, row.request_id);
+    assert.equal((record as { clamped?: boolean }).clamped, mark === 'clamped' ? true : undefined);
+  }
+  assert.ok(opened.gateway.logs.some((line) => line.includes('more usage than is possible')));
+});
+
+test('a model that hides nothing cannot have said more than was sent', async () => {
+  opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 60_000 }));
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'open-1', max_tokens: 64_000 }));
+  assert.ok(row.output_tokens < 1000, String(row.output_tokens));
+  assert.equal(row.provenance.output, 'clamped');
+});
+
+test('a model that hides nothing may say letters that are several tokens each', async () => {
+  const text = '\u{12000}'.repeat(3000);
+  const used = { input_tokens: 10, output_tokens: 12_000 };
+  opened.upstream.script = answerJson({ ...message(used), content: [{ type: 'text', text }] });
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'open-1', max_tokens: 64_000 }));
+  assert.deepEqual([row.output_tokens, row.provenance.output], [12_000, 'upstream']);
+});
+
+test('a final count of nothing after twenty deltas is not believed', async () => {
+  const words = Array.from({ length: 20 }, (_, i) => `word ${i} `);
+  const events = messageEvents(words).slice(0, -2);
+  const end = sse({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 0 } });
+  opened.upstream.script = answerChunks([...events, end, sse({ type: 'message_stop' })], EVENT_STREAM);
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', stream: true }));
+  assert.ok(row.output_tokens >= 20, String(row.output_tokens));
+  assert.equal(row.provenance.output, 'estimate');
+});
+
+test('a bound that the upstream is not known to keep to bounds nothing', async () => {
+  const refused = await chat(await smallToken(), { model: 'chat-1', max_completion_tokens: 1 });
+  // 64,000 tokens of output at 5 USD a million are less than the limit; twice as many answers are not.
+  assert.equal(refused.status, 200);
+  const two = await chat(await smallToken(), { model: 'chat-1', max_completion_tokens: 1, n: 2 });
+  assert.equal(two.status, 429, two.text);
+  const kept = await chat(await smallToken(), { model: 'newer-1', max_completion_tokens: 1, n: 2 });
+  assert.equal(kept.status, 200, kept.text);
+  const known = await chat(await smallToken(), { model: 'chat-1', max_tokens: 1, n: 2 });
+  assert.equal(known.status, 200, known.text);
+});
+
+test('bounds of 0 or less, of parts and in quotes are refused', async () => {
+  const { token } = opened.gateway;
+  for (const bound of [0, -1, 1.5, '5', 1e300, true]) {
+    for (const key of ['max_tokens', 'max_completion_tokens']) {
+      const response = await chat(token, { model: 'chat-1', [key]: bound });
+      assert.equal(response.status, 400, `${key}: ${bound}`);
+      assert.match(response.json().error.message, new RegExp(key));
+    }
+    const responses = await chat(token, { model: 'chat-1', max_output_tokens: bound, input: 'Hi' }, '/v1/responses');
+    assert.equal(responses.status, 400, `max_output_tokens: ${bound}`);
+    const messages = await ask(opened.gateway.url, token, { model: 'chat-1', max_tokens: bound });
+    assert.equal(messages.status, 400, `max_tokens of Messages at a compat upstream: ${bound}`);
+    const vendor = await ask(opened.gateway.url, token, { model: 'cheap-1', max_tokens: bound });
+    assert.equal(
+      vendor.status,
+      bound === 0 ? 200 : 400,
+      `max_tokens of Messages at an upstream that takes 0: ${bound}`,
+    );
+  }
+});
+
+test('a bound of 0 passes where the upstream is said to take it, and is held as no bound at all', async () => {
+  opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 64_000 }));
+  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', max_tokens: 0 }));
+  assert.equal(row.provenance.cost, 'upstream');
+  const dear = await ask(opened.gateway.url, await smallToken(), { model: 'dear-1', max_tokens: 0 });
+  assert.equal(dear.status, 429, dear.text);
+});
+
+test('every run of a model that may use tools of its provider is held', async () => {
+  const search = { type: 'web_search_20250305', name: 'web_search' };
+  const held = async (more: object) =>
+    (await ask(opened.gateway.url, await smallToken(), { model: 'cheap-1', ...more })).status;
+  // A window of input costs 0.20 USD for each run.
+  assert.equal(await held({ tools: [{ ...search, max_uses: 1 }] }), 429, 'a use that is refused is a run as well');
+  assert.equal(await held({ tools: [search] }), 429);
+  assert.equal(await held({ mcp_servers: [{ type: 'url', url: 'https://example.com', name: 'x' }] }), 429);
+  assert.equal(await held({ tools: [{ type: 'bash_20250124', name: 'bash' }] }), 200, 'the client runs that one');
+  const responses = (more: object) =>
+    smallToken().then((token) =>
+      chat(
+        token,
+        { model: 'chat-1', input: 'Hi', max_output_tokens: 10, messages: undefined, ...more },
+        '/v1/responses',
+      ),
+    );
+  assert.equal((await responses({ tools: [{ type: 'web_search' }] })).status, 429);
+  assert.equal((await responses({ tools: [{ type: 'web_search' }], max_tool_calls: 0 })).status, 200);
+});
+
+test('models that a request may use beside its own are held, and so is the dearest way it can be served', async () => {
+  const held = async (body: object) => (await ask(opened.gateway.url, await smallToken(), body)).status;
+  assert.equal(await held({ model: 'cheap-1' }), 200);
+  assert.equal(await held({ model: 'cheap-1', fallbacks: [{ model: 'dear-1' }] }), 429);
+  assert.equal(await held({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only' }), 200);
+  assert.equal(
+    await held({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only', speed: 'fast' }),
+    429,
+  );
+});
+
+test('more runs of other models than the request allows are not believed', async () => {
+  const aside = run('advisor_message', 200_000, 64_000, { model: 'dear-1' });
+  const iterations = [run('message', 10, 10), ...Array.from({ length: 500 }, () => aside)];
+  opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 10, iterations }));
+  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'dear-1', max_uses: 1 }];
+  const token = await opened.gateway.newToken({ user: 'flooded@example.com' });
+  const row = await rowOf(await ask(opened.gateway.url, token, { model: 'cheap-1', tools }));
+  assert.equal(row.provenance.cost, 'clamped');
+  assert.ok(row.cost_nano_usd <= 2 * (200_000 * 15_000 + 64_000 * 75_000) + 100_000, String(row.cost_nano_usd));
+  const told = await cli(
+    ['usage', '--by', 'estimated', '--csv', '--user', 'flooded@example.com', '--config', opened.gateway.config_file],
+    { env: opened.gateway.env },
+  );
+  assert.match(told.stdout, /^clamped,1,/m);
+});

@@ -1,0 +1,274 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import fc from 'fast-check';
+import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
+import { keepRequests } from '../streams/kept-requests.ts';
+import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { held, ledgerRows, nothingHeld } from '../support/state.ts';
+import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
+
+const USD = 1_000_000_000;
+
+let upstream: ScriptedUpstream;
+const gateways: TestGateway[] = [];
+
+function configWith(spend_limits: object): ConfigSections {
+  const models = [dollarModel('coder-1')];
+  return { models, token_groups: [{ name: 'all', models: ['*'] }], spend_limits };
+}
+
+async function boot(spend_limits: object): Promise<TestGateway> {
+  const gateway = await bootGateway({ upstream_url: upstream.url, config: configWith(spend_limits) });
+  gateways.push(gateway);
+  return gateway;
+}
+
+before(async () => {
+  upstream = await startUpstream();
+});
+after(async () => {
+  for (const gateway of gateways) await gateway.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerDollar;
+});
+
+const dollar = (gateway: TestGateway, token = gateway.token, dollars = 1) =>
+  ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS * dollars });
+
+async function counters(gateway: TestGateway): Promise<Record<string, { spent: number; held: number }>> {
+  const rows: Record<string, unknown>[] = await gateway.database.knex('spend_counters').select('*');
+  return Object.fromEntries(
+    rows.map((row) => [
+      `${row.scope} ${row.key} ${row.window_kind}`,
+      { spent: Number(row.spent), held: Number(row.held) },
+    ]),
+  );
+}
+
+interface Limit {
+  readonly scope: string;
+  readonly window: string;
+  readonly limit_usd: number;
+}
+
+function assertSpendError(response: Response, limit: Limit, status = 429): void {
+  assert.equal(response.status, status, response.text);
+  const { type, error, request_id } = response.json();
+  assert.deepEqual([type, error.type, error.code], ['error', 'billing_error', 'spend_limit_exceeded']);
+  assert.deepEqual({ scope: error.scope, window: error.window, limit_usd: error.limit_usd }, limit);
+  assert.equal(request_id, response.headers['x-gateway-request-id']);
+  assert.equal(typeof error.rule, 'string');
+  const resets_at = Date.parse(error.resets_at);
+  assert.ok(resets_at > Date.now() && resets_at < Date.now() + 32 * 86_400_000, `resets_at is ${error.resets_at}`);
+  const retry_after = String(response.headers['retry-after']);
+  assert.match(retry_after, /^\d+$/, 'whole seconds');
+  assert.ok(
+    Math.abs(Date.now() + Number(retry_after) * 1000 - resets_at) < 60_000,
+    'retry-after agrees with resets_at',
+  );
+  assert.equal(response.headers['x-should-retry'], 'false');
+  assert.match(error.message, new RegExp(`${limit.limit_usd}`), 'the message says the limit');
+}
+
+test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 50 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  const upstream_gate = keepRequests(upstream, answerDollar);
+  const refused: Response[] = [];
+  const all = Array.from({ length: 200 }, async () => {
+    const response = await dollar(gateway);
+    if (response.status !== 200) refused.push(response);
+    return response;
+  });
+  await until('150 are refused', () => refused.length === 150);
+  await upstream.arrived(50);
+  assert.equal(upstream.requests.length, 50);
+  assert.deepEqual(await held(gateway.database), { nano_usd: 50 * USD, reservations: 50 });
+  for (const response of refused) assertSpendError(response, { scope: 'user', window: 'day', limit_usd: 50 });
+  assert.match(refused[0]!.json().error.message, /held|in flight/, 'it says that the budget is held, not spent');
+
+  upstream_gate.open();
+  const answered = await Promise.all(all);
+  assert.equal(answered.filter(({ status }) => status === 200).length, 50);
+  await nothingHeld(gateway.database);
+  assert.equal(upstream.requests.length, 50);
+  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 50 * USD, held: 0 } });
+  const rows = await ledgerRows(gateway.database);
+  assert.equal(rows.length, 50);
+  assert.equal(
+    rows.reduce((sum, row) => sum + row.cost_nano_usd, 0),
+    50 * USD,
+  );
+  assertSpendError(await dollar(gateway), { scope: 'user', window: 'day', limit_usd: 50 });
+});
+
+test('what a request did not use is available to the next one', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 1 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1 }));
+  for (let round = 0; round < 5; round++) {
+    assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 990 })).status, 200);
+    await nothingHeld(gateway.database);
+  }
+  const { error } = (await dollar(gateway)).json();
+  assert.equal(error.code, 'spend_limit_exceeded');
+  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 0.005 * USD, held: 0 } });
+});
+
+test('the last nano-dollar of a limit can be spent, and not one more', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 0.064 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 65 })).status, 429);
+  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 64 }));
+  assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 64 })).status, 200);
+  await nothingHeld(gateway.database);
+  assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 1 })).status, 429);
+  assert.equal(upstream.requests.length, 1);
+});
+
+test('each user has a limit and the team one above them; the one without room refuses, and holds nothing elsewhere', async () => {
+  const defaults = { user_daily_usd: 4, team_monthly_usd: 6 };
+  const gateway = await boot({ defaults, on_exceeded: 'deny', reserve: 'worst_case' });
+  const ada = await gateway.newToken({ user: 'ada@example.com', team: 'search' });
+  const bob = await gateway.newToken({ user: 'bob@example.com', team: 'search' });
+  const eve = await gateway.newToken({ user: 'eve@example.com', team: 'ads' });
+  const statuses = async (token: string, count: number) =>
+    (await Promise.all(Array.from({ length: count }, () => dollar(gateway, token)))).map(({ status }) => status);
+  const passed = (list: number[]) => list.filter((status) => status === 200).length;
+
+  assert.equal(passed(await statuses(ada, 10)), 4);
+  assertSpendError(await dollar(gateway, ada), { scope: 'user', window: 'day', limit_usd: 4 });
+  assert.equal(passed(await statuses(bob, 10)), 2);
+  assertSpendError(await dollar(gateway, bob), { scope: 'team', window: 'month', limit_usd: 6 });
+  assert.equal(passed(await statuses(eve, 10)), 4, 'another team is not affected');
+  await nothingHeld(gateway.database);
+  assert.deepEqual(await counters(gateway), {
+    'user ada@example.com day': { spent: 4 * USD, held: 0 },
+    'user bob@example.com day': { spent: 2 * USD, held: 0 },
+    'user eve@example.com day': { spent: 4 * USD, held: 0 },
+    'team search month': { spent: 6 * USD, held: 0 },
+    'team ads month': { spent: 4 * USD, held: 0 },
+  });
+});
+
+test('two tokens of one person share one limit', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 3 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  const tokens = [await gateway.newToken({ name: 'laptop' }), await gateway.newToken({ name: 'server' })];
+  const all = await Promise.all(Array.from({ length: 10 }, (_, index) => dollar(gateway, tokens[index % 2])));
+  assert.equal(all.filter(({ status }) => status === 200).length, 3);
+});
+
+test('two gateways on one database share every limit', async () => {
+  const limits = { defaults: { user_daily_usd: 25 }, on_exceeded: 'deny', reserve: 'worst_case' };
+  const first = await boot(limits);
+  const second = await bootGateway({
+    upstream_url: upstream.url,
+    database_url: first.env.TEST_DATABASE_URL!,
+    config: configWith(limits),
+  });
+  try {
+    const upstream_gate = keepRequests(upstream, answerDollar);
+    let refused = 0;
+    const all = Array.from({ length: 100 }, async (_, index) => {
+      const response = await dollar(index % 2 === 0 ? first : second, first.token);
+      if (response.status !== 200) refused++;
+      return response.status;
+    });
+    await until('75 are refused', () => refused === 75);
+    upstream_gate.open();
+    const statuses = await Promise.all(all);
+    assert.equal(statuses.filter((status) => status === 200).length, 25);
+    assert.equal(upstream.requests.length, 25);
+    await nothingHeld(first.database);
+    assert.deepEqual(await counters(first), { 'user dev@example.com day': { spent: 25 * USD, held: 0 } });
+  } finally {
+    await second.close();
+  }
+});
+
+test('the operator may choose the status of a refusal', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 0.5 }, on_exceeded: 'deny', status: 402 });
+  assertSpendError(await dollar(gateway), { scope: 'user', window: 'day', limit_usd: 0.5 }, 402);
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('a day ends at midnight in the time zone of the configuration', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 0.5 }, on_exceeded: 'deny', time_zone: 'Asia/Tokyo' });
+  const { error } = (await dollar(gateway)).json();
+  assert.match(new Date(error.resets_at).toISOString(), /T15:00:00/);
+});
+
+test('requests that fail before or at the upstream give their hold back', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 1 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  upstream.script = answerBytes(529, ['content-type', 'application/json'], '{"type":"error","error":{}}');
+  for (let round = 0; round < 3; round++) {
+    assert.equal((await dollar(gateway)).status, 529);
+    await nothingHeld(gateway.database);
+  }
+  await upstream.pause();
+  assert.equal((await dollar(gateway)).status, 502);
+  await upstream.resume();
+  await nothingHeld(gateway.database);
+  upstream.script = answerDollar;
+  assert.equal((await dollar(gateway)).status, 200);
+});
+
+test('counting tokens is possible when the budget is gone, and costs nothing', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 1 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  assert.equal((await dollar(gateway)).status, 200);
+  await nothingHeld(gateway.database);
+  upstream.script = answerJson({ input_tokens: 9 });
+  const path = '/v1/messages/count_tokens';
+  const counted = await send(gateway.url, { path, headers: bearer(gateway.token), body: messagesBody() });
+  assert.equal(counted.status, 200, counted.text);
+  assert.equal((await dollar(gateway)).status, 429);
+});
+
+test('a request without max_tokens is held at the most the model can produce', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 63 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  const body = JSON.stringify({ model: 'coder-1', messages: [] });
+  const response = await send(gateway.url, { headers: bearer(gateway.token), body });
+  assert.ok([400, 429].includes(response.status), 'its 64,000 tokens could cost 64 dollars');
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('whatever is asked at once, spending never exceeds the limit and the counters equal the ledger', async () => {
+  const gateway = await boot({ defaults: { user_daily_usd: 10 }, on_exceeded: 'deny', reserve: 'worst_case' });
+  let round = 0;
+  const bursts = fc.array(
+    fc.record({ most: fc.integer({ min: 1, max: 4000 }), share: fc.double({ min: 0, max: 1, noNaN: true }) }),
+    {
+      minLength: 1,
+      maxLength: 25,
+    },
+  );
+  await fc.assert(
+    fc.asyncProperty(bursts, async (burst) => {
+      const user = `user-${round++}@example.com`;
+      const token = await gateway.newToken({ user });
+      upstream.script = (exchange) => {
+        const { max_tokens, share } = JSON.parse(exchange.received.body.toString());
+        return answerJson(message({ input_tokens: 1, output_tokens: Math.floor(max_tokens * share) }))(exchange);
+      };
+      await Promise.all(burst.map(({ most, share }) => ask(gateway.url, token, { max_tokens: most, share })));
+      await nothingHeld(gateway.database);
+      const spent = (await counters(gateway))[`user ${user} day`]?.spent ?? 0;
+      const rows = (await ledgerRows(gateway.database)).filter((row) => row.user_email === user);
+      assert.equal(
+        spent,
+        rows.reduce((sum, row) => sum + row.cost_nano_usd, 0),
+      );
+      assert.ok(spent <= 10 * USD, `${spent / USD} USD were spent`);
+    }),
+    { numRuns: times(8) },
+  );
+});

@@ -1,0 +1,348 @@
+/** What a stage that converts responses can rely on, with a converter that writes in capitals. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import zlib from 'node:zlib';
+import fc from 'fast-check';
+import { defineStage, type ResponseHead, StageError } from '../../../engine/api.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { ledgerRow, nothingHeld } from '../support/state.ts';
+
+/** Bytes that converters have been given. */
+let given_bytes = 0;
+
+function refuse(wish: string | undefined, moment: string): void {
+  if (wish === `refuses in ${moment}`) throw new StageError('upstream_invalid', `refused in ${moment}`);
+  if (wish === `breaks in ${moment}`) throw new TypeError(`broken in ${moment}`);
+}
+
+function converterFor(wish: string | undefined, head: ResponseHead) {
+  refuse(wish, 'make');
+  if (wish === 'nothing') return undefined;
+  if (wish === 'to a stream') head.set('content-type', 'text/event-stream');
+  if (wish === 'to a document') head.set('content-type', 'application/json');
+  const kept: Buffer[] = [];
+  const whole =
+    wish === 'to a document' || wish === 'to a stream' || !head.get('content-type')!.includes('event-stream');
+  return {
+    write(chunk: Buffer) {
+      given_bytes += chunk.length;
+      refuse(chunk.includes('there') ? wish : undefined, 'write');
+      if (!whole) return wish === 'text' ? chunk.toString('latin1').toUpperCase() : upper(chunk);
+      kept.push(chunk);
+      return '';
+    },
+    end() {
+      refuse(wish, 'end');
+      return upper(Buffer.concat(kept));
+    },
+    ...(wish?.startsWith('own words') && {
+      fail(error: StageError) {
+        if (wish.endsWith('broken')) throw new TypeError('broken in fail');
+        return `event: own\ndata: ${error.code}\n\n`;
+      },
+    }),
+  };
+}
+
+const upper = (bytes: Buffer): Buffer => bytes.map((byte) => (byte > 96 && byte < 123 ? byte - 32 : byte)) as Buffer;
+
+const capitals = defineStage({
+  name: 'capitals',
+  version: 1,
+  summary: 'Converts responses as the request says.',
+  options: { type: 'object', properties: {}, additionalProperties: false },
+  examples: [],
+  raises: ['upstream_invalid'],
+  needs: ['convert-response'],
+  create: () => ({
+    request(ctx) {
+      const wish = ctx.headers['x-convert'] as string | undefined;
+      ctx.convertResponse((head) => converterFor(wish, head));
+      if (wish === 'twice') ctx.convertResponse(() => undefined);
+      return undefined;
+    },
+    response: (_ctx, head) => head.set('x-seen-length', head.get('content-length') ?? 'none'),
+  }),
+});
+
+/** A pipeline at a path; `entry` is how it lists the stage. */
+const pipelineAt = (path: string, name: string, entry: string): string => `
+pipeline: ${name}
+version: 2
+summary: Forwards Messages requests and converts the responses.
+match: { methods: [POST], paths: [${path}], surface: messages }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - ${entry}
+  - stage: forward
+finally:
+  - stage: audit
+`;
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'convert-response-'));
+  await writeFile(join(directory, 'messages.yaml'), pipelineAt('/v1/messages', 'messages', 'stage: capitals'));
+  const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 5 }');
+  await writeFile(join(directory, 'limited.yaml'), limited);
+  upstream = await startUpstream();
+  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages: [capitals] });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  await rm(directory, { recursive: true });
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+const convert = (wish = 'plainly', more: object = {}): Promise<Response> =>
+  ask(gateway.url, gateway.token, more, ['x-convert', wish, 'accept-encoding', 'gzip']);
+
+const rowOf = (response: Response) => ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
+
+async function assertMetered(response: Response): Promise<void> {
+  const { input_tokens, output_tokens } = await rowOf(response);
+  assert.deepEqual([input_tokens, output_tokens], [100, 40]);
+}
+
+/** A stream that sends these events and then loses its connection in the middle of another. */
+function breakOff(events: readonly string[]) {
+  upstream.script = ({ res, socket }) => {
+    res.writeHead(200, EVENT_STREAM as string[]);
+    res.write(`${events.join('')}event: content_block_delta\ndata: {"ty`, () => setImmediate(() => socket.destroy()));
+  };
+}
+
+const DOCUMENT = JSON.stringify(message());
+const EVENTS = messageEvents();
+const STREAM = EVENTS.join('');
+
+describe('a converted document', () => {
+  test('has its own length, and what the upstream sent is what is metered', async () => {
+    const response = await convert();
+    assert.equal(response.text, DOCUMENT.toUpperCase());
+    assert.equal(response.headers['content-length'], String(DOCUMENT.length));
+    assert.equal(response.headers['x-seen-length'], String(DOCUMENT.length), 'response hooks saw the head first');
+    await assertMetered(response);
+  });
+
+  test('was not asked for in compressed form', async () => {
+    await convert();
+    assert.equal(upstream.only().headers['accept-encoding'], 'identity');
+  });
+
+  const encodings = {
+    gzip: zlib.gzipSync,
+    deflate: zlib.deflateSync,
+    br: zlib.brotliCompressSync,
+    zstd: zlib.zstdCompressSync,
+  };
+  for (const [encoding, compress] of Object.entries(encodings)) {
+    test(`that came in ${encoding} all the same is converted and says no encoding`, async () => {
+      const headers = { 'content-type': 'application/json', 'content-encoding': encoding };
+      upstream.script = answerBytes(200, headers, compress(DOCUMENT));
+      const response = await convert();
+      assert.equal(response.text, DOCUMENT.toUpperCase());
+      assert.equal(response.headers['content-encoding'], undefined);
+      await assertMetered(response);
+    });
+  }
+
+  test('that came in an encoding nobody knows is an error of the upstream', async () => {
+    upstream.script = answerBytes(200, { 'content-type': 'application/json', 'content-encoding': 'odd' }, DOCUMENT);
+    const response = await convert();
+    assert.equal(response.status, 502);
+    assert.equal(response.json().error.code, 'upstream_invalid');
+  });
+
+  for (const [what, bytes] of [
+    ['broken', Buffer.from('not gzip')],
+    ['cut', zlib.gzipSync(DOCUMENT).subarray(0, 40)],
+  ] as const) {
+    test(`whose compression is ${what} is an error of the upstream`, async () => {
+      upstream.script = answerBytes(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }, bytes);
+      const response = await convert();
+      assert.equal(response.status, 502, response.text);
+      assert.equal(response.json().error.code, 'upstream_invalid');
+      await nothingHeld(gateway.database);
+    });
+  }
+
+  for (const moment of ['make', 'end']) {
+    test(`refused in ${moment} is an answer with its own status, and is metered`, async () => {
+      upstream.script = answerJson(message(), 200, { 'x-of-upstream': 'yes' });
+      const response = await convert(`refuses in ${moment}`);
+      assert.equal(response.status, 502);
+      assert.deepEqual(response.json().error.message, `refused in ${moment}`);
+      assert.equal(response.headers['x-of-upstream'], undefined);
+      if (moment === 'end') await assertMetered(response);
+      await nothingHeld(gateway.database);
+    });
+
+    test(`whose converter breaks in ${moment} is a failure of its stage`, async () => {
+      const response = await convert(`breaks in ${moment}`);
+      assert.equal(response.status, 500);
+      assert.equal(response.json().error.code, 'stage_failed');
+      assert.equal(response.json().error.stage, 'capitals');
+      assert.doesNotMatch(response.text, /broken in/);
+    });
+  }
+
+  test('stays as it came when the stage wants no converter after all', async () => {
+    const response = await convert('nothing');
+    assert.equal(response.text, DOCUMENT);
+    assert.equal(response.headers['content-length'], String(DOCUMENT.length));
+  });
+
+  test('can be an error of the upstream, with its status', async () => {
+    upstream.script = answerJson({ type: 'error', error: { type: 'x', message: 'no' } }, 429, { 'retry-after': '7' });
+    const response = await convert();
+    assert.equal(response.status, 429);
+    assert.equal(response.headers['retry-after'], '7');
+    assert.match(response.text, /"MESSAGE":"NO"/);
+  });
+
+  test('can become a stream, and a stream a document', async () => {
+    const streamed = await convert('to a stream');
+    assert.equal(streamed.headers['content-type'], 'text/event-stream');
+    assert.equal(streamed.text, DOCUMENT.toUpperCase());
+    upstream.script = answerChunks(EVENTS);
+    const collected = await convert('to a document');
+    assert.equal(collected.text, STREAM.toUpperCase());
+    assert.equal(collected.headers['content-length'], String(STREAM.length));
+    await assertMetered(collected);
+  });
+
+  test('made of a stream that breaks off is an answer with its own status', async () => {
+    breakOff(EVENTS.slice(0, 4));
+    const response = await convert('to a document');
+    assert.equal(response.status, 502);
+    assert.equal(response.json().error.code, 'upstream_failed');
+    await nothingHeld(gateway.database);
+  });
+});
+
+describe('a stage with a time limit', () => {
+  test('can convert as well', async () => {
+    const headers = bearer(gateway.token, ['x-convert', 'plainly']);
+    const response = await send(gateway.url, { path: '/limited', headers, body: messagesBody() });
+    assert.equal(response.text, DOCUMENT.toUpperCase());
+  });
+});
+
+describe('a second stage that wants to convert', () => {
+  test('is refused', async () => {
+    const response = await convert('twice');
+    assert.equal(response.json().error.code, 'stage_failed');
+    assert.equal(upstream.requests.length, 0);
+  });
+});
+
+describe('a converted stream', () => {
+  test('is converted event by event, as they come, after a head at once', async () => {
+    const written: string[] = [];
+    let received = '';
+    upstream.script = async ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.flushHeaders();
+      await until('the client has the head', () => headed);
+      for (const event of EVENTS) {
+        written.push(event);
+        res.write(event);
+        await until('the client has the event', () => received === written.join('').toUpperCase());
+      }
+      res.end();
+    };
+    let headed = false;
+    const headers = bearer(gateway.token, ['x-convert', 'plainly']);
+    const response = await open(gateway.url, { headers, body: messagesBody({ stream: true }) }).head;
+    headed = true;
+    for await (const chunk of response) received += chunk;
+    assert.equal(received, STREAM.toUpperCase());
+  });
+
+  test('is the same however the upstream cut and compressed it, and metered', async () => {
+    const cut = fc.array(fc.nat({ max: 5000 }), { maxLength: 8 });
+    const check = async (at: number[], compressed: boolean, wish: string) => {
+      const bytes = compressed ? zlib.gzipSync(STREAM) : Buffer.from(STREAM);
+      const marks = [...new Set(at.map((mark) => mark % bytes.length))].sort((a, b) => a - b);
+      const chunks = [0, ...marks].map((start, i) => bytes.subarray(start, marks[i] ?? bytes.length));
+      const encoding = compressed ? ['content-encoding', 'gzip'] : [];
+      upstream.script = answerChunks(chunks, ['content-type', 'text/event-stream', ...encoding]);
+      const response = await convert(wish, { stream: true });
+      assert.equal(response.text, STREAM.toUpperCase());
+      await assertMetered(response);
+    };
+    await fc.assert(fc.asyncProperty(cut, fc.boolean(), fc.constantFrom('text', 'bytes'), check), { numRuns: 20 });
+  });
+
+  test('that the converter refuses ends with one error event behind whole events, and the upstream is told', async () => {
+    upstream.script = ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(EVENTS.slice(0, 4).join(''), () => setImmediate(() => res.write(EVENTS.slice(4, 5).join(''))));
+    };
+    const response = await convert('refuses in write', { stream: true });
+    assert.ok(response.text.startsWith(EVENTS.slice(0, 4).join('').toUpperCase()));
+    const last = response.text.slice(EVENTS.slice(0, 4).join('').length);
+    assert.match(last, /^event: error\ndata: \{"type":"error",.*"refused in write".*\}\n\n$/);
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    assert.equal((await rowOf(response)).input_tokens, 100);
+    await nothingHeld(gateway.database);
+  });
+
+  test('that breaks off ends in the words of its converter, or those of the engine when these break', async () => {
+    breakOff(EVENTS.slice(0, 4));
+    const whole = EVENTS.slice(0, 4).join('').toUpperCase();
+    const own = await convert('own words', { stream: true });
+    assert.equal(own.text, `${whole}event: own\ndata: upstream_failed\n\n`);
+    const broken = await convert('own words, broken', { stream: true });
+    assert.ok(broken.text.startsWith(`${whole}event: error\ndata: {`), broken.text);
+    await nothingHeld(gateway.database);
+  });
+
+  test('is not converted ahead of a client that does not read, however well it was compressed', async () => {
+    const bytes = zlib.gzipSync(`data: ${'x'.repeat(1000)}\n\n`.repeat(32_000));
+    upstream.script = answerChunks([bytes], [...EVENT_STREAM, 'content-encoding', 'gzip']);
+    given_bytes = 0;
+    const headers = bearer(gateway.token, ['x-convert', 'bytes']);
+    const asked = open(gateway.url, { headers, body: messagesBody({ stream: true }) });
+    const response = await asked.head;
+    response.pause();
+    let seen = -1;
+    let still = 0;
+    await until('the converter rests', () => {
+      still = given_bytes === seen ? still + 1 : 0;
+      seen = given_bytes;
+      return seen > 0 && still > 20;
+    });
+    assert.ok(given_bytes < 20_000_000, `${given_bytes} bytes were converted`);
+    let size = 0;
+    for await (const chunk of response) size += (chunk as Buffer).length;
+    assert.equal(size, 32_000 * 1008);
+  });
+});

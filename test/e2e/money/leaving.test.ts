@@ -1,0 +1,195 @@
+/** Clients that go away early: the answer is read on for its bill, whichever moment they choose, or settled at no less. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import {
+  EVENT_STREAM,
+  type Exchange,
+  type Script,
+  type ScriptedUpstream,
+  sse,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { connect, open, send } from '../support/client.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
+import { auditRecord, held, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+
+/** What nobody sees of the answer: thinking that is on the bill. */
+const HIDDEN = 9000;
+const ANSWER: Answer = {
+  said: [
+    { kind: 'text', text: 'A word, and then thought.' },
+    { kind: 'call', name: 'read', arguments: '{"path":"/a"}' },
+  ],
+  used: { input: 1003, output: HIDDEN, cache_read: 50_000, cache_write: 0, reasoning: HIDDEN - 20 },
+};
+/** 1003 x 3000 + 50000 x 300 + 9000 x 15000 */
+const BILL = 153_009_000;
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+before(async () => {
+  upstream = await startUpstream();
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      ...nineConfig(upstream.url),
+      server: serverSection({ timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1 } }),
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+});
+
+const protocolOf = ({ received }: Exchange): Protocol =>
+  received.url.includes('messages') ? 'messages' : received.url.includes('chat') ? 'chat' : 'responses';
+
+/** Answers in parts; before each of them `step` says when. */
+function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script {
+  return async (exchange) => {
+    const protocol = protocolOf(exchange);
+    const stream = JSON.parse(exchange.received.body.toString()).stream === true;
+    const whole = stream ? eventsOf(protocol, ANSWER).join('') : JSON.stringify(documentOf(protocol, ANSWER));
+    const bytes = encoding === 'gzip' ? gzipSync(whole) : Buffer.from(whole);
+    const share = Math.ceil(bytes.length / Math.max(1, steps.length));
+    const { res } = exchange;
+    for (const [index, step] of steps.entries()) {
+      await step;
+      if (!res.headersSent) {
+        const type = stream ? [...EVENT_STREAM] : ['content-type', 'application/json'];
+        res.writeHead(200, encoding === undefined ? type : [...type, 'content-encoding', encoding]);
+      }
+      res.write(bytes.subarray(index * share, (index + 1) * share));
+    }
+    res.end();
+  };
+}
+
+/** The row that is new once `act` is through. */
+async function newRow(act: () => Promise<void>): Promise<LedgerRow> {
+  const known = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
+  await act();
+  return await until('the request is settled', async () =>
+    (await ledgerRows(gateway.database)).find(({ request_id }) => !known.has(request_id)),
+  );
+}
+
+async function assertDrained(row: LedgerRow, { aborted = true } = {}): Promise<void> {
+  assert.deepEqual([row.cost_nano_usd, row.provenance.cost, row.aborted], [BILL, 'upstream', aborted]);
+  const { record } = (await auditRecord(gateway.database, row.request_id)) as { record: Record<string, unknown> };
+  assert.equal(record.aborted, aborted);
+  // Absent where the answer was through before the gateway heard of it.
+  assert.notEqual(record.drained, false);
+  await nothingHeld(gateway.database);
+}
+
+const bodyOf = (surface: Protocol, protocol: Protocol, stream: boolean): string =>
+  JSON.stringify(
+    askBody(surface, modelVia(protocol), 'Hi', {
+      stream,
+      ...(surface === 'messages' && { max_tokens: 20_000 }),
+      ...(surface === 'chat' && stream && { stream_options: { include_usage: true } }),
+    }),
+  );
+
+describe('a client that leaves', () => {
+  for (const [surface, protocol] of COMBINATIONS) {
+    test(`${surface} at a ${protocol} upstream in the middle of a stream pays the whole answer`, async () => {
+      const left = Promise.withResolvers<void>();
+      upstream.script = inParts([Promise.resolve(), left.promise]);
+      const row = await newRow(async () => {
+        const asked = open(gateway.url, sending(surface, gateway.token, bodyOf(surface, protocol, true)));
+        for await (const _ of await asked.head) break;
+        asked.abort();
+        await until('the gateway knows', async () => (await held(gateway.database)).reservations === 1);
+        left.resolve();
+      });
+      await assertDrained(row);
+    });
+  }
+
+  for (const protocol of PROTOCOLS) {
+    for (const stream of [true, false]) {
+      test(`${protocol} ${stream ? 'streamed' : 'unstreamed'} before the first byte pays the whole answer`, async () => {
+        const left = Promise.withResolvers<void>();
+        upstream.script = inParts([left.promise]);
+        const row = await newRow(async () => {
+          const asked = open(gateway.url, sending(protocol, gateway.token, bodyOf(protocol, protocol, stream)));
+          await upstream.arrived(1);
+          asked.abort();
+          await asked.head.catch(() => {});
+          left.resolve();
+        });
+        await assertDrained(row);
+      });
+    }
+  }
+
+  test('a compressed answer pays it', async () => {
+    const left = Promise.withResolvers<void>();
+    upstream.script = inParts([Promise.resolve(), left.promise], 'gzip');
+    const row = await newRow(async () => {
+      const asked = open(gateway.url, sending('messages', gateway.token, bodyOf('messages', 'messages', true)));
+      for await (const _ of await asked.head) break;
+      asked.abort();
+      left.resolve();
+    });
+    await assertDrained(row);
+  });
+
+  test('while it takes nothing, so that the upstream was held back, pays the whole answer', async () => {
+    const delta = { type: 'text_delta', text: 'x'.repeat(1_000_000) };
+    const long = sse({ type: 'content_block_delta', index: 0, delta });
+    const events = eventsOf('messages', ANSWER);
+    upstream.script = async ({ res }) => {
+      res.writeHead(200, [...EVENT_STREAM]);
+      for (const event of events.toSpliced(2, 0, ...Array<string>(28).fill(long))) {
+        if (!res.write(event)) await new Promise((resolve) => res.once('drain', resolve));
+      }
+      res.end();
+    };
+    const row = await newRow(async () => {
+      const body = bodyOf('messages', 'messages', true);
+      const socket = await connect(gateway.url);
+      const { path, headers } = sending('messages', gateway.token, '');
+      const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
+      socket.pause();
+      socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: ${body.length}\r\n\r\n${body}`);
+      await until('the upstream was asked', () => upstream.requests.length === 1);
+      await until('the answer waits in the socket', () => socket.readableLength > 0 || socket.bytesRead > 0);
+      socket.destroy();
+    });
+    await assertDrained(row);
+  });
+
+  test('while it still sends its request costs nothing and leaves no row', async () => {
+    const before = (await ledgerRows(gateway.database)).length;
+    const socket = await connect(gateway.url);
+    const { path, headers } = sending('messages', gateway.token, '');
+    const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
+    socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: 100\r\n\r\n{"model":`);
+    socket.destroy();
+    await nothingHeld(gateway.database);
+    assert.deepEqual([upstream.requests.length, (await ledgerRows(gateway.database)).length], [0, before]);
+  });
+});
+
+test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
+  const late = Promise.withResolvers<void>();
+  upstream.script = inParts([late.promise]);
+  const response = await send(gateway.url, sending('messages', gateway.token, bodyOf('messages', 'messages', false)));
+  assert.equal(response.status, 504, response.text);
+  assert.equal((await held(gateway.database)).reservations, 1, 'it is under way as long as it may cost something');
+  late.resolve();
+  const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
+  await assertDrained(row, { aborted: false });
+});

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import {
+  answerCrowd,
+  assertBooks,
+  CROWD_MODELS,
+  Crowd,
+  DEAREST_NANO_USD,
+  makeCallers,
+  numbersSeen,
+} from '../support/crowd.ts';
+import { startFleet } from '../support/fleet.ts';
+import { nothingHeld } from '../support/state.ts';
+import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
+
+const USD = 1_000_000_000;
+const CALLERS = 500;
+const TEAM_USD = 600;
+const USER_USD = 36;
+const REQUESTS = 1800;
+
+/** One user has a fifth of the callers, and more to do than may be spent. */
+const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALLERS / 5 ? 0 : index % 50}@example.com`);
+
+let upstream: ScriptedUpstream;
+
+/** Fewer than there are callers. */
+const AT_ONCE = 280;
+let under_way = 0;
+let most_at_once = 0;
+
+before(async () => {
+  upstream = await startUpstream(async (exchange) => {
+    most_at_once = Math.max(most_at_once, ++under_way);
+    await answerCrowd(exchange);
+    under_way--;
+  });
+});
+after(() => upstream?.close());
+
+/** All of it shares the cores of one machine, and nobody is to give up because of that. */
+const PATIENT = { store_timeout_seconds: 5 };
+
+/** Lets 500 callers ask three gateways until the team's money is gone, and looks at every state of the counters. */
+async function spendAll(
+  limits: object,
+  watched: Watched,
+): Promise<{ passed_by: ByScope; bound: ByScope; spent_nano_usd: number }> {
+  const test_database = await createTestDatabase();
+  upstream.requests.length = 0;
+  most_at_once = 0;
+  const defaults = { user_daily_usd: USER_USD, team_monthly_usd: TEAM_USD };
+  const rules = [{ name: 'at-once', scope: 'team', concurrency: AT_ONCE }];
+  const fleet = await startFleet({
+    gateways: 3,
+    upstream_url: upstream.url,
+    database_url: test_database.url,
+    config: { ...CROWD_MODELS, spend_limits: { defaults, rules, ...PATIENT, ...limits } },
+  });
+  const { database } = fleet;
+  try {
+    const bound = await boundOf(fleet.config_file);
+    const passedBy = await watchCounters(database, watched, { user: USER_USD * USD, team: TEAM_USD * USD });
+    const callers = await makeCallers(database, USERS, 'pool');
+    const crowd = new Crowd(fleet.urls);
+    await crowd.run(callers, REQUESTS);
+    await nothingHeld(database);
+    const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
+    assert.deepEqual([estimates, crowd.count('broken', 'unavailable', 'unreachable')], [0, 0], fleet.output());
+    assert.ok(crowd.count('refused') > CALLERS, 'the limits in money were reached');
+    assert.ok(crowd.count('too many') > 0, 'the limit of requests at once was reached');
+    assert.ok(most_at_once <= AT_ONCE, `the upstream was asked ${most_at_once} times at once`);
+    assert.ok(most_at_once > 0.5 * AT_ONCE, `only ${most_at_once} requests were under way at once`);
+    const { differences, repeated, uncounted, left } = await verifyLedger({ database, clock: systemClock });
+    for (const found of [differences, repeated, uncounted, left]) assert.deepEqual(found, { total: 0, first: [] });
+    const [sum] = await database.knex('ledger').sum({ spent: 'cost_nano_usd' });
+    return { passed_by: await passedBy(), bound, spent_nano_usd: Number(sum!.spent) };
+  } finally {
+    await fleet.close();
+    await test_database.drop();
+  }
+}
+
+describe('three gateways on one database, 500 callers at once, one limit for all of them and one for each user', () => {
+  test('worst_case: what is spent and held never passes a limit, at no moment', async () => {
+    const { passed_by, bound, spent_nano_usd } = await spendAll({ reserve: 'worst_case' }, 'spent + held');
+    assert.deepEqual(bound, { user: 0, team: 0 });
+    assert.deepEqual(passed_by, { user: 0, team: 0 });
+    assert.ok(spent_nano_usd <= TEAM_USD * USD);
+    assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
+  });
+
+  test('typical: what is spent and may still be spent passes no limit by more than check says, at no moment', async () => {
+    const limits = { reserve: 'typical', overshoot_percent: 5 };
+    const { passed_by, bound, spent_nano_usd } = await spendAll(limits, 'spent + most');
+    assert.deepEqual(bound, { user: DEAREST_NANO_USD, team: 0.05 * TEAM_USD * USD });
+    assert.ok(passed_by.user <= bound.user && passed_by.team <= bound.team, JSON.stringify(passed_by));
+    assert.ok(passed_by.team > 0, 'the room above the limit was used');
+    assert.ok(spent_nano_usd <= TEAM_USD * USD + bound.team);
+    assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
+  });
+});

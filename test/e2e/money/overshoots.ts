@@ -1,0 +1,54 @@
+/** A witness inside the database: it sees every state of the counters that was ever committed, and notes the bad ones. */
+import { loadToRun } from '../../../engine/gateway/load-configuration.ts';
+import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { stages } from '../../../stages/index.ts';
+
+/** What is looked at: what is spent and held, or what will be spent if everything in flight costs the most it can. */
+export type Watched = 'spent + held' | 'spent + most';
+
+/** The limits in money of a test, or what they were passed by, by scope, in nano-USD. */
+export interface ByScope {
+  readonly user: number;
+  readonly team: number;
+}
+
+/**
+ * Begins to watch the counters in money.
+ * @returns a function that gives the most by which a limit was passed at any moment so far.
+ */
+export async function watchCounters(
+  database: Database,
+  watched: Watched,
+  limits: ByScope,
+): Promise<() => Promise<ByScope>> {
+  const amount = watched.replace(/\w+/g, 'new.$&');
+  const { user, team } = limits;
+  const limit = `case new.scope when 'user' then ${BigInt(user)} when 'team' then ${BigInt(team)} end`;
+  await database.knex.raw(`
+    create table overshoots (scope text, passed_by bigint);
+    create function note_overshoot() returns trigger language plpgsql as $$
+    begin
+      insert into overshoots values (new.scope, ${amount} - ${limit});
+      return null;
+    end $$;
+    create trigger note_overshoot after update on spend_counters for each row
+    when (new.unit = 'nano_usd' and ${amount} > ${limit}) execute function note_overshoot();`);
+  return async () => {
+    const rows: { scope: string; most: string }[] = await database
+      .knex('overshoots')
+      .max({ most: 'passed_by' })
+      .select('scope')
+      .groupBy('scope');
+    return { user: 0, team: 0, ...Object.fromEntries(rows.map(({ scope, most }) => [scope, Number(most)])) };
+  };
+}
+
+/** How far `check` says that the daily limit of users and the monthly one of teams can be passed, in nano-USD. */
+export async function boundOf(config_file: string): Promise<ByScope> {
+  const env = { TEST_UPSTREAM_KEY: 'some-key', TEST_DATABASE_URL: 'postgres://127.0.0.1' };
+  const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
+  const { bound_nano_usd, limits } = overshootBound(config, loaded.pipelines);
+  const bound = (name: string) => limits.find((limit) => limit.name === name)?.bound_nano_usd ?? bound_nano_usd!;
+  return { user: bound('defaults.user_daily_usd'), team: bound('defaults.team_monthly_usd') };
+}

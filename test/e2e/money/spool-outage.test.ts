@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { chmod, rename, rm, writeFile } from 'node:fs/promises';
+import { after, before, beforeEach, test } from 'node:test';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { assertStoreError, type Outage, startOutage, timed } from '../lifecycle/outage.ts';
+import { ask, bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+
+const STORE_TIMEOUT_SECONDS = 1;
+/** What a request may take beyond the wait for the database. */
+const SLACK_SECONDS = 1.5;
+
+let scene: Outage;
+let gateway: Outage['gateway'];
+let upstream: Outage['upstream'];
+
+before(async () => {
+  scene = await startOutage({
+    on_store_error: 'allow',
+    store_timeout_seconds: STORE_TIMEOUT_SECONDS,
+    rules: [
+      {
+        name: 'never unheld',
+        scope: 'user',
+        window: 'day',
+        limit_usd: 50,
+        on_store_error: 'deny',
+        when: { '===': [{ var: 'request.model' }, 'mapped-1'] },
+      },
+    ],
+  });
+  ({ gateway, upstream } = scene);
+});
+after(() => scene?.close());
+beforeEach(async () => {
+  upstream.script = answerJson(message());
+  await scene.servesAgain();
+  await nothingHeld(gateway.database);
+  upstream.requests.length = 0;
+});
+
+const askNow = () => timed(() => ask(gateway.url, gateway.token));
+const idOf = ({ headers }: Response) => String(headers['x-gateway-request-id']);
+
+/** Every one of these requests has one row, and all sums are right. */
+async function assertWritten(responses: readonly Response[]): Promise<void> {
+  for (const response of responses) {
+    const row = await ledgerRow(gateway.database, idOf(response));
+    assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
+  }
+  await nothingHeld(gateway.database);
+  await until('the spool is empty', () => readdirSync(scene.spool_dir).length === 0);
+  const { differences, repeated, uncounted } = await verifyLedger({ database: gateway.database, clock: systemClock });
+  for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
+}
+
+function assertInTime({ result, seconds }: { result: Response; seconds: number }): void {
+  assert.equal(result.status, 200, result.text);
+  assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
+}
+
+test('while the database is stopped requests are served, and each has its row when it is back', async () => {
+  const unknown = await gateway.newToken({ user: 'unknown@example.com' });
+  await scene.stop();
+  const served = [];
+  for (let i = 0; i < 20; i++) served.push(await askNow());
+  for (const each of served) assertInTime(each);
+  // Who a caller is that was never seen can't be told without the database.
+  assertStoreError(await ask(gateway.url, unknown));
+  assert.equal(upstream.requests.length, 20);
+  await scene.start();
+  await scene.servesAgain();
+  await assertWritten(served.map(({ result }) => result));
+  const record = await auditRecord(gateway.database, idOf(served[0]!.result));
+  assert.equal((record.record as { unheld?: boolean }).unheld, true, JSON.stringify(record));
+});
+
+test('a request under a limit that does not allow it is refused, whatever the others say', async () => {
+  const mapped = { headers: bearer(gateway.token), body: messagesBody({ model: 'mapped-1' }) };
+  assert.equal((await send(gateway.url, mapped)).status, 200);
+  await scene.stop();
+  assertStoreError(await send(gateway.url, mapped));
+  const other = await askNow();
+  assertInTime(other);
+  await scene.start();
+  await scene.servesAgain();
+  await assertWritten([other.result]);
+});
+
+test('while the database is silent nobody waits longer than is allowed, and only one at a time', async () => {
+  scene.relay.fallSilent();
+  const served = [];
+  try {
+    served.push(...(await Promise.all([askNow(), askNow(), askNow()])));
+    await askNow().then((probe) => served.push(probe));
+    const later = await Promise.all(Array.from({ length: 10 }, askNow));
+    const quick = later.filter(({ seconds }) => seconds < STORE_TIMEOUT_SECONDS / 2).length;
+    assert.ok(quick >= 9, `only ${quick} did not wait`);
+    served.push(...later);
+  } finally {
+    scene.relay.speakAgain();
+  }
+  for (const each of served) assertInTime(each);
+  await scene.servesAgain();
+  await assertWritten(served.map(({ result }) => result));
+});
+
+test('a reservation that a slow database places after all is settled like any other', async () => {
+  scene.relay.delay_ms = 700;
+  const served = await Promise.all([askNow(), askNow()]).finally(() => {
+    scene.relay.delay_ms = 0;
+  });
+  for (const each of served) assertInTime(each);
+  await scene.servesAgain();
+  await assertWritten(served.map(({ result }) => result));
+});
+
+test('a database without a free connection is like none', async () => {
+  const feed = await scene.starve();
+  const served = [];
+  try {
+    for (let i = 0; i < 5; i++) served.push(await askNow());
+  } finally {
+    await feed();
+  }
+  for (const each of served) assertInTime(each);
+  await scene.servesAgain();
+  await assertWritten(served.map(({ result }) => result));
+});
+
+test('a stream that began before, one that began during, and one that outlasts the outage are each whole and written', async () => {
+  const events = messageEvents(['one ', 'two ', 'three']);
+  const finish: (() => void)[] = [];
+  upstream.script = async ({ res }) => {
+    res.writeHead(200, EVENT_STREAM as string[]);
+    res.write(events.slice(0, 3).join(''));
+    await new Promise<void>((resolve) => finish.push(resolve));
+    res.end(events.slice(3).join(''));
+  };
+  const begin = () => open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) }).head;
+  const heads = [await begin()];
+  await scene.stop();
+  heads.push(await begin(), await begin());
+  finish[0]!();
+  finish[1]!();
+  const whole = [await readAll(heads[0]!), await readAll(heads[1]!)];
+  await scene.start();
+  upstream.script = answerJson(message());
+  await scene.servesAgain();
+  finish[2]!();
+  whole.push(await readAll(heads[2]!));
+  for (const { text } of whole) assert.equal(text, events.join(''));
+  await assertWritten(whole);
+});
+
+test('many requests during restarts are all served, and every one has one row', async () => {
+  const before_all = (await ledgerRows(gateway.database)).length;
+  const served: Response[] = [];
+  let running = true;
+  const callers = Array.from({ length: 8 }, async () => {
+    while (running) served.push(await ask(gateway.url, gateway.token));
+  });
+  for (let round = 0; round < 2; round++) {
+    const { length } = served;
+    await until('requests flow', () => served.length > length + 20);
+    await scene.stop();
+    await until('requests flow nevertheless', () => served.length > length + 60);
+    await scene.start();
+  }
+  running = false;
+  await Promise.all(callers);
+  assert.deepEqual([...new Set(served.map(({ status }) => status))], [200]);
+  const seen = upstream.requests.length;
+  assert.equal(seen, served.length);
+  await scene.servesAgain();
+  await assertWritten(served);
+  const rows = (await ledgerRows(gateway.database)).slice(before_all);
+  assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length, 'no request has two rows');
+});
+
+test('a request that could not be noted does not go out', async () => {
+  // Records are written in order, so none waits that could open a file, which can be written to wherever its directory is.
+  await auditRecord(gateway.database, idOf(await ask(gateway.url, gateway.token)));
+  await until('the spool is empty', () => readdirSync(scene.spool_dir).length === 0);
+  upstream.requests.length = 0;
+  await scene.stop();
+  const aside = `${scene.spool_dir}-aside`;
+  await rename(scene.spool_dir, aside);
+  await writeFile(scene.spool_dir, 'in its place');
+  try {
+    const refused = await ask(gateway.url, gateway.token);
+    assertStoreError(refused);
+    assert.match(refused.json().error.message, /nor its spool: its directory is a file/);
+    assert.equal(upstream.requests.length, 0);
+    const told = gateway.logs.filter((line) => line.includes('the spool cannot be written to'));
+    assert.equal(told.length, 1);
+  } finally {
+    await rm(scene.spool_dir);
+    await rename(aside, scene.spool_dir);
+    await chmod(scene.spool_dir, 0o700);
+  }
+  const served = await askNow();
+  assertInTime(served);
+  await scene.start();
+  await scene.servesAgain();
+  await assertWritten([served.result]);
+});

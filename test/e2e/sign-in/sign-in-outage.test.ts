@@ -1,0 +1,128 @@
+/** Outages longer than the life of a session token: what each credential comes to, and that nobody has to sign in again. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { token } from '../../../engine/cli/sign-in/token.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { keep, kept } from '../../client/keep-credentials.ts';
+import { createDesk, type Desk, drive } from '../../client/scripted-gateway.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { askForToken, bootSignIn, refreshWith, signIn, type TokenAnswer } from '../../support/identity/sign-in.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import { until } from '../../support/until.ts';
+
+let provider: TestIdentityProvider;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let clock: FrozenClock;
+let way: TcpProxy;
+const closing: (() => Promise<unknown>)[] = [];
+
+before(async () => {
+  provider = await startIdentityProvider();
+  upstream = await startUpstream();
+  upstream.script = answerJson(message());
+  const database = await createTestDatabase();
+  const url = new URL(database.url);
+  way = await startTcpProxy(Number(url.port || 5432));
+  url.host = `127.0.0.1:${way.port}`;
+  clock = frozenClock(Date.now());
+  gateway = await bootSignIn({
+    provider,
+    clock,
+    upstream_url: upstream.url,
+    database_url: url.href,
+    auth: { session: { signing_key_env: 'TEST_SIGNING_KEY', ttl_minutes: 1 } },
+  });
+  closing.push(
+    () => gateway.close(),
+    way.stop,
+    database.drop,
+    upstream.close,
+    () => provider.close(),
+  );
+});
+after(async () => {
+  for (const close of closing) await close();
+});
+
+const renew = (refresh_token: string) => askForToken(gateway.url, refreshWith(refresh_token));
+
+async function ask(bearer: string) {
+  const headers = { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ model: 'coder-1', max_tokens: 5, messages: [{ role: 'user', content: 'Hi' }] });
+  const response = await fetch(`${gateway.url}/v1/messages`, { method: 'POST', headers, body });
+  return { status: response.status, text: await response.text() };
+}
+
+/** The credentials of somebody who signed in with the command line. */
+function deskWith({ access_token, refresh_token, expires_in }: TokenAnswer['body']): Desk {
+  const desk = createDesk();
+  const expires_at = new Date(clock.now() + expires_in * 1000).toISOString();
+  keep(desk, { [gateway.url]: { access_token, refresh_token, expires_at, lifetime_seconds: expires_in } });
+  return desk;
+}
+
+/** What the key helper comes to: what it prints, or its error. */
+async function helper(desk: Desk) {
+  const printed = desk.data().length;
+  const problem = await token(desk.context, {}, { clock }).then(
+    () => undefined,
+    (error) => error as { exit_code: number; message: string },
+  );
+  return { problem, said: desk.data().slice(printed).trim() };
+}
+
+test('an identity provider that is away for longer than a token lives signs nobody out', async () => {
+  const person = await signIn(gateway.url, 'anna');
+  const desk = deskWith(person);
+  const own = await gateway.newToken();
+  provider.setMode('down');
+  assert.equal((await helper(desk)).said, person.access_token, 'a token that lives needs nobody');
+  for (let minutes = 0; minutes < 30; minutes += 10) {
+    clock.advance(600_000);
+    const expired = await ask(person.access_token);
+    assert.equal(expired.status, 401);
+    assert.match(expired.text, /expired/);
+    const refused = await renew(person.refresh_token);
+    assert.deepEqual([refused.status, refused.body.error], [503, 'temporarily_unavailable']);
+    const { problem, said } = await helper(desk);
+    assert.equal(said, '');
+    assert.equal(problem?.exit_code, 69);
+    assert.match(problem?.message ?? '', /identity provider gives no usable answer .* You are still signed in; this/);
+    assert.equal((await ask(own)).status, 200, 'access tokens need no identity provider');
+  }
+  provider.setMode('up');
+  const { said, problem } = await helper(desk);
+  assert.equal(problem, undefined);
+  assert.equal((await ask(said)).status, 200);
+  assert.notEqual(kept(desk)[gateway.url]?.refresh_token, person.refresh_token);
+});
+
+test('a database that is away for longer than a token lives signs nobody out', async () => {
+  const person = await signIn(gateway.url, 'anna');
+  const desk = deskWith(person);
+  const own = await gateway.newToken();
+  await way.stop();
+  assert.deepEqual([(await ask(person.access_token)).status, (await ask(own)).status], [503, 503]);
+  clock.advance(600_000);
+  assert.equal((await drive(clock, ask(person.access_token))).status, 401);
+  const refused = await drive(clock, renew(person.refresh_token));
+  assert.deepEqual([refused.status, refused.body.error], [503, 'temporarily_unavailable']);
+  const { problem, said } = await drive(clock, helper(desk));
+  assert.deepEqual([said, problem?.exit_code], ['', 69]);
+  assert.match(problem?.message ?? '', /You are still signed in/);
+  await way.start();
+  const renewed = await until('the helper prints a token again', async () => {
+    const now = await helper(desk);
+    return now.problem === undefined && now.said;
+  });
+  assert.equal((await ask(renewed)).status, 200);
+});

@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { createTestDatabase } from '../../support/database.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import {
+  createBrowser,
+  startIdentityProvider,
+  type TestIdentityProvider,
+} from '../../support/identity/identity-provider.ts';
+import { askForToken, beginSignIn, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
+import { until } from '../../support/until.ts';
+import { send } from '../support/client.ts';
+
+const MINUTE = 60_000;
+const KEYS = {
+  ONE: 'signing-key-one-0c1f7b62a9d84e53',
+  TWO: 'signing-key-two-5d0a7be1f3c94286',
+  OTHER: 'signing-key-other-98e1c2ab7d6f50',
+};
+type Key = keyof typeof KEYS;
+
+let provider: TestIdentityProvider;
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+let clock: FrozenClock;
+let one: TestGateway;
+let other: TestGateway;
+
+before(async () => {
+  provider = await startIdentityProvider();
+  database = await createTestDatabase();
+  clock = frozenClock(Date.now());
+  const auth = { session: { signing_key_env: 'ONE' } };
+  one = await bootSignIn({ provider, clock, database_url: database.url, env: KEYS, auth });
+  other = await bootSignIn({ provider, clock, database_url: database.url, env: KEYS, auth, public_url: one.url });
+});
+after(async () => {
+  await one?.close();
+  await other?.close();
+  await database?.drop();
+  await provider?.close();
+});
+beforeEach(async () => {
+  for (const gateway of [one, other]) await giveKeys(gateway, 'ONE');
+  clock.advance(10 * MINUTE);
+});
+
+/** Writes keys into the configuration of one gateway and has it read that. */
+async function giveKeys(gateway: TestGateway, current: Key, ...previous: Key[]): Promise<void> {
+  const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
+  const previous_signing_keys = previous.map((key_env) => ({ key_env }));
+  config.auth.session = { signing_key_env: current, previous_signing_keys };
+  await writeFile(gateway.config_file, JSON.stringify(config));
+  await gateway.reload();
+}
+
+const ask = ({ url }: TestGateway, token: string, path = '/v1/models', method = 'GET', body?: string) =>
+  send(url, { method, path, headers: ['authorization', `Bearer ${token}`], ...(body === undefined ? {} : { body }) });
+const renew = ({ url }: TestGateway, refresh_token: string) => askForToken(url, refreshWith(refresh_token));
+const ended = async () =>
+  (await one.database.query<{ id: string }>('test_ended', 'select id from sessions where revoked_at is not null', []))
+    .length;
+
+describe('changing the signing key, one gateway after the other', () => {
+  it('in the order of the documents is noticed by nobody, forth and back again', async () => {
+    const before_all = await ended();
+    let is_over = false;
+    const answers = new Map<string, number>();
+    const count = (what: string) => answers.set(what, (answers.get(what) ?? 0) + 1);
+    const person = async (sub: string, first: number) => {
+      let tokens = await signIn(one.url, sub);
+      for (let turn = first; !is_over; turn++) {
+        const gateway = turn % 2 === 0 ? one : other;
+        count(`request ${(await ask(gateway, tokens.access_token)).status}`);
+        if (turn % 3 !== 0) continue;
+        const { status, body } = await renew(gateway, tokens.refresh_token);
+        count(`renewal ${status}`);
+        if (status === 200) tokens = body;
+      }
+    };
+    const load = Promise.all(['anna', 'ben', 'anna'].map(person));
+    const steps: [Key, ...Key[]][] = [
+      ['ONE', 'TWO'],
+      ['TWO', 'ONE'],
+      ['ONE', 'TWO'],
+      ['TWO', 'ONE'],
+    ];
+    try {
+      for (const [current, ...previous] of steps) {
+        for (const gateway of [one, other]) {
+          await giveKeys(gateway, current, ...previous);
+          const so_far = answers.get('renewal 200') ?? 0;
+          await until(
+            'sessions are renewed under these keys, or something is refused',
+            () => (answers.get('renewal 200') ?? 0) >= so_far + 4 || answers.size > 2,
+          );
+        }
+      }
+    } finally {
+      is_over = true;
+      await load;
+    }
+    assert.deepEqual([...answers.keys()].sort(), ['renewal 200', 'request 200'], JSON.stringify([...answers]));
+    assert.equal(await ended(), before_all);
+  });
+
+  it('without telling the others first is 503 at those, in the words of each API, and nothing ends', async () => {
+    const before_all = await ended();
+    await giveKeys(one, 'TWO', 'ONE');
+    const tokens = await signIn(one.url, 'anna');
+    for (const path of ['/v1/models', '/managed/settings', '/admin/api/me', '/api/oauth/usage']) {
+      const answer = await ask(other, tokens.access_token, path);
+      assert.deepEqual([path, answer.status, answer.headers['retry-after']], [path, 503, '1']);
+      assert.equal(answer.headers['www-authenticate'], undefined);
+      assert.match(answer.json().error.message, /signing key .*is being changed.*Try again/);
+    }
+    const chat = await ask(other, tokens.access_token, '/v1/chat/completions', 'POST', '{}');
+    assert.deepEqual([chat.status, chat.json().error.type, chat.json().type], [503, 'server_error', undefined]);
+    const messages = await ask(other, tokens.access_token, '/v1/messages', 'POST', '{}');
+    assert.deepEqual([messages.status, messages.json().type, messages.json().error.type], [503, 'error', 'api_error']);
+
+    for (let times = 0; times < 3; times++) {
+      const { status, body } = await renew(other, tokens.refresh_token);
+      assert.deepEqual([status, body.error], [503, 'temporarily_unavailable']);
+    }
+    const revoked = await fetch(`${other.url}/oauth/revoke`, {
+      method: 'POST',
+      body: new URLSearchParams({ token: tokens.access_token }),
+    });
+    assert.equal(revoked.status, 503, 'a sign-out that did not happen is not told as done');
+    assert.equal(await ended(), before_all);
+
+    await giveKeys(other, 'TWO', 'ONE');
+    assert.equal((await ask(other, tokens.access_token)).status, 200);
+    const renewed = await renew(other, tokens.refresh_token);
+    assert.equal(renewed.status, 200);
+    for (const gateway of [one, other]) assert.equal((await ask(gateway, renewed.body.access_token)).status, 200);
+  });
+
+  it('lets a browser come back to the one whose key its cookie needs', async () => {
+    await giveKeys(one, 'TWO', 'ONE');
+    const { user_code } = await beginSignIn(one.url);
+    const browser = createBrowser();
+    const away = await browser.submit(`${one.url}/device`, { user_code, action: 'approve' }, { origin: one.url });
+    const state = new URL(String(away.headers.get('location'))).searchParams.get('state');
+    const cookie = away.headers
+      .getSetCookie()
+      .map((set) => set.split(';', 1)[0])
+      .join('; ');
+    const path = `/oauth/callback?code=x&state=${state}`;
+    const page = await send(other.url, { method: 'GET', path, headers: ['cookie', cookie] });
+    assert.deepEqual([page.status, page.headers['retry-after']], [503, '1']);
+    assert.match(page.text, /load this page again/);
+  });
+
+  it('tells a key that nobody has from one that another gateway has', async () => {
+    const { access_token } = await signIn(one.url, 'anna');
+    const [header, payload, signature] = access_token.split('.') as [string, string, string];
+    const known = JSON.parse(Buffer.from(header, 'base64url').toString());
+    const forged = { ...known, kid: 'AAAAAAAAAAAA' };
+    const made_up = `${Buffer.from(JSON.stringify(forged)).toString('base64url')}.${payload}.${signature}`;
+    for (const gateway of [one, other]) {
+      const answers = await Promise.all(Array.from({ length: 10 }, () => ask(gateway, made_up)));
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([401]));
+    }
+    const bad = `${header}.${payload}.${'A'.repeat(43)}`;
+    assert.equal((await ask(one, bad)).status, 401, 'a key that is had here decides here');
+  });
+
+  it('for one that no gateway has any more asks people to sign in again after some minutes, and ends nothing', async () => {
+    const before_all = await ended();
+    const { access_token, refresh_token } = await signIn(one.url, 'ben');
+    for (const gateway of [one, other]) await giveKeys(gateway, 'OTHER');
+    for (const gateway of [one, other]) {
+      assert.equal((await ask(gateway, access_token)).status, 503);
+      assert.equal((await renew(gateway, refresh_token)).status, 503);
+    }
+    clock.advance(6 * MINUTE);
+    for (const gateway of [one, other]) {
+      assert.equal((await ask(gateway, access_token)).status, 401);
+      assert.deepEqual((await renew(gateway, refresh_token)).body.error, 'invalid_grant');
+    }
+    assert.equal(await ended(), before_all);
+    // The update went wrong, and the former key comes back.
+    await giveKeys(other, 'ONE', 'OTHER');
+    assert.equal((await ask(other, access_token)).status, 200);
+    assert.equal((await renew(other, refresh_token)).status, 200);
+  });
+});

@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { bootGateway, mainUpstream, serverSection, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  EVENT_STREAM,
+  type Exchange,
+  hang,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  sse,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, collect, connect, messagesBody, open, parseRaw } from '../support/client.ts';
+import { ledgerRows, nothingHeld } from '../support/state.ts';
+
+const MB = 1024 * 1024;
+const BUFFERED_LIMIT = 3 * MB;
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+/** The same gateway with timeouts so short that a test can wait for them. */
+let impatient: TestGateway;
+
+before(async () => {
+  upstream = await startUpstream();
+  const limits = { body_bytes: 2 * MB, buffered_bytes: BUFFERED_LIMIT };
+  // Answers that are read on for their bill are another story.
+  const upstreams = [{ ...mainUpstream(upstream.url), on_client_abort: 'cancel' }];
+  const config = { server: serverSection({ limits }), upstreams };
+  gateway = await bootGateway({ upstream_url: upstream.url, config });
+  const timeouts = { idle_seconds: 1, request_body_seconds: 1, first_byte_seconds: 20 };
+  const short = { server: serverSection({ timeouts }), upstreams };
+  impatient = await bootGateway({ upstream_url: upstream.url, config: short });
+});
+after(async () => {
+  await gateway?.close();
+  await impatient?.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+const DELTA = Buffer.from(
+  sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'x'.repeat(16_000) } }),
+);
+
+/** Streams `total` bytes as fast as they are taken, and says how many were. */
+function flood(total: number): { script: (exchange: Exchange) => void; accepted(): number } {
+  let accepted = 0;
+  const script = ({ res }: Exchange) => {
+    res.writeHead(200, EVENT_STREAM as string[]);
+    const pump = () => {
+      while (accepted < total && !res.destroyed) {
+        accepted += DELTA.length;
+        if (!res.write(DELTA)) return void res.once('drain', pump);
+      }
+      res.end();
+    };
+    pump();
+  };
+  return { script, accepted: () => accepted };
+}
+
+/** Resolves with the value once it has stayed the same for 60 looks in a row. */
+async function settled(what: string, value: () => number): Promise<number> {
+  let last = -1;
+  let same = 0;
+  return await until(what, () => {
+    same = value() === last ? same + 1 : 0;
+    last = value();
+    return same >= 60 && last;
+  });
+}
+
+function streamRequest(token: string): string {
+  const body = messagesBody({ stream: true });
+  const head = `POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n`;
+  return `${head}content-length: ${body.length}\r\n\r\n${body}`;
+}
+
+describe('a client that does not read', () => {
+  test('holds the upstream back: most of 200 MB stays where it is', async () => {
+    const source = flood(200 * MB);
+    upstream.script = source.script;
+    const memory_before = process.memoryUsage().rss;
+    const socket = await connect(gateway.url);
+    socket.pause();
+    socket.write(streamRequest(gateway.token));
+    await until('the stream has begun', () => source.accepted() > 0);
+    const accepted = await settled('the upstream is held back', source.accepted);
+    assert.ok(accepted < 40 * MB, `${Math.round(accepted / MB)} MB were taken from the upstream`);
+    const grown = process.memoryUsage().rss - memory_before;
+    assert.ok(grown < 100 * MB, `memory grew by ${Math.round(grown / MB)} MB`);
+    socket.destroy();
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    await nothingHeld(gateway.database);
+  });
+
+  test('and then does gets every byte', async () => {
+    const total = 24 * MB;
+    const source = flood(total);
+    upstream.script = source.script;
+    const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
+    const response = await head;
+    await settled('the upstream is held back', source.accepted);
+    let received = 0;
+    for await (const chunk of response) received += (chunk as Buffer).length;
+    assert.equal(received, Math.ceil(total / DELTA.length) * DELTA.length);
+  });
+
+  test('for as long as the idle timeout is dropped, and what it was sent is settled', async () => {
+    await nothingHeld(impatient.database);
+    const rows_before = (await ledgerRows(impatient.database)).length;
+    upstream.script = flood(200 * MB).script;
+    const socket = await connect(impatient.url);
+    socket.pause();
+    socket.write(streamRequest(impatient.token));
+    await until('the upstream has a request', () => upstream.requests.length === 1);
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    const rows = await until('the request is settled', async () => {
+      const found = await ledgerRows(impatient.database);
+      return found.length > rows_before && found;
+    });
+    assert.equal(rows.at(-1)!.aborted, true);
+    await nothingHeld(impatient.database);
+    socket.destroy();
+  });
+});
+
+describe('a client that does not send', () => {
+  const stalled = (token: string) =>
+    `POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\ncontent-length: 1000\r\n\r\n{"model":`;
+
+  test('the rest of its body is answered 408 and dropped', async () => {
+    const socket = await connect(impatient.url);
+    const received = collect(socket);
+    socket.write(stalled(impatient.token));
+    let closed = false;
+    void received.closed.then(() => {
+      closed = true;
+    });
+    await until('there is an answer', () => received.text().includes('\r\n\r\n{'));
+    const response = parseRaw(received.text());
+    assert.equal(response.status, 408);
+    assert.equal(JSON.parse(response.body).error.type, 'timeout_error');
+    assert.equal(upstream.requests.length, 0);
+    await nothingHeld(impatient.database);
+    await until('the connection is closed', () => closed, 5000).finally(() => socket.destroy());
+  });
+
+  test('and goes away leaves nothing behind', async () => {
+    await nothingHeld(gateway.database);
+    const rows_before = (await ledgerRows(gateway.database)).length;
+    for (let round = 0; round < 5; round++) {
+      const socket = await connect(gateway.url);
+      socket.write(stalled(gateway.token));
+      await new Promise((resolve) => setImmediate(resolve));
+      socket.resetAndDestroy();
+    }
+    assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+    await until('only the whole request is in the ledger', async () => {
+      const rows = (await ledgerRows(gateway.database)).length - rows_before;
+      return rows === 1;
+    });
+    await nothingHeld(gateway.database);
+  });
+});
+
+describe('clients that hold large bodies back', () => {
+  test('cannot fill memory: beyond buffered_bytes others are asked to come again, and are served when there is room', async () => {
+    const large = Buffer.alloc(1.9 * MB, 0x20);
+    const hold = async () => {
+      const socket = await connect(gateway.url);
+      const head = `POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.token}\r\n`;
+      socket.write(`${head}content-length: ${large.length + 1}\r\n\r\n`);
+      socket.write(large);
+      return { socket, received: collect(socket) };
+    };
+    let holder = await hold();
+    const refused = await until('a second body no longer fits', async () => {
+      const response = await ask(gateway.url, gateway.token, { note: 'x'.repeat(1.8 * MB) });
+      if (response.status !== 200) return response;
+      // The two bodies raced, and it was the holder that no longer fitted.
+      if (holder.received.text() !== '') holder = await hold();
+      return false;
+    });
+    assert.equal(refused.status, 503, refused.text);
+    assert.deepEqual([refused.json().error.type, refused.json().error.code], ['overloaded_error', 'overloaded']);
+    assert.match(String(refused.headers['retry-after']), /^\d+$/);
+    assert.equal((await ask(gateway.url, gateway.token)).status, 200, 'small requests still pass');
+
+    holder.socket.destroy();
+    await until('there is room again', async () => {
+      const response = await ask(gateway.url, gateway.token, { note: 'x'.repeat(1.8 * MB) });
+      return response.status === 200;
+    });
+  });
+});
+
+describe('a client that goes away', () => {
+  /** A token of somebody nobody else is, so that ledger rows of other tests are not in the way. */
+  const someone = async (user: string) => {
+    const token = await gateway.newToken({ user });
+    const rows = async () => (await ledgerRows(gateway.database)).filter((row) => row.user_email === user);
+    return { token, rows, row: () => until('the request is settled', async () => (await rows())[0]) };
+  };
+
+  test('before the upstream answers cancels the upstream request, and is settled', async () => {
+    const { token, row: settled_row } = await someone('early@example.com');
+    upstream.script = hang;
+    const { abort } = open(gateway.url, { headers: bearer(token), body: messagesBody() });
+    await until('the upstream has a request', () => upstream.requests.length === 1);
+    abort();
+    const started = performance.now();
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    assert.ok(performance.now() - started < 1000, 'at once');
+    const row = await settled_row();
+    assert.equal(row.aborted, true);
+    assert.match(JSON.stringify(row.provenance), /abort/);
+    await nothingHeld(gateway.database);
+  });
+
+  test('in the middle of a stream is billed for what it was sent', async () => {
+    const { token, row: settled_row } = await someone('middle@example.com');
+    const events = messageEvents(Array.from({ length: 30 }, (_, index) => `word ${index} `));
+    upstream.script = ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(events.slice(0, -2).join(''));
+    };
+    const { head, abort } = open(gateway.url, { headers: bearer(token), body: messagesBody({ stream: true }) });
+    const response = await head;
+    response.on('error', () => {});
+    let received = '';
+    response.on('data', (chunk) => {
+      received += chunk;
+    });
+    await until('the words are here', () => received.includes('word 29'));
+    abort();
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    const row = await settled_row();
+    assert.equal(row.aborted, true);
+    assert.deepEqual([row.input_tokens, row.cache_read_tokens, row.cache_write_1h_tokens], [100, 2000, 20]);
+    assert.ok(row.output_tokens >= 30, `${row.output_tokens} output tokens for 30 deltas`);
+    assert.equal(row.provenance.output, 'abort');
+    await nothingHeld(gateway.database);
+  });
+
+  test('in crowds leaves every request settled once and nothing held', async () => {
+    const { token, rows } = await someone('crowd@example.com');
+    upstream.script = ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(messageEvents()[0]);
+    };
+    const count = 60;
+    const clients = Array.from({ length: count }, () =>
+      open(gateway.url, { headers: bearer(token), body: messagesBody({ stream: true }) }),
+    );
+    await upstream.arrived(count);
+    for (const { abort } of clients) abort();
+    await until('all are cancelled', () => upstream.requests.every(({ cancelled }) => cancelled));
+    await nothingHeld(gateway.database);
+    const found = await rows();
+    assert.equal(found.length, count);
+    assert.equal(new Set(found.map(({ request_id }) => request_id)).size, count);
+  });
+});

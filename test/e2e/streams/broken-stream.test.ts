@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { serverSection, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerJson,
+  answerRaw,
+  EVENT_STREAM,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, messagesBody, open, type Response } from '../support/client.ts';
+import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 1, idle_seconds: 1 } });
+const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server, spend_limits },
+);
+
+const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+
+/** The one ledger row of a forwarded request. */
+async function rowOf(response: Response): Promise<LedgerRow> {
+  const row = await ledgerRow(gateway.database, requestId(response));
+  assert.equal(row.surface, 'messages');
+  return row;
+}
+
+/** The events of a stream as pairs of name and data. */
+function eventsOf(text: string): { name: string | undefined; data: string }[] {
+  return text
+    .split(/\n\n/)
+    .filter((block) => block.trim() !== '')
+    .map((block) => ({
+      name: /^event: (.*)$/m.exec(block)?.[1],
+      data: /^data: (.*)$/m.exec(block)?.[1] ?? '',
+    }));
+}
+
+describe('an upstream that answers out of turn', () => {
+  test('before it has read a large body is passed on, and the next request is not disturbed', async () => {
+    const body = '{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}';
+    upstream.early = true;
+    upstream.script = answerBytes(413, ['content-type', 'application/json', 'connection', 'close'], body);
+    try {
+      const response = await ask(gateway.url, gateway.token, { note: 'x'.repeat(5_000_000) });
+      assert.equal(response.status, 413, response.text);
+      assert.equal(response.text, body);
+      await rowOf(response);
+    } finally {
+      upstream.early = false;
+    }
+    upstream.script = answerJson(message());
+    assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+  });
+
+  test('with an informational response first is passed on as if it had not', async () => {
+    const json = JSON.stringify(message());
+    const hints = 'HTTP/1.1 103 Early Hints\r\nlink: </x>; rel=preload\r\n\r\n';
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+    upstream.script = answerRaw(hints + head + json);
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 200);
+    assert.equal(response.text, json);
+    assert.equal((await rowOf(response)).output_tokens, 40);
+  });
+
+  test('with more bytes than it announced does not spoil the next answer', async () => {
+    const json = JSON.stringify(message());
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+    const smuggled = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 8\r\n\r\n"forged"';
+    upstream.script = ({ socket }) => void socket.write(head + json + smuggled);
+    assert.equal((await ask(gateway.url, gateway.token)).text, json);
+    upstream.script = answerJson(message({ input_tokens: 1, output_tokens: 1 }));
+    const next = await ask(gateway.url, gateway.token);
+    assert.equal(next.text, JSON.stringify(message({ input_tokens: 1, output_tokens: 1 })));
+  });
+});
+
+describe('a stream that breaks off', () => {
+  const opening = messageEvents().slice(0, 4);
+
+  async function assertEndsWithErrorEvent(response: Response, type: string): Promise<void> {
+    assert.equal(response.status, 200);
+    assert.ok(response.text.startsWith(opening.join('')), 'what the upstream sent came first');
+    const events = eventsOf(response.text);
+    const errors = events.filter(({ name }) => name === 'error');
+    assert.equal(errors.length, 1, response.text);
+    assert.equal(events.at(-1), errors[0]);
+    const body = JSON.parse(errors[0]!.data);
+    assert.deepEqual([body.type, body.error.type], ['error', type]);
+    assert.equal(body.request_id, requestId(response));
+    const row = await rowOf(response);
+    assert.equal(row.input_tokens, 100);
+    assert.ok(row.output_tokens > 0, 'what was relayed is billed');
+    await nothingHeld(gateway.database);
+  }
+
+  test('because the upstream falls silent ends with one error event', async () => {
+    upstream.script = ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(opening.join(''));
+    };
+    const response = await ask(gateway.url, gateway.token, { stream: true });
+    await assertEndsWithErrorEvent(response, 'timeout_error');
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+  });
+
+  test('because the upstream resets the connection ends with one error event', async () => {
+    upstream.script = async ({ res, socket }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      await new Promise<void>((resolve) => res.write(opening.join(''), () => resolve()));
+      await until('the client has what was sent', () => received.includes('there') || received.includes('Hello'));
+      socket.resetAndDestroy();
+    };
+    let received = '';
+    const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
+    const response = await head;
+    for await (const chunk of response) received += chunk;
+    await assertEndsWithErrorEvent(
+      {
+        status: response.statusCode!,
+        headers: response.headers,
+        raw_headers: response.rawHeaders,
+        body: Buffer.from(received),
+        text: received,
+        json: () => undefined,
+      },
+      'api_error',
+    );
+  });
+
+  test('because the upstream ends in the middle of an event still ends with a readable error event', async () => {
+    upstream.script = async ({ res, socket }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      await new Promise<void>((resolve) =>
+        res.write(`${opening.join('')}event: content_block_delta\ndata: {"ty`, () => resolve()),
+      );
+      socket.end();
+    };
+    const response = await ask(gateway.url, gateway.token, { stream: true });
+    const last = eventsOf(response.text).at(-1)!;
+    assert.equal(last.name, 'error', response.text);
+    assert.equal(JSON.parse(last.data).type, 'error');
+    await rowOf(response);
+    await nothingHeld(gateway.database);
+  });
+
+  test('because a JSON answer is cut off is a broken connection, not half an answer that looks whole', async () => {
+    upstream.script = ({ res, socket }) => {
+      res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
+      res.write('{"id":"msg_1","content":[', () => socket.resetAndDestroy());
+    };
+    await nothingHeld(gateway.database);
+    const before_count = (await ledgerRows(gateway.database)).length;
+    await assert.rejects(ask(gateway.url, gateway.token), /aborted|ECONNRESET|socket hang up|terminated/);
+    await until('there is a row', async () => (await ledgerRows(gateway.database)).length === before_count + 1);
+    await nothingHeld(gateway.database);
+  });
+
+  test('cut at any byte is whole events and one error event, however it was chunked', async () => {
+    const plan = fc.record({
+      words: fc.array(fc.string({ unit: 'grapheme', maxLength: 12 }), { minLength: 1, maxLength: 4 }),
+      line_end: fc.constantFrom('\n', '\r\n'),
+      cut: fc.nat(),
+      chunk_ends: fc.array(fc.nat(), { maxLength: 6 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(plan, async ({ words, line_end, cut, chunk_ends }) => {
+        const events = messageEvents(words).map((event) => Buffer.from(event.replaceAll('\n', line_end)));
+        const stream = Buffer.concat(events);
+        const sent = stream.subarray(0, cut % stream.length);
+        const ends = [...new Set(chunk_ends.map((end) => end % (sent.length + 1)))].sort((a, b) => a - b);
+        const lengths = events.map((_, i) => Buffer.concat(events.slice(0, i + 1)).length);
+        const length = lengths.findLast((whole) => whole <= sent.length) ?? 0;
+        let received = Buffer.alloc(0);
+        upstream.script = async ({ res, socket }) => {
+          res.writeHead(200, EVENT_STREAM as string[]);
+          for (const [i, start] of [0, ...ends].entries())
+            await new Promise<void>((done) => res.write(sent.subarray(start, ends[i] ?? sent.length), () => done()));
+          await until('the client has the whole events', () => received.length >= length);
+          socket.destroy();
+        };
+        const headers = bearer(gateway.token);
+        const response = await open(gateway.url, { headers, body: messagesBody({ stream: true }) }).head;
+        for await (const chunk of response) received = Buffer.concat([received, chunk as Buffer]);
+        assert.deepEqual(received.subarray(0, length), sent.subarray(0, length));
+        const rest = received.subarray(length).toString();
+        const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(rest) ?? [];
+        assert.equal(JSON.parse(data).error.code, 'upstream_failed', rest);
+      }),
+      { numRuns: times(20) },
+    );
+    await nothingHeld(gateway.database);
+  });
+
+  test('after a slow start goes on as long as something arrives within the idle timeout', async () => {
+    const events = messageEvents(['a', 'b', 'c', 'd']);
+    upstream.script = ({ res }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      const timer = setInterval(() => {
+        const event = events.shift();
+        if (event !== undefined) return void res.write(event);
+        clearInterval(timer);
+        res.end();
+      }, 250);
+    };
+    const response = await ask(gateway.url, gateway.token, { stream: true });
+    assert.equal(response.text, messageEvents(['a', 'b', 'c', 'd']).join(''));
+  });
+});

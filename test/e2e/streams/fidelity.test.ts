@@ -1,0 +1,279 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+import { auditRecord, ledgerRow } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+});
+
+const sha256 = (bytes: Buffer | string) => createHash('sha256').update(bytes).digest('hex');
+
+/** Values of a header in raw form, in order, under exactly this spelling. */
+function spelled(raw: readonly string[], name: string): string[] {
+  return raw.filter((_, index) => index % 2 === 1 && raw[index - 1] === name);
+}
+
+describe('a request body reaches the upstream byte for byte', () => {
+  const BODIES: Record<string, string> = {
+    'with odd key order':
+      '{"messages":[{"content":"hi","role":"user"}],"zz":1,"max_tokens":8,"aa":2,"model":"coder-1"}',
+    'with duplicate unknown fields': '{"x":1,"model":"coder-1","x":2,"max_tokens":8,"messages":[],"x":{"x":3,"x":4}}',
+    'with duplicate keys below the top':
+      '{"model":"coder-1","max_tokens":8,"messages":[{"role":"user","role":"user","model":"a","model":"b"}]}',
+    'with escapes where none are needed':
+      '{"model":"coder-1","max_tokens":8,"messages":[{"role":"\\u0075ser","content":"\\u0041\\/\\u00e9\\u0000\\n"}]}',
+    'with surrogate pairs and lone surrogates':
+      '{"model":"coder-1","max_tokens":8,"messages":[{"role":"user","content":"\\ud83d\\ude00 \\ud83d \\ude00"}]}',
+    'with numbers no double can hold':
+      '{"model":"coder-1","max_tokens":8,"n":[12345678901234567890,1e400,-0,1.0,0.1000000000000000055,1E+2]}',
+    'with non-ASCII text':
+      '{"model":"coder-1","max_tokens":8,"messages":[{"role":"user","content":"ünïcödé 世界 😀 \u2028\u2029\u007f"}]}',
+    'with white space everywhere': ' \r\n\t{ "model" :\t"coder-1" ,\n\n"max_tokens":8 , "messages" : [ ] }\r\n \n',
+    'with an escaped model key': '{"mod\\u0065l":"coder-1","max_tokens":8,"messages":[]}',
+    'with an escaped model value': '{"model":"\\u0063oder-1","max_tokens":8,"messages":[]}',
+    'with thoughts of a server that signs none':
+      '{"model":"coder-1","max_tokens":8,"thinking":{"type":"enabled","budget_tokens":2000},"messages":[{"role":"user",' +
+      '"content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"b","signature":""},{"type":"tool_use",' +
+      '"id":"c","name":"d","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c"}]}]}',
+    'with unknown, nested and treacherous fields':
+      '{"safeguards":{"level":[null,true]},"tags":["a"],"context_management":{"edits":[{"type":"x_2099"}]},' +
+      '"model":"coder-1","max_tokens":8,"__proto__":{"polluted":true},"constructor":1,"toString":null}',
+  };
+  for (const [what, body] of Object.entries(BODIES)) {
+    test(what, async () => {
+      const response = await send(gateway.url, { headers: bearer(gateway.token), body });
+      assert.equal(response.status, 200, response.text);
+      assert.equal(upstream.only().sha256, sha256(body));
+    });
+  }
+
+  test('when it arrives in chunks that split characters', async () => {
+    const bytes = Buffer.from(messagesBody({ note: '世界'.repeat(30_000) }));
+    const cuts = [0, 1, 2, 90, 91, 65_537, 65_538, bytes.length];
+    const parts = cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));
+    const response = await send(gateway.url, { headers: bearer(gateway.token), body: parts });
+    assert.equal(response.status, 200, response.text);
+    assert.equal(upstream.only().sha256, sha256(bytes));
+  });
+
+  test('when a byte-order mark, which JSON does not allow, makes it a clear error instead', async () => {
+    const response = await send(gateway.url, { headers: bearer(gateway.token), body: `\ufeff${messagesBody()}` });
+    assert.equal(response.status, 400);
+    assert.equal(response.json().error.type, 'invalid_request_error');
+    assert.equal(upstream.requests.length, 0);
+  });
+
+  test('whatever JSON it holds', async () => {
+    const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
+    const field = fc.tuple(fc.string({ unit: 'grapheme' }), fc.json({ stringUnit: 'grapheme' }), space);
+    const bodies = fc.tuple(fc.array(field, { maxLength: 6 }), fc.array(field, { maxLength: 3 }), space);
+    const decisive = new Set(['model', 'max_tokens', 'stream', 'messages', 'tools']);
+    const text = (fields: [string, string, string][]) =>
+      fields
+        .filter(([key]) => !decisive.has(key))
+        .map(([key, json, gap]) => `${gap}${JSON.stringify(key)}:${gap}${json}${gap},`)
+        .join('');
+    await fc.assert(
+      fc.asyncProperty(bodies, async ([before_model, after_model, gap]) => {
+        upstream.requests.length = 0;
+        const body = `${gap}{${text(before_model)}"model"${gap}:"coder-1",${text(after_model)}"max_tokens":8}${gap}`;
+        const response = await send(gateway.url, { headers: bearer(gateway.token), body });
+        assert.equal(response.status, 200, response.text);
+        assert.equal(upstream.only().sha256, sha256(body));
+      }),
+      { numRuns: times(30) },
+    );
+  });
+});
+
+describe('the request line and headers', () => {
+  const TARGETS = [
+    '/v1/messages?beta=true',
+    "/v1/messages?beta=true&a=%2F&b='x'&&c",
+
+    '/v1/messages?a=1&a=2&A=3&=&%20+%zz;x=[]{}|^',
+    '/v1/messages?next=https://elsewhere.example/&q=a?b?c',
+  ];
+  for (const path of TARGETS) {
+    test(`the target ${path} is forwarded as it is`, async () => {
+      const response = await send(gateway.url, { path, headers: bearer(gateway.token), body: messagesBody() });
+      assert.equal(response.status, 200, response.text);
+      assert.equal(upstream.only().url, path);
+    });
+  }
+
+  test('end-to-end headers arrive with the values sent, the known and the unknown, also when repeated', async () => {
+    const sent = [
+      ['Vendor-Version', '2023-06-01'],
+      ['VENDOR-beta', 'context-1m-2025-08-07,unheard-of-2031-01-01'],
+      ['anthropic-beta', 'claude-code-20250219, interleaved-thinking-2025-05-14'],
+      ['anthropic-beta', 'second-line-2030-12-31'],
+      ['X-Stainless-Lang', 'js'],
+      ['x-claude-code-session-id', '0f0f-1'],
+      ['User-Agent', 'claude-cli/2.0.44 (external, cli)'],
+      ['accept-encoding', 'gzip, deflate, br, zstd'],
+      ['X-Odd', 'one'],
+      ['x-odd', 'two  spaces\tand a tab'],
+      ['x-empty', ''],
+      ['traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'],
+      ['via', '1.1 corporate'],
+      ['x-latin', 'caf\u00e9'],
+    ] as const;
+    await send(gateway.url, { headers: bearer(gateway.token, sent.flat()), body: messagesBody() });
+    const { raw_headers } = upstream.only();
+    const arrived = Array.from({ length: raw_headers.length / 2 }, (_, at) => raw_headers.slice(at * 2, at * 2 + 2));
+    // Several lines of one name mean the same as one line with a comma (RFC 9110 section 5.3).
+    const joined = (pairs: readonly (readonly string[])[], name: string) =>
+      pairs
+        .filter(([own]) => own!.toLowerCase() === name)
+        .map(([, value]) => value)
+        .join(', ');
+    for (const name of new Set(sent.map(([own]) => own.toLowerCase()))) {
+      assert.equal(joined(arrived, name), joined(sent, name), name);
+    }
+  });
+
+  test("nothing is added that the client did not send, but the upstream's credential and connection headers", async () => {
+    await send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
+    const names = Object.keys(upstream.only().headers).sort();
+    assert.deepEqual(names, ['connection', 'content-length', 'content-type', 'host', 'x-api-key']);
+    assert.equal(upstream.only().headers.host, new URL(upstream.url).host);
+  });
+
+  test('hop-by-hop headers stop at the gateway, those that Connection names too', async () => {
+    const hop = [
+      ...['connection', 'keep-alive, X-Private-Hop, x-other-hop'],
+      ...['x-private-hop', 'secret of this hop', 'X-Other-Hop', '1', 'keep-alive', 'timeout=5', 'te', 'trailers'],
+      ...['proxy-connection', 'keep-alive', 'proxy-authorization', 'Basic Zm9vOmJhcg==', 'x-end-to-end', 'stays'],
+    ];
+    const response = await send(gateway.url, { headers: bearer(gateway.token, hop), body: messagesBody() });
+    assert.equal(response.status, 200, response.text);
+    const { headers } = upstream.only();
+    for (const name of [
+      'x-private-hop',
+      'x-other-hop',
+      'keep-alive',
+      'te',
+      'proxy-connection',
+      'proxy-authorization',
+    ]) {
+      assert.equal(headers[name], undefined, `${name} was forwarded`);
+    }
+    assert.equal(headers['x-end-to-end'], 'stays');
+  });
+
+  test('a Connection header cannot make the gateway drop what the upstream needs', async () => {
+    const named = ['connection', 'close, x-api-key, content-type, content-length, host, anthropic-version'];
+    const headers = bearer(gateway.token, [...named, 'anthropic-version', '2023-06-01']);
+    const body = messagesBody();
+    const response = await send(gateway.url, { headers, body });
+    assert.equal(response.status, 200, response.text);
+    assert.equal(upstream.only().headers['x-api-key'], UPSTREAM_KEY);
+    assert.equal(upstream.only().headers['content-type'], 'application/json');
+    assert.equal(upstream.only().sha256, sha256(body));
+  });
+
+  for (const form of ['bearer', 'key', 'both'] as const) {
+    test(`a caller's credential sent as ${form} is replaced by the upstream's`, async () => {
+      const as_bearer = ['Authorization', `Bearer ${gateway.token}`];
+      const as_key = ['X-Api-Key', gateway.token];
+      const headers = { bearer: as_bearer, key: as_key, both: [...as_bearer, ...as_key] }[form];
+      const response = await send(gateway.url, { headers, body: messagesBody() });
+      assert.equal(response.status, 200, response.text);
+      const received = upstream.only();
+      assert.deepEqual([received.headers['x-api-key'], received.headers.authorization], [UPSTREAM_KEY, undefined]);
+      assert.doesNotMatch(received.raw_headers.join('\n'), new RegExp(gateway.token));
+    });
+  }
+
+  test('an upstream with auth_token_env gets a bearer token and no API key', async () => {
+    const sections = {
+      upstreams: [{ name: 'main', type: 'vendor', base_url: upstream.url, auth_token_env: 'TEST_UPSTREAM_KEY' }],
+    };
+    const other = await bootGateway({ upstream_url: upstream.url, config: sections });
+    try {
+      const headers = ['x-api-key', other.token, 'authorization', `Bearer ${other.token}`];
+      assert.equal((await send(other.url, { headers, body: messagesBody() })).status, 200);
+      const received = upstream.only();
+      assert.equal(received.headers.authorization, `Bearer ${UPSTREAM_KEY}`);
+      assert.equal(received.headers['x-api-key'], undefined);
+    } finally {
+      await other.close();
+    }
+  });
+
+  test('a path in base_url is put before the path of the request', async () => {
+    const sections = {
+      upstreams: [
+        { name: 'main', type: 'vendor', base_url: `${upstream.url}/prefix/api/`, api_key_env: 'TEST_UPSTREAM_KEY' },
+      ],
+    };
+    const other = await bootGateway({ upstream_url: upstream.url, config: sections });
+    try {
+      await send(other.url, { path: '/v1/messages?beta=true', headers: bearer(other.token), body: messagesBody() });
+      assert.equal(upstream.only().url, '/prefix/api/v1/messages?beta=true');
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+describe('a model that the upstream calls by another name', () => {
+  const MAPPED: Record<string, [sent: string, expected: string]> = {
+    'in the middle': [
+      '{"n":1e400,"model" : "mapped-1" ,"max_tokens":8,"x":{"model":"mapped-1"}}',
+      '{"n":1e400,"model" : "upstream-name@2026" ,"max_tokens":8,"x":{"model":"mapped-1"}}',
+    ],
+    'at the end, without spaces': [
+      '{"messages":[{"role":"user","content":"\\"model\\":\\"mapped-1\\""}],"max_tokens":8,"model":"mapped-1"}',
+      '{"messages":[{"role":"user","content":"\\"model\\":\\"mapped-1\\""}],"max_tokens":8,"model":"upstream-name@2026"}',
+    ],
+    'under an escaped key': [
+      '{"mod\\u0065l":"m\\u0061pped-1","max_tokens":8,"é":"世"}',
+      '{"mod\\u0065l":"upstream-name@2026","max_tokens":8,"é":"世"}',
+    ],
+  };
+  for (const [where, [sent, expected]] of Object.entries(MAPPED)) {
+    test(`has only its value rewritten (${where}), and the audit record says so`, async () => {
+      const response = await send(gateway.url, { headers: bearer(gateway.token), body: sent });
+      assert.equal(response.status, 200, response.text);
+      assert.equal(upstream.only().body.toString(), expected);
+      assert.equal(upstream.only().headers['content-length'], String(Buffer.byteLength(expected)));
+
+      const request_id = String(response.headers['x-gateway-request-id']);
+      const record = await auditRecord(gateway.database, request_id);
+      assert.match(JSON.stringify(record), /"rewrites":\["model"\]|rewrites.{1,6}model/);
+      const row = await ledgerRow(gateway.database, request_id);
+      assert.deepEqual([row.model, row.upstream_model], ['mapped-1', 'upstream-name@2026']);
+    });
+  }
+
+  test('takes a digest of the received bytes with it, which stays with bytes that stay', async () => {
+    const digest = ['content-digest', 'sha-256=:AAAA:', 'digest', 'sha-256=AAAA'];
+    const headersFor = async (model: string) => {
+      upstream.requests.length = 0;
+      await send(gateway.url, { headers: bearer(gateway.token, digest), body: messagesBody({ model }) });
+      const { headers } = upstream.only();
+      return [headers['content-digest'], headers.digest];
+    };
+    assert.deepEqual(await headersFor('mapped-1'), [undefined, undefined]);
+    assert.deepEqual(await headersFor('coder-1'), ['sha-256=:AAAA:', 'sha-256=AAAA']);
+  });
+
+  test('while an unmapped one is not rewritten, and the audit record says nothing of a rewrite', async () => {
+    const response = await send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
+    const record = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
+    assert.doesNotMatch(JSON.stringify(record), /rewrites.{1,6}model/);
+    assert.equal(spelled(upstream.only().raw_headers, 'content-type').length, 1);
+  });
+});

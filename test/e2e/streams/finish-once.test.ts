@@ -1,0 +1,210 @@
+/** Stages that are owed a `finish` have it once, and `finally` stages run once, whatever else goes wrong. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
+import { defineStage, type ResponseHead, type StageDefinition } from '../../../engine/api.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  message,
+  messageEvents,
+  reset,
+  type Script,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, open, readAll } from '../support/client.ts';
+import { held, ledgerRows } from '../support/state.ts';
+
+const MOMENTS = [
+  'request',
+  'response',
+  'head',
+  'event',
+  'make',
+  'write',
+  'answer',
+  'end',
+  'finish',
+  'finally',
+] as const;
+const THROWN: Readonly<Record<string, () => unknown>> = {
+  error: () => new TypeError('on purpose'),
+  nothing: () => undefined,
+  text: () => 'on purpose',
+  unreadable: () => Object.defineProperty(new Error('x'), 'stack', { get: throwIt }),
+};
+
+function throwIt(): never {
+  throw new Error('on purpose');
+}
+
+/** How often each hook of a request was called: `kind id` by its tag. */
+const calls = new Map<string, string[]>();
+const note = (tag: unknown, what: string) => calls.get(String(tag))?.push(what);
+
+/** A stage that counts its last hooks, and throws where the request says; the engine calls its hooks directly. */
+function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
+  const fail = (headers: Record<string, unknown>, moment: string) => {
+    const [at, kind] = String(headers['x-fault']).split(' ');
+    if (at === moment) throw THROWN[kind!]!();
+  };
+  const convert = (headers: Record<string, unknown>, _head: ResponseHead) => {
+    fail(headers, 'make');
+    const odd = String(headers['x-fault']).startsWith('answer');
+    return {
+      write(chunk: Buffer) {
+        fail(headers, 'write');
+        return odd ? (7 as unknown as Buffer) : chunk;
+      },
+      end() {
+        fail(headers, 'end');
+        return '';
+      },
+    };
+  };
+  return defineStage({
+    name,
+    version: 1,
+    ...(place === 'finally' && { place }),
+    summary: 'Counts and fails.',
+    options: { type: 'object', properties: {}, additionalProperties: false },
+    examples: [],
+    needs: ['convert-response'],
+    create: () => ({
+      ...(place === 'stages' && {
+        request(ctx) {
+          note(ctx.headers['x-tag'], `entered ${name}`);
+          if (name === 'first') return undefined;
+          fail(ctx.headers, 'request');
+          const { headers } = ctx;
+          if (/^(?:make|write|answer|end) /.test(String(headers['x-fault'])))
+            ctx.convertResponse((head) => convert(headers, head));
+          return undefined;
+        },
+        response(ctx, head) {
+          if (name === 'first') return;
+          fail(ctx.headers, 'response');
+          // What only an engine that checks nothing would let a stage do.
+          if (String(ctx.headers['x-fault']).startsWith('head'))
+            (head as unknown as { headers: string[] }).headers.push('x-broken', 'a\r\nb');
+        },
+        event: (ctx) => fail(ctx.headers, 'event'),
+        finish(ctx) {
+          note(ctx.headers['x-tag'], `finish ${name}`);
+          fail(ctx.headers, 'finish');
+        },
+      }),
+      ...(place === 'finally' && {
+        finally(ctx) {
+          note(ctx.headers['x-tag'], `finally ${name}`);
+          fail(ctx.headers, 'finally');
+        },
+      }),
+    }),
+  }) as StageDefinition;
+}
+
+const PIPELINE = `
+pipeline: messages
+version: 2
+summary: Forwards past stages that fail.
+match: { methods: [POST], paths: [/v1/messages], surface: messages }
+stages:
+  - stage: first
+  - stage: authenticate
+  - stage: read-body
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - stage: second
+  - stage: forward
+finally:
+  - stage: third
+  - stage: audit
+  - stage: fourth
+`;
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'finish-once-'));
+  await writeFile(join(directory, 'messages.yaml'), PIPELINE);
+  upstream = await startUpstream();
+  const stages = [
+    counting('first', 'stages'),
+    counting('second', 'stages'),
+    counting('third', 'finally'),
+    counting('fourth', 'finally'),
+  ];
+  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  await rm(directory, { recursive: true });
+});
+
+const UPSTREAMS: Readonly<Record<string, Script>> = {
+  json: answerJson(message()),
+  stream: answerChunks(messageEvents()),
+  'cut stream': async ({ res, socket }) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(messageEvents()[0]);
+    await new Promise((resolve) => setImmediate(resolve));
+    socket.destroy();
+  },
+  reset,
+  page: answerBytes(500, ['content-type', 'text/html'], '<p>'),
+  odd: ({ socket }) => void socket.end('HTTP/1.1 999 \x01\r\n\r\n{}'),
+};
+
+test('every hook that is owed runs exactly once, and the money is settled', async () => {
+  const fault = fc.tuple(fc.constantFrom(...MOMENTS, 'never'), fc.constantFrom(...Object.keys(THROWN)));
+  const upstreams = fc.constantFrom(...Object.keys(UPSTREAMS));
+  const leaves = fc.constantFrom('stays', 'stays', 'leaves at once', 'leaves at the head');
+  let number = 0;
+  await fc.assert(
+    fc.asyncProperty(fault, upstreams, leaves, async (wish, answer, client) => {
+      upstream.script = UPSTREAMS[answer]!;
+      const tag = String(++number);
+      const seen: string[] = [];
+      calls.set(tag, seen);
+      const before = (await ledgerRows(gateway.database)).length;
+      upstream.requests.length = 0;
+      const { head, abort } = open(gateway.url, {
+        headers: bearer(gateway.token, ['x-fault', wish.join(' '), 'x-tag', tag, 'connection', 'close']),
+        body: messagesBody({ stream: /stream/.test(answer) }),
+      });
+      if (client === 'leaves at once') {
+        let over = false;
+        const noteEnd = () => (over = true);
+        head.then(noteEnd, noteEnd);
+        await until('the upstream was asked, or there is an answer', () => over || upstream.requests.length > 0);
+        abort();
+      } else {
+        const response = await head.catch(() => undefined);
+        if (client === 'leaves at the head') abort();
+        else if (response !== undefined) await readAll(response).catch(() => {});
+      }
+      await until('the last stage has run', () => seen.includes('finally fourth'));
+      const entered = seen.filter((what) => what.startsWith('entered')).map((what) => what.slice('entered '.length));
+      const last = entered.toReversed().map((name) => `finish ${name}`);
+      assert.deepEqual(seen.slice(entered.length), [...last, 'finally third', 'finally fourth']);
+      await until('nothing is held', async () => (await held(gateway.database)).reservations === 0);
+      if (upstream.requests.length > 0 && answer !== 'reset')
+        await until('the row is there', async () => (await ledgerRows(gateway.database)).length === before + 1);
+    }),
+    { numRuns: times(30) },
+  );
+  const stray = gateway.logs.filter((line) => /unexpected|uncaught/i.test(line));
+  assert.deepEqual(stray, []);
+});

@@ -1,0 +1,84 @@
+/** What stays in memory while an answer streams: nothing of the request, however long it was. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { after, before, test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { eventsOf } from '../../support/model-provider/model-provider.ts';
+import { until } from '../../support/until.ts';
+import { collect, connect } from '../support/client.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
+import { nothingHeld } from '../support/state.ts';
+
+const BODY_BYTES = 4_000_000;
+const STREAMS = 3;
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+let gateway: TestGateway;
+const waiting: ServerResponse[] = [];
+
+/** Answers the beginning of a stream, and forgets what was asked. */
+const upstream = createServer((req, res) => {
+  const protocol: Protocol = /messages/.test(req.url!) ? 'messages' : /chat/.test(req.url!) ? 'chat' : 'responses';
+  req.resume().on('end', () => {
+    const [first] = eventsOf(protocol, { said: [{ kind: 'text', text: 'Hello.' }] });
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(first);
+    waiting.push(res);
+  });
+});
+
+before(async () => {
+  await once(upstream.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  gateway = await bootGateway({ upstream_url: url, config: nineConfig(url) });
+});
+
+after(async () => {
+  await gateway.close();
+  upstream.close();
+});
+
+async function bytesInUse(): Promise<number> {
+  for (let i = 0; i < 3; i++) {
+    collectGarbage();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+for (const [surface, protocol] of COMBINATIONS) {
+  test(`a ${surface} request to a ${protocol} upstream is forgotten once its answer begins`, async () => {
+    // A bare socket keeps nothing of what it has sent.
+    const ask = async () => {
+      const body = JSON.stringify(
+        askBody(surface, modelVia(protocol), 'long '.repeat(BODY_BYTES / 5), { stream: true }),
+      );
+      const { path, headers } = sending(surface, gateway.token, '');
+      const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
+      const socket = await connect(gateway.url);
+      const received = collect(socket);
+      socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: ${body.length}\r\n\r\n${body}`);
+      await until('the answer begins', () => received.text().includes('text/event-stream'));
+      return socket;
+    };
+    const start = await bytesInUse();
+    const streams: Socket[] = [];
+    for (let i = 0; i < STREAMS; i++) streams.push(await ask());
+    try {
+      const more = (await bytesInUse()) - start;
+      assert.ok(more < BODY_BYTES / 2, `${STREAMS} streams hold ${more} bytes`);
+    } finally {
+      for (const socket of streams) socket.destroy();
+      for (const res of waiting.splice(0)) res.destroy();
+      await nothingHeld(gateway.database);
+    }
+  });
+}

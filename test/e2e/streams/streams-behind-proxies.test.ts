@@ -1,0 +1,114 @@
+/** What reverse proxies in front of the gateway need of a stream, so that it arrives as it is written. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import type { TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  type Exchange,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, connect, messagesBody, type Response, send } from '../support/client.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+});
+
+/** Every value of the header, in order. */
+function buffering({ raw_headers }: Response): string[] {
+  return raw_headers.filter((_, i) => i % 2 === 1 && raw_headers[i - 1]!.toLowerCase() === 'x-accel-buffering');
+}
+
+describe('a stream tells proxies not to keep it until it is complete', () => {
+  const bodies = {
+    '/v1/messages': { max_tokens: 64, messages: [{ role: 'user', content: 'Hi' }] },
+    '/v1/chat/completions': { messages: [{ role: 'user', content: 'Hi' }] },
+    '/v1/responses': { input: 'Hi' },
+  };
+  for (const [path, body] of Object.entries(bodies)) {
+    const post = (stream: boolean) =>
+      send(gateway.url, {
+        path,
+        headers: bearer(gateway.token),
+        body: JSON.stringify({ model: 'coder-1', stream, ...body }),
+      });
+
+    test(`on ${path}, translated or not, and a document does not`, async () => {
+      upstream.script = answerChunks(messageEvents());
+      const streamed = await post(true);
+      assert.match(String(streamed.headers['content-type']), /^text\/event-stream/);
+      assert.deepEqual(buffering(streamed), ['no']);
+      upstream.script = answerJson(message());
+      assert.deepEqual(buffering(await post(false)), []);
+    });
+
+    test(`on ${path} also where it breaks off with an error`, async () => {
+      upstream.script = ({ res }: Exchange) => {
+        res.writeHead(200, [...EVENT_STREAM] as string[]);
+        res.write(messageEvents()[0], () => res.destroy());
+      };
+      const broken = await post(true);
+      assert.match(broken.text, /"upstream_failed"|"server_error"/);
+      assert.deepEqual(buffering(broken), ['no']);
+    });
+  }
+
+  test('whatever the upstream says about proxies of its own', async () => {
+    for (const [name, value] of [
+      ['X-Accel-Buffering', 'yes'],
+      ['x-accel-buffering', 'no'],
+    ] as const) {
+      upstream.script = answerChunks(messageEvents(), ['content-type', 'text/event-stream', name, value, name, value]);
+      assert.deepEqual(buffering(await ask(gateway.url, gateway.token, { stream: true })), ['no']);
+    }
+  });
+
+  test('also when it is compressed or has a length', async () => {
+    const bytes = gzipSync(messageEvents().join(''));
+    upstream.script = answerBytes(200, { 'content-type': 'text/event-stream', 'content-encoding': 'gzip' }, bytes);
+    const answer = await ask(gateway.url, gateway.token, { stream: true }, ['accept-encoding', 'gzip']);
+    assert.deepEqual(answer.body, bytes);
+    assert.deepEqual(buffering(answer), ['no']);
+  });
+});
+
+test('a proxy that speaks HTTP/1.0 to the gateway gets each event when it is written, and the end by the connection', async () => {
+  const events = messageEvents();
+  let first: Exchange | undefined;
+  upstream.script = (exchange) => {
+    first = exchange;
+    exchange.res.writeHead(200, [...EVENT_STREAM] as string[]);
+    exchange.res.write(events[0]);
+  };
+  const socket = await connect(gateway.url);
+  let got = '';
+  let ended = false;
+  socket.on('data', (chunk) => (got += chunk)).on('end', () => (ended = true));
+  const body = messagesBody({ stream: true });
+  socket.write(
+    `POST /v1/messages HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer ${gateway.token}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  await until('the first event has arrived', () => got.includes(events[0]!));
+  for (const event of events.slice(1)) {
+    assert.equal(ended, false);
+    first!.res.write(event);
+    await until('the next event has arrived', () => got.endsWith(event));
+  }
+  first!.res.end();
+  await until('the connection is closed', () => ended);
+  const [head, stream] = got.split('\r\n\r\n') as [string, string];
+  assert.match(head, /^HTTP\/1\.1 200 OK/);
+  assert.doesNotMatch(head, /^transfer-encoding/im);
+  assert.match(head, /^x-accel-buffering: no$/im);
+  assert.equal(stream, events.join(''));
+});

@@ -1,0 +1,69 @@
+/** Time limits on shipped stages: the money is right also when a stage is cut off in the middle. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask } from '../support/client.ts';
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'time-limit-'));
+  const shipped = await readFile(join(import.meta.dirname, '../../../pipelines/messages.yaml'), 'utf8');
+  // Every shipped stage has a limit here, so that each of them is seen to need no more than it declares.
+  const limited = shipped.replaceAll(/- stage: (?!forward)\S+/g, '$&\n    timeout_seconds: 30');
+  const cut_off = limited.replace('- stage: forward', '- stage: forward\n    timeout_seconds: 0.5');
+  assert.equal(cut_off.match(/timeout_seconds/g)?.length, shipped.match(/- stage:/g)?.length);
+  await writeFile(join(directory, 'messages.yaml'), cut_off);
+  upstream = await startUpstream();
+  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory } });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  await rm(directory, { recursive: true });
+});
+
+test('shipped stages do within a limit what they do without one', async () => {
+  upstream.script = answerJson(message());
+  const response = await ask(gateway.url, gateway.token, { model: 'mapped-1' });
+  assert.equal(response.status, 200, response.text);
+  const id = response.headers['x-gateway-request-id'];
+  const { record } = await until('the audit record is stored', async () => {
+    const rows = await gateway.database.knex('audit_log').where({ request_id: id });
+    return rows[0];
+  });
+  assert.deepEqual(record.rewrites, ['model']);
+  assert.ok(record.cost_usd > 0);
+  assert.deepEqual(
+    gateway.logs.filter((line) => line.includes(String(id)) && line.includes('a stage failed')),
+    [],
+  );
+});
+
+test('a forwarded request that is cut off is possibly billed, and holds nothing any more', async () => {
+  upstream.script = () => {};
+  const response = await ask(gateway.url, gateway.token);
+  assert.equal(response.status, 500);
+  assert.equal(response.json().error.stage, 'forward');
+  assert.match(response.json().error.message, /did not finish within 0\.5 seconds/);
+  const id = response.headers['x-gateway-request-id'];
+  const row = await until('the ledger row is there', async () => {
+    const rows = await gateway.database.knex('ledger').where({ request_id: id });
+    return rows[0];
+  });
+  assert.equal(Number(row.cost_nano_usd), 0);
+  assert.ok(row.provenance.possibly_billed_nano_usd > 0);
+  await until('nothing is held', async () => (await gateway.database.knex('reservations')).length === 0);
+});

@@ -1,0 +1,134 @@
+/** Connections to upstreams: kept ones that break in the moment they are used, and such that cannot be made at all. */
+import assert from 'node:assert/strict';
+import type { AddressInfo } from 'node:net';
+import { createServer, type Socket } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startDeafServer } from '../lifecycle/deaf-server.ts';
+import { ask } from '../support/client.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+});
+
+const idOf = (response: Awaited<ReturnType<typeof ask>>) => String(response.headers['x-gateway-request-id']);
+
+/** The record that the audit log has of a response. */
+async function recordOf(response: Awaited<ReturnType<typeof ask>>): Promise<Record<string, unknown>> {
+  return (await auditRecord(gateway.database, idOf(response))).record as Record<string, unknown>;
+}
+
+describe('a kept connection that the upstream closes in the moment it is used', () => {
+  for (const [how, cut] of [
+    ['with a reset', (socket: Socket) => void socket.resetAndDestroy()],
+    ['in good order', (socket: Socket) => void socket.end()],
+  ] as const) {
+    test(`${how} is not noticed by the client: the same bytes are sent once more on a new one`, async () => {
+      assert.equal((await ask(gateway.url, gateway.token)).status, 200, 'a connection is kept');
+      upstream.requests.length = 0;
+      upstream.script = ({ socket, ...exchange }) => {
+        if (upstream.requests.length === 1) cut(socket as Socket);
+        else return answerJson(message())({ socket, ...exchange });
+      };
+      const response = await ask(gateway.url, gateway.token, { metadata: { user_id: 'é' } });
+      assert.equal(response.status, 200, response.text);
+      assert.equal(upstream.requests.length, 2);
+      const [first, second] = upstream.requests;
+      assert.equal(second!.sha256, first!.sha256);
+      assert.equal(second!.headers.authorization, first!.headers.authorization);
+      assert.equal((await ledgerRow(gateway.database, idOf(response))).provenance.cost, 'upstream');
+      const record = await recordOf(response);
+      assert.deepEqual([record.attempts, record.retry, record.certainty], [2, 'stale_socket', 'answered']);
+    });
+  }
+
+  test('is tried once more and not twice', async () => {
+    assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+    upstream.requests.length = 0;
+    upstream.script = ({ socket }) => void socket.resetAndDestroy();
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 502, response.text);
+    assert.equal(upstream.requests.length, 2);
+    const record = await recordOf(response);
+    assert.deepEqual([record.attempts, record.retry, record.certainty], [2, 'stale_socket', 'possibly_accepted']);
+  });
+
+  test('is not tried again once a byte was answered, nor on a new connection', async () => {
+    for (const begin of ['HTTP/1.1 200', 'H']) {
+      upstream.script = answerJson(message());
+      assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+      upstream.requests.length = 0;
+      upstream.script = ({ socket }) => void socket.end(begin);
+      assert.equal((await ask(gateway.url, gateway.token)).status, 502);
+      assert.equal(upstream.requests.length, 1, begin);
+    }
+    await upstream.pause();
+    await upstream.resume();
+    upstream.requests.length = 0;
+    upstream.script = ({ socket }) => void socket.resetAndDestroy();
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 502);
+    assert.equal(upstream.requests.length, 1, 'a new connection');
+    const record = await recordOf(response);
+    assert.deepEqual([record.attempts, record.retry], [1, undefined]);
+  });
+});
+
+describe('an upstream that swallows connections', () => {
+  let deaf: Awaited<ReturnType<typeof startDeafServer>>;
+  let other: TestGateway;
+  before(async () => {
+    deaf = await startDeafServer();
+    const upstreams = [{ name: 'main', type: 'vendor', base_url: deaf.url, api_key_env: 'TEST_UPSTREAM_KEY' }];
+    const server = serverSection({ timeouts: { connect_seconds: 2, first_byte_seconds: 20 } });
+    other = await bootGateway({ upstream_url: upstream.url, config: { upstreams, server } });
+  });
+  after(async () => {
+    deaf?.close();
+    await other?.close();
+  });
+
+  const seconds = async () => {
+    const started = performance.now();
+    const response = await ask(other.url, other.token);
+    assert.equal(response.json().error.code, 'upstream_unreachable', response.text);
+    return (performance.now() - started) / 1000;
+  };
+
+  test('costs the first caller the whole wait, then one caller at a time a second, and all others nothing', async () => {
+    assert.ok((await seconds()) > 1.9, 'nothing is known yet');
+    const probe = seconds();
+    const others = await Promise.all([seconds(), seconds(), seconds(), seconds()]);
+    const waited = [await probe, ...others].sort((a, b) => b - a);
+    assert.ok(waited[0]! > 0.9 && waited[0]! < 1.8, `the probe took ${waited[0]} s`);
+    assert.ok(waited[1]! < 0.7, `another took ${waited[1]} s`);
+    await nothingHeld(other.database);
+    assert.deepEqual(await ledgerRows(other.database), [], 'nothing was sent');
+  });
+});
+
+test('TLS that is never finished is a connection that cannot be made', async () => {
+  const sockets: Socket[] = [];
+  const silent = createServer((socket) => void sockets.push(socket));
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as AddressInfo;
+  const base_url = `https://127.0.0.1:${port}`;
+  const upstreams = [{ name: 'main', type: 'vendor', base_url, api_key_env: 'TEST_UPSTREAM_KEY' }];
+  const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 20 } });
+  const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams, server } });
+  try {
+    const response = await ask(other.url, other.token);
+    assert.equal(response.status, 502, response.text);
+    assert.equal(response.json().error.code, 'upstream_unreachable');
+    await nothingHeld(other.database);
+  } finally {
+    for (const socket of sockets) socket.destroy();
+    silent.close();
+    await other.close();
+  }
+});

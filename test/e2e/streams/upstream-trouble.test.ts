@@ -1,0 +1,270 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerJson,
+  answerRaw,
+  hang,
+  message,
+  reset,
+  type ScriptedUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { startDeafServer } from '../lifecycle/deaf-server.ts';
+import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+const server = serverSection({ timeouts: { connect_seconds: 1, unstreamed_first_byte_seconds: 1, idle_seconds: 1 } });
+const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server, spend_limits },
+);
+
+const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+
+/** Checks an error the gateway itself made, and that nothing stays held. */
+async function assertGatewayError(response: Response, status: number, type: string, code: string): Promise<void> {
+  assert.equal(response.status, status, response.text);
+  assert.match(String(response.headers['content-type']), /^application\/json/);
+  assert.equal(response.headers.location, undefined);
+  const { error, request_id } = response.json();
+  assert.deepEqual([error.type, error.code, request_id], [type, code, requestId(response)]);
+  assert.match(error.message, /main/, 'the message names the upstream');
+  assert.doesNotMatch(response.text, /127\.0\.0\.1|<html/i, 'neither addresses nor pages leak');
+  await nothingHeld(gateway.database);
+}
+
+/** The one ledger row of a forwarded request. */
+async function rowOf(response: Response): Promise<LedgerRow> {
+  const row = await ledgerRow(gateway.database, requestId(response));
+  assert.equal(row.surface, 'messages');
+  return row;
+}
+
+/** Checks that a request cost nothing, and that what the upstream may bill is kept apart. */
+async function assertPossiblyBilled(response: Response): Promise<void> {
+  const row = await rowOf(response);
+  assert.equal(row.cost_nano_usd, 0);
+  assert.ok(Number(row.provenance.possibly_billed_nano_usd) > 0, JSON.stringify(row.provenance));
+  assert.deepEqual([row.status, row.provenance.cost], [null, 'estimate']);
+  const { record } = (await auditRecord(gateway.database, row.request_id)) as { record: Record<string, number> };
+  assert.equal(record.possibly_billed_usd, Number(row.provenance.possibly_billed_nano_usd) / 1e9);
+}
+
+describe('an upstream that does not answer', () => {
+  test('because it refuses the connection is 502, costs nothing and leaves no row', async () => {
+    await upstream.pause();
+    try {
+      const response = await ask(gateway.url, gateway.token);
+      await assertGatewayError(response, 502, 'api_error', 'upstream_unreachable');
+      assert.equal(response.headers['x-should-retry'], 'true');
+      const rows = await ledgerRows(gateway.database);
+      assert.ok(!rows.some((row) => row.request_id === requestId(response)), 'it never reached an upstream');
+    } finally {
+      await upstream.resume();
+    }
+  });
+
+  test('because its connection cannot be made in time is an error within the connect timeout', async () => {
+    const deaf = await startDeafServer();
+    const upstreams = [{ name: 'main', type: 'vendor', base_url: deaf.url, api_key_env: 'TEST_UPSTREAM_KEY' }];
+    const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 20 } });
+    const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams, server } });
+    try {
+      const started = performance.now();
+      const response = await ask(other.url, other.token);
+      assert.equal(response.status, 502, response.text);
+      assert.equal(response.json().error.code, 'upstream_unreachable');
+      const seconds = (performance.now() - started) / 1000;
+      assert.ok(seconds > 0.9 && seconds < 4, `it took ${seconds.toFixed(1)} s`);
+      await nothingHeld(other.database);
+      assert.deepEqual(await ledgerRows(other.database), []);
+    } finally {
+      deaf.close();
+      await other.close();
+    }
+  });
+
+  test('because it takes too long for the first byte is 504, and its request is cancelled', async () => {
+    upstream.script = hang;
+    const response = await ask(gateway.url, gateway.token);
+    await assertGatewayError(response, 504, 'timeout_error', 'upstream_timeout');
+    await until('the upstream request is cancelled', () => upstream.only().cancelled);
+    await assertPossiblyBilled(response);
+  });
+
+  test('because it resets the connection is 502 with a row', async () => {
+    upstream.script = reset;
+    const response = await ask(gateway.url, gateway.token);
+    await assertGatewayError(response, 502, 'api_error', 'upstream_failed');
+    await assertPossiblyBilled(response);
+  });
+
+  test('because it hangs up without a word is 502 with a row', async () => {
+    upstream.script = ({ socket }) => void socket.end();
+    const response = await ask(gateway.url, gateway.token);
+    await assertGatewayError(response, 502, 'api_error', 'upstream_failed');
+    await assertPossiblyBilled(response);
+  });
+
+  test('because it speaks no HTTP is 502 with a row', async () => {
+    upstream.script = answerRaw('220 mail.example ESMTP\r\n');
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 502, response.text);
+    assert.equal(response.json().type, 'error');
+    await assertPossiblyBilled(response);
+  });
+
+  test('costs its callers nothing of their limits, however often they try', async () => {
+    const token = await gateway.newToken({ user: 'patient@example.com' });
+    for (const script of [reset, answerRaw('220 mail.example ESMTP\r\n'), answerJson({ error: 'boom' }, 500)]) {
+      upstream.script = script;
+      for (let i = 0; i < 5; i++) assert.ok((await ask(gateway.url, token)).status >= 500);
+    }
+    upstream.script = answerJson(message());
+    const response = await ask(gateway.url, token);
+    assert.equal(response.status, 200, response.text);
+    await rowOf(response);
+    const rows = (await ledgerRows(gateway.database)).filter((row) => row.user_email === 'patient@example.com');
+    assert.equal(rows.length, 16);
+    assert.equal(rows.filter((row) => row.cost_nano_usd > 0).length, 1);
+  });
+});
+
+describe('an upstream that answers with something that is not the API', () => {
+  const FOREIGN = {
+    'an HTML page with 200': answerBytes(200, ['content-type', 'text/html'], '<!doctype html><h1>Sign in</h1>'),
+    'an HTML page without a type': answerBytes(200, [], '\n<html><body>hi</body></html>'),
+    'an HTML error page': answerBytes(502, ['content-type', 'text/html; charset=utf-8'], '<h1>502 Bad Gateway</h1>'),
+    'a redirect': answerBytes(302, ['location', 'https://id.example/login'], ''),
+    'a permanent redirect with a page': answerBytes(
+      308,
+      ['location', 'http://127.0.0.1:1/', 'content-type', 'text/html'],
+      '<a>',
+    ),
+    'an empty body with 200': answerBytes(200, ['content-type', 'application/json'], ''),
+  };
+  for (const [what, script] of Object.entries(FOREIGN)) {
+    test(`such as ${what} is a JSON 502 with a row, and nothing of it is passed on`, async () => {
+      upstream.script = script;
+      const response = await ask(gateway.url, gateway.token);
+      await assertGatewayError(response, 502, 'api_error', 'upstream_invalid');
+      assert.doesNotMatch(response.text, /doctype|<h1>|id\.example/);
+      assert.equal(upstream.requests.length, 1, 'the redirect was not followed');
+      const { cost_nano_usd, provenance } = await rowOf(response);
+      const is_unclear = /error page|empty/.test(what);
+      assert.deepEqual([cost_nano_usd, provenance.possibly_billed_nano_usd !== undefined], [0, is_unclear]);
+    });
+  }
+});
+
+describe("an upstream's own error", () => {
+  const ERRORS: readonly (readonly [status: number, body: string])[] = [
+    [529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'],
+    [
+      400,
+      '{ "type":"error",\n"error":{"message":"prompt is too long: 201000 tokens > 200000 maximum","type":"invalid_request_error","zz":1,"zz":2}}',
+    ],
+    [401, '{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'],
+    [404, '{"detail":"Not Found"}'],
+    [422, '["odd",12345678901234567890]'],
+    [429, '{"type":"error","error":{"type":"rate_limit_error","message":"Number of request tokens has exceeded"}}'],
+    [500, '{"error":"boom"}'],
+    [503, '{"type":"error","error":{"type":"api_error","message":"Service Unavailable"}}'],
+  ];
+  for (const [status, body] of ERRORS) {
+    test(`with status ${status} reaches the client byte for byte with its headers, has a row and costs nothing`, async () => {
+      const headers = [
+        'content-type',
+        'application/json',
+        'retry-after',
+        '17',
+        'request-id',
+        'req_1',
+        'x-should-retry',
+        'true',
+      ];
+      upstream.script = answerBytes(status, headers, body);
+      const response = await ask(gateway.url, gateway.token);
+      assert.equal(response.status, status);
+      assert.equal(response.text, body);
+      assert.equal(response.headers['retry-after'], '17');
+      assert.equal(response.headers['request-id'], 'req_1');
+      assert.equal(response.headers['x-should-retry'], 'true');
+      const row = await rowOf(response);
+      assert.deepEqual([row.status, row.cost_nano_usd], [status, 0]);
+      await nothingHeld(gateway.database);
+    });
+  }
+
+  test("that is a proxy's page of plain text keeps its status and becomes JSON", async () => {
+    const text = 'upstream connect error or disconnect/reset before headers';
+    upstream.script = answerBytes(503, ['content-type', 'text/plain', 'retry-after', '4'], text);
+    const response = await ask(gateway.url, gateway.token);
+    assert.equal(response.status, 503, response.text);
+    assert.match(String(response.headers['content-type']), /json/);
+    assert.equal(response.json().type, 'error');
+    await rowOf(response);
+  });
+
+  test('in answer to a streamed request is passed on as the JSON it is', async () => {
+    upstream.script = answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }, 529);
+    const response = await ask(gateway.url, gateway.token, { stream: true });
+    assert.equal(response.status, 529);
+    assert.match(String(response.headers['content-type']), /json/);
+    assert.equal(response.json().error.type, 'overloaded_error');
+  });
+});
+
+describe('counting tokens', () => {
+  const counting = (url: string, token: string) =>
+    send(url, { path: '/v1/messages/count_tokens', headers: bearer(token), body: messagesBody() });
+
+  test('at an upstream that counts is passed on and costs nothing', async () => {
+    upstream.script = answerBytes(200, ['content-type', 'application/json'], '{ "input_tokens" : 17 }');
+    const response = await counting(gateway.url, gateway.token);
+    assert.equal(response.text, '{ "input_tokens" : 17 }');
+    assert.equal(upstream.only().url, '/v1/messages/count_tokens');
+    const row = await ledgerRow(gateway.database, requestId(response));
+    assert.deepEqual([row.surface, row.cost_nano_usd], ['count_tokens', 0]);
+  });
+
+  test('at an upstream that does not count is 501, never a made-up number', async () => {
+    const upstreams = [
+      {
+        name: 'main',
+        type: 'vendor',
+        base_url: upstream.url,
+        api_key_env: 'TEST_UPSTREAM_KEY',
+        supports: { count_tokens: false },
+      },
+    ];
+    const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams } });
+    try {
+      const response = await counting(other.url, other.token);
+      assert.equal(response.status, 501, response.text);
+      assert.equal(response.json().error.type, 'not_supported');
+      assert.equal(upstream.requests.length, 0);
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+test('an upstream connection that died while idle is not a failed request', async () => {
+  upstream.script = answerJson(message());
+  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+  await upstream.pause();
+  await upstream.resume();
+  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
+});
+
+test('nothing stays held after all of this', () => nothingHeld(gateway.database));

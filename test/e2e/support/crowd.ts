@@ -1,0 +1,226 @@
+/**
+ * A crowd of callers who ask for models of different prices, in all sizes, streamed or not, and who remember what came of
+ * every request, so that the ledger can be compared with what callers and upstream saw.
+ * @module
+ */
+import assert from 'node:assert/strict';
+import type { Database } from '../../../engine/store/database.ts';
+import { makeToken } from '../../support/gateway.ts';
+import {
+  answerJson,
+  EVENT_STREAM,
+  type Exchange,
+  message,
+  type Script,
+  sse,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, messagesBody, send } from './client.ts';
+import { ledgerRows } from './state.ts';
+
+/** Models by id with what a token of output costs, in nano-USD; input costs nothing. */
+const NANO_USD_PER_TOKEN: Readonly<Record<string, number>> = { small: 1000, middle: 2000, large: 5000 };
+const MODELS = Object.keys(NANO_USD_PER_TOKEN);
+const SIZES = 9;
+/** A request is known by its number, and its size in tokens is a multiple of this plus the number. */
+const STEP = 100_000;
+
+/** The `models` and `token_groups` of gateway.yaml that a crowd asks for. */
+export const CROWD_MODELS = {
+  models: MODELS.map((id) => ({
+    id,
+    context_window: (SIZES + 1) * STEP,
+    max_output_tokens: (SIZES + 1) * STEP,
+    pricing: { input: 0, output: NANO_USD_PER_TOKEN[id]! / 1000, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
+  })),
+  token_groups: [{ name: 'all', models: ['*'] }],
+};
+
+/** The most that one request of a crowd can cost, in nano-USD. */
+export const DEAREST_NANO_USD = (SIZES + 1) * STEP * Math.max(...Object.values(NANO_USD_PER_TOKEN));
+
+/** Somebody who asks one thing after the other. */
+export interface Caller {
+  readonly user: string;
+  readonly token: string;
+}
+
+/**
+ * What a caller got: everything, a refusal for lack of money or because too many ask at once, an error of the gateway,
+ * nothing whole, or no connection at all.
+ */
+type Outcome = 'served' | 'refused' | 'too many' | 'unavailable' | 'broken' | 'unreachable';
+
+const FAILED: ReadonlySet<Outcome> = new Set(['unavailable', 'broken', 'unreachable']);
+/** What came of requests that were certainly not forwarded. */
+const KEPT_BACK: ReadonlySet<Outcome> = new Set(['refused', 'too many', 'unavailable']);
+
+interface Sent {
+  readonly number: number;
+  readonly user: string;
+  readonly model: string;
+  readonly cost_nano_usd: number;
+  outcome: Outcome;
+}
+
+/** Makes callers, each with a token of their own. */
+export async function makeCallers(database: Database, users: readonly string[], team: string): Promise<Caller[]> {
+  const make = async (user: string) => ({ user, token: await makeToken(database, { user, team }) });
+  return Promise.all(users.map(make));
+}
+
+/** The part of what it asked for that a request gets, from a token to 0.99; the same whenever it is asked. */
+function outputOf(max_tokens: number): number {
+  // A count of 0 for an answer with words in it would not be believed.
+  return Math.max(1, Math.floor((max_tokens * ((max_tokens * 7919) % 100)) / 100));
+}
+
+function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Generator<string> {
+  const begun = { ...message({ ...usage, output_tokens: 1 }), content: [], stop_reason: null };
+  yield sse({ type: 'message_start', message: begun });
+  yield sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+  yield sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hello.' } });
+  yield sse({ type: 'content_block_stop', index: 0 });
+  const { output_tokens } = usage;
+  yield sse({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens } });
+  yield sse({ type: 'message_stop' });
+}
+
+/** Longest time to an answer and between two events of a stream. */
+const THINKING_MS = 1500;
+const TALKING_MS = 40;
+/** Longest that somebody who was refused waits before asking again. */
+const REFLECTING_MS = 1000;
+
+const pause = (most_ms: number) => new Promise((resolve) => setTimeout(resolve, Math.random() * most_ms));
+
+/** An upstream that takes its time, so that many requests are under way, and reports the number of the request as its input. */
+export const answerCrowd: Script = async (exchange: Exchange) => {
+  const { max_tokens, stream } = JSON.parse(exchange.received.body.toString());
+  const usage = { input_tokens: max_tokens % STEP, output_tokens: outputOf(max_tokens) };
+  await pause(THINKING_MS);
+  if (!stream) return answerJson(message(usage))(exchange);
+  exchange.res.writeHead(200, EVENT_STREAM as string[]);
+  for (const event of eventsOf(usage)) {
+    exchange.res.write(event);
+    await pause(TALKING_MS);
+  }
+  exchange.res.end();
+};
+
+/** The numbers of the requests that an upstream saw. */
+export function numbersSeen(requests: readonly { readonly body: Buffer }[]): number[] {
+  return requests.map(({ body }) => JSON.parse(body.toString()).max_tokens % STEP);
+}
+
+/** What a crowd has sent, and what came of it. */
+export class Crowd {
+  readonly sent: Sent[] = [];
+  readonly #urls: readonly string[];
+  /** Whoever has met an error waits for this before trying again. */
+  repaired: Promise<void> = Promise.resolve();
+  #done = 0;
+
+  constructor(urls: readonly string[]) {
+    this.#urls = urls;
+  }
+
+  /** How many requests had one of some outcomes. */
+  count(...outcomes: Outcome[]): number {
+    return this.sent.filter(({ outcome }) => outcomes.includes(outcome)).length;
+  }
+
+  /** How many requests were served, or refused for lack of money, so far. */
+  get done(): number {
+    return this.#done;
+  }
+
+  /** Sends one request and notes what came of it. */
+  async ask(caller: Caller, url: string): Promise<Outcome> {
+    const number = this.sent.length + 1;
+    assert.ok(number < STEP, 'a request number has five digits');
+    const model = MODELS[number % MODELS.length]!;
+    const max_tokens = (1 + (number % SIZES)) * STEP + number;
+    const cost_nano_usd = outputOf(max_tokens) * NANO_USD_PER_TOKEN[model]!;
+    const sent: Sent = { number, user: caller.user, model, cost_nano_usd, outcome: 'broken' };
+    this.sent.push(sent);
+    const stream = number % 2 === 0;
+    const sending = { headers: bearer(caller.token), body: messagesBody({ model, max_tokens, stream }) };
+    try {
+      const { status, text } = await send(url, sending);
+      if (status === 200) sent.outcome = stream && !text.includes('message_stop') ? 'broken' : 'served';
+      else if (status === 429) sent.outcome = text.includes('spend_limit_exceeded') ? 'refused' : 'too many';
+      else if (status === 503) sent.outcome = 'unavailable';
+      else assert.fail(`status ${status}: ${text}`);
+    } catch (error) {
+      if (error instanceof assert.AssertionError) throw error;
+      if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') sent.outcome = 'unreachable';
+    }
+    if (sent.outcome === 'served' || sent.outcome === 'refused') this.#done++;
+    return sent.outcome;
+  }
+
+  /**
+   * Lets every caller ask one thing after the other, of one gateway after the other, until so many requests are done and
+   * `meanwhile` is over.
+   */
+  async run(callers: readonly Caller[], requests: number, meanwhile: Promise<void> = Promise.resolve()): Promise<void> {
+    let is_over = false;
+    const over = meanwhile.finally(() => {
+      is_over = true;
+    });
+    const persist = async (caller: Caller, index: number) => {
+      for (let turn = index; !is_over || this.done < requests; turn++) {
+        const outcome = await this.ask(caller, this.#urls[turn % this.#urls.length]!);
+        // Some go on asking, so that there is always somebody there when a gateway or the database goes or comes.
+        if (FAILED.has(outcome) && index % 25 !== 0) await this.repaired;
+        if (outcome === 'refused' || outcome === 'too many') await pause(REFLECTING_MS);
+      }
+    };
+    await Promise.all([over, ...callers.map(persist)]);
+  }
+}
+
+/**
+ * Compares the ledger with what callers sent and the upstream saw: what was forwarded has exactly one row, what was refused
+ * has none, and every cost is what the upstream reported, or an estimate where the gateway did not live to hear the end.
+ * @returns how many rows are estimates.
+ */
+export async function assertBooks(database: Database, crowd: Crowd, seen: readonly number[]): Promise<number> {
+  const rows = await ledgerRows(database);
+  assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length, 'no request has two rows');
+  const settled = new Map(rows.filter((row) => row.input_tokens > 0).map((row) => [row.input_tokens, row]));
+  const estimates = rows.filter((row) => row.input_tokens === 0);
+  assert.equal(settled.size + estimates.length, rows.length, 'no request is settled twice');
+  const was_seen = new Set(seen);
+  assert.equal(was_seen.size, seen.length, 'no request was forwarded twice');
+
+  for (const { number, user, model, outcome, cost_nano_usd } of crowd.sent) {
+    const what = `request ${number} of ${user}, which was ${outcome}`;
+    if (outcome === 'served') assert.ok(was_seen.has(number), `${what}, was not forwarded`);
+    if (KEPT_BACK.has(outcome)) assert.ok(!was_seen.has(number), `${what}, was forwarded`);
+    const row = settled.get(number);
+    if (row === undefined) continue;
+    assert.ok(was_seen.has(number), `${what}, was not forwarded and has a row`);
+    assert.deepEqual([row.user_email, row.model, row.cost_nano_usd], [user, model, cost_nano_usd], what);
+  }
+
+  // An estimate doesn't say which request of the caller it was, only whose.
+  const people = Map.groupBy(crowd.sent, ({ user }) => user);
+  for (const [user, sent] of people) {
+    const unsettled = sent.filter(({ number }) => !settled.has(number));
+    const [forwarded, others] = [true, false].map((yes) =>
+      unsettled.filter(({ number }) => was_seen.has(number) === yes),
+    );
+    const held = others!.filter(({ outcome }) => outcome === 'broken' || outcome === 'unavailable');
+    const [least, most] = [forwarded!.length, forwarded!.length + held.length];
+    const found = estimates.filter((row) => row.user_email === user);
+    assert.ok(
+      found.length >= least,
+      `${least} requests of ${user} were forwarded without an end; rows: ${found.length}`,
+    );
+    assert.ok(found.length <= most, `at most ${most} requests of ${user} can be estimates; rows: ${found.length}`);
+    for (const { cost_nano_usd } of found) assert.ok(cost_nano_usd > 0, 'a request with an unknown end is not free');
+  }
+  assert.ok(rows.every(({ user_email }) => people.has(user_email)));
+  return estimates.length;
+}

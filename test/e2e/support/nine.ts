@@ -1,0 +1,147 @@
+/**
+ * A gateway in front of a strict model provider that it asks in each of the three APIs: every client's API times every
+ * upstream's.
+ * @module
+ */
+import { after, before, beforeEach } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
+import { type Response, send } from './client.ts';
+import { nothingHeld } from './state.ts';
+
+/** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
+export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+
+/** The model that is asked for in this API. */
+export const modelVia = (protocol: Protocol): string => `via-${protocol}`;
+
+/** A model that this upstream knows by the same name. */
+export const sameAt = (protocol: Protocol): string => `same-${protocol}`;
+
+/** Every client's API with every upstream's. */
+export const COMBINATIONS: readonly (readonly [surface: Protocol, upstream: Protocol])[] = PROTOCOLS.flatMap(
+  (surface) => PROTOCOLS.map((upstream) => [surface, upstream] as const),
+);
+
+/** Those that are translated. */
+export const TRANSLATED = COMBINATIONS.filter(([surface, upstream]) => surface !== upstream);
+
+/** Sections of gateway.yaml for one upstream at this address in each API. */
+export function nineConfig(url: string): ConfigSections {
+  const key = { api_key_env: 'TEST_UPSTREAM_KEY' };
+  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
+  return {
+    upstreams: [
+      { name: 'messages', type: 'vendor', base_url: url, ...key },
+      { name: 'chat', type: 'compat', protocols: ['chat'], base_url: url, ...key },
+      { name: 'responses', type: 'compat', protocols: ['responses'], base_url: `${url}/v1`, ...key },
+    ],
+    models: [
+      ...PROTOCOLS.map((protocol) => ({
+        ...model,
+        id: modelVia(protocol),
+        aliases: [`${protocol}-latest`],
+        upstream_ids: { [protocol]: `upstream-${protocol}` },
+      })),
+      ...PROTOCOLS.map((protocol) => ({ ...model, id: sameAt(protocol) })),
+      { ...model, id: 'budget-1', supports: { thinking: 'budget' } },
+    ],
+    token_groups: [{ name: 'all', models: ['*'] }],
+    routing: {
+      default_upstream: 'messages',
+      rules: PROTOCOLS.map((protocol) => ({
+        name: protocol,
+        models: [modelVia(protocol), sameAt(protocol)],
+        upstream: protocol,
+      })),
+    },
+  };
+}
+
+/** The same upstreams, whose answers are cancelled when their client has gone. */
+export function cancelling(url: string): ConfigSections {
+  const upstreams = nineConfig(url).upstreams as readonly object[];
+  return { upstreams: upstreams.map((upstream) => ({ ...upstream, on_client_abort: 'cancel' })) };
+}
+
+/** What a test of combinations works with. */
+export interface Nine {
+  readonly provider: ModelProvider;
+  readonly gateway: TestGateway;
+  readonly messages: Anthropic;
+  readonly openai: OpenAI;
+}
+
+/** The official SDKs with this token; retries only where asked for. */
+export function clientsOf(
+  gateway: TestGateway,
+  token = gateway.token,
+  maxRetries = 0,
+): Pick<Nine, 'messages' | 'openai'> {
+  return {
+    messages: new Anthropic({ baseURL: gateway.url, authToken: token, apiKey: null, maxRetries }),
+    openai: new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: token, maxRetries }),
+  };
+}
+
+/** Boots both for the tests of a file. Before each test the provider has seen nothing and answers a short text. */
+export function useNine(take: (nine: Nine) => void, more: (url: string) => ConfigSections = () => ({})): void {
+  let provider: ModelProvider | undefined;
+  let gateway: TestGateway | undefined;
+  before(async () => {
+    provider = await startModelProvider();
+    gateway = await bootGateway({
+      upstream_url: provider.url,
+      config: { ...nineConfig(provider.url), ...more(provider.url) },
+    });
+    take({ provider, gateway, ...clientsOf(gateway) });
+  });
+  after(async () => {
+    try {
+      if (gateway !== undefined) await nothingHeld(gateway.database);
+    } finally {
+      await gateway?.close();
+      await provider?.close();
+    }
+  });
+  beforeEach(() => provider!.reset());
+}
+
+const PATHS: Readonly<Record<Protocol, string>> = {
+  messages: '/v1/messages',
+  chat: '/v1/chat/completions',
+  responses: '/v1/responses',
+};
+
+/** How to send a body to a surface with plain HTTP. */
+export function sending(surface: Protocol, token: string, body: string) {
+  const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
+  // Every client of the Messages API says its version, and the API insists on it.
+  if (surface === 'messages') headers.push('anthropic-version', '2023-06-01');
+  return { path: PATHS[surface], headers, body };
+}
+
+/** Sends a body to a surface with plain HTTP. */
+export function post(gateway: TestGateway, surface: Protocol, body: object | string): Promise<Response> {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return send(gateway.url, sending(surface, gateway.token, text));
+}
+
+/** The shortest request of a surface that says this. */
+export function askBody(
+  surface: Protocol,
+  model: string,
+  text = 'Say hello.',
+  more: object = {},
+): Record<string, unknown> {
+  if (surface === 'responses') return { model, input: text, ...more };
+  return {
+    model,
+    ...(surface === 'messages' && { max_tokens: 500 }),
+    messages: [{ role: 'user', content: text }],
+    ...more,
+  };
+}

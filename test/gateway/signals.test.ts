@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type RunningCommand, start } from '../cli/support.ts';
+import { until } from '../support/until.ts';
+
+const SIGNALS = new URL('../../engine/gateway/signals.ts', import.meta.url).href;
+let directory: string;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'appscli-signals-'));
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+/** Runs something until a signal; `body` is what `start` does, and may call `say`. */
+async function runUntilSignal(name: string, body: string, terminal_gone = 'undefined'): Promise<RunningCommand> {
+  const file = join(directory, `${name}.mjs`);
+  await writeFile(
+    file,
+    `import { runUntilSignal } from '${SIGNALS}';
+     const say = (text) => process.stdout.write(text + '\\n');
+     const log = { debug() {}, info: (_, text) => say(text), warn() {}, error: (_, text) => say(text) };
+     const wait = setInterval(() => {}, 1000);
+     const closable = { async close() { say('closed'); clearInterval(wait); } };
+     process.exitCode = await runUntilSignal(async () => { ${body} }, log, ${terminal_gone});`,
+  );
+  const running = start(process.execPath, [file]);
+  await until('it has started', () => running.stdout().includes('begun'));
+  return running;
+}
+
+test('the first signal closes what runs, and the exit code is 0', async () => {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    const running = await runUntilSignal(signal, `say('begun'); return closable;`);
+    running.process.kill(signal);
+    const { exit_code, stdout } = await running.ended;
+    assert.equal(exit_code, 0);
+    assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
+  }
+});
+
+test('SIGHUP reloads what can be reloaded, and it runs on', async () => {
+  const running = await runUntilSignal(
+    'reload',
+    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
+  );
+  running.process.kill('SIGHUP');
+  await until('it has reloaded', () => running.stdout().includes('reloaded'));
+  running.process.kill('SIGHUP');
+  await until('it has reloaded again', () => running.stdout().split('reloaded').length === 3);
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('SIGHUP during the start reloads when the start is over', async () => {
+  const running = await runUntilSignal(
+    'early-reload',
+    `say('begun'); await new Promise((resolve) => process.once('SIGHUP', () => setTimeout(resolve, 20)));
+     return { ...closable, reload: async () => say('reloaded') };`,
+  );
+  running.process.kill('SIGHUP');
+  await until('it has reloaded', () => running.stdout().includes('reloaded'));
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('SIGHUP from a terminal that has gone stops, also what could be reloaded', async () => {
+  const running = await runUntilSignal(
+    'gone',
+    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
+    '() => true',
+  );
+  running.process.kill('SIGHUP');
+  const { exit_code, stdout } = await running.ended;
+  assert.equal(exit_code, 0);
+  assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
+});
+
+test('the same signal from terminal, npm and launcher counts once', async () => {
+  const running = await runUntilSignal('same', `say('begun'); return closable;`);
+  for (let i = 0; i < 3; i++) running.process.kill('SIGINT');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('the same signal once more, when all is closed already, changes nothing', async () => {
+  const running = await runUntilSignal('late', `say('begun'); setInterval(() => {}, 1000); return closable;`);
+  running.process.kill('SIGINT');
+  await until('it has stopped', () => running.stdout().includes('stopped'));
+  running.process.kill('SIGINT');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('a signal during the start takes effect when the start is over', async () => {
+  const running = await runUntilSignal(
+    'early',
+    `say('begun'); await new Promise((resolve) => process.once('SIGINT', () => setTimeout(resolve, 20))); return closable;`,
+  );
+  running.process.kill('SIGINT');
+  const { exit_code, stdout } = await running.ended;
+  assert.equal(exit_code, 0);
+  assert.match(stdout, /closed\nstopped\n$/);
+});
+
+test('an error nobody caught is logged, closes what runs, and ends in exit code 1', async () => {
+  for (const mishap of ['throw new Error()', 'Promise.reject(new Error())']) {
+    const running = await runUntilSignal('mishap', `say('begun'); setImmediate(() => { ${mishap} }); return closable;`);
+    const { exit_code, stdout } = await running.ended;
+    assert.equal(exit_code, 1);
+    assert.match(stdout, /unexpected error.*\nclosed\n/);
+  }
+});
+
+test('what was not closed cannot keep the process alive', async () => {
+  const running = await runUntilSignal('leftover', `say('begun'); setInterval(() => {}, 1000); return closable;`);
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});

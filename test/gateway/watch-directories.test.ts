@@ -1,0 +1,211 @@
+/** What happens to the files of a configuration, however it is done, is noticed. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { basename } from 'node:path';
+import { afterEach, describe, test } from 'node:test';
+import {
+  type ConfigurationParts,
+  changedFiles,
+  digestFiles,
+  directoriesToWatch,
+} from '../../engine/gateway/configuration-files.ts';
+import { type DirectoryWatch, watchDirectories } from '../../engine/gateway/watch-directories.ts';
+import { systemClock } from '../../engine/kit/clock.ts';
+import { collectingLog } from '../cli/support.ts';
+import { createProject, type Project } from '../load/support/project.ts';
+import { until } from '../support/until.ts';
+
+const open: (DirectoryWatch | Project)[] = [];
+afterEach(() => {
+  for (const one of open.splice(0)) 'close' in one ? one.close() : one.remove();
+});
+
+function project(files: Readonly<Record<string, string>>): Project {
+  const created = createProject(files);
+  open.push(created);
+  return created;
+}
+
+/** Watches a configuration; `changed` has the names of the files that changed, one entry per quiet moment with changes. */
+function watching(parts: ConfigurationParts): { readonly changed: string[][]; readonly moments: () => number } {
+  const changed: string[][] = [];
+  let last = digestFiles(parts);
+  let moments = 0;
+  const watch = watchDirectories({
+    directories: () => directoriesToWatch(parts),
+    onQuiet() {
+      moments += 1;
+      const now = digestFiles(parts);
+      const files = changedFiles(last, now);
+      last = now;
+      if (files.length > 0) changed.push(files.map((file) => basename(file)));
+    },
+    clock: systemClock,
+    log: collectingLog().log,
+  });
+  open.push(watch);
+  return { changed, moments: () => moments };
+}
+
+function watchingFile(file: string) {
+  return watching({ files: [file], pipelines_directory: undefined });
+}
+
+const sees = (changed: string[][], ...expected: string[][]) =>
+  until(`${JSON.stringify(expected)} is noticed`, () => changed.length >= expected.length).then(() =>
+    assert.deepEqual(changed, expected),
+  );
+
+describe('a file is changed', () => {
+  const ways: Readonly<Record<string, (file: string) => void>> = {
+    'in place': (file) => writeFileSync(file, 'new'),
+    'in several steps': (file) => {
+      const handle = openSync(file, 'w');
+      for (const letter of 'several steps') writeSync(handle, letter);
+    },
+    'by renaming another to its name': (file) => {
+      writeFileSync(`${file}.tmp`, 'new');
+      renameSync(`${file}.tmp`, file);
+    },
+    'by keeping the old one as a copy': (file) => {
+      renameSync(file, `${file}~`);
+      writeFileSync(file, 'new');
+    },
+    'by removing it and making it anew': (file) => {
+      rmSync(file);
+      writeFileSync(file, 'new');
+    },
+  };
+  for (const [how, change] of Object.entries(ways)) {
+    test(how, async () => {
+      const { path } = project({ 'gateway.yaml': 'old' });
+      const { changed } = watchingFile(path('gateway.yaml'));
+      change(path('gateway.yaml'));
+      await sees(changed, ['gateway.yaml']);
+      // Whatever was done to it, it is still being watched.
+      writeFileSync(path('gateway.yaml'), 'newer');
+      await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+    });
+  }
+});
+
+test('a file that is gone is noticed, and so is its return much later', async () => {
+  const { path } = project({ 'gateway.yaml': 'old' });
+  const { changed } = watchingFile(path('gateway.yaml'));
+  rmSync(path('gateway.yaml'));
+  await sees(changed, ['gateway.yaml']);
+  writeFileSync(path('gateway.yaml'), 'old');
+  await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+});
+
+test('touching a file and writing what it holds already change nothing', async () => {
+  const { path } = project({ 'gateway.yaml': 'old' });
+  const { changed, moments } = watchingFile(path('gateway.yaml'));
+  utimesSync(path('gateway.yaml'), 0, 0);
+  writeFileSync(path('gateway.yaml'), 'old');
+  writeFileSync(path('notes.txt'), 'beside it');
+  await until('it has looked', () => moments() > 0);
+  assert.deepEqual(changed, []);
+});
+
+test('a file beside it that is written all the time does not hold a change back', async () => {
+  const { path } = project({ 'gateway.yaml': 'old', 'audit.jsonl': '' });
+  const { changed } = watchingFile(path('gateway.yaml'));
+  const busy = setInterval(() => appendFileSync(path('audit.jsonl'), '{}\n'), 10);
+  try {
+    writeFileSync(path('gateway.yaml'), 'new');
+    await sees(changed, ['gateway.yaml']);
+  } finally {
+    clearInterval(busy);
+  }
+});
+
+test('new, changed and removed pipelines and fragments are noticed, their tests and what editors leave are not', async () => {
+  const { path } = project({ 'pipelines/a.yaml': 'a' });
+  const { changed } = watching({ files: [], pipelines_directory: path('pipelines') });
+  writeFileSync(path('pipelines/b.test.yaml'), 'b');
+  symlinkSync('nowhere', path('pipelines/.#b.yaml'));
+  writeFileSync(path('pipelines/b.yaml'), 'b');
+  await sees(changed, ['b.yaml']);
+  mkdirSync(path('pipelines/fragments'));
+  writeFileSync(path('pipelines/fragments/f.yaml'), 'f');
+  await sees(changed, ['b.yaml'], ['f.yaml']);
+  rmSync(path('pipelines/a.yaml'));
+  await sees(changed, ['b.yaml'], ['f.yaml'], ['a.yaml']);
+});
+
+test('a directory that is replaced, removed or not there yet is watched all the same', async () => {
+  const { path } = project({ 'pipelines/a.yaml': 'old' });
+  const { changed } = watching({ files: [], pipelines_directory: path('pipelines') });
+  cpSync(path('pipelines'), path('next'), { recursive: true });
+  writeFileSync(path('next/a.yaml'), 'new');
+  renameSync(path('pipelines'), path('before'));
+  renameSync(path('next'), path('pipelines'));
+  await sees(changed, ['a.yaml']);
+  rmSync(path('pipelines'), { recursive: true });
+  await sees(changed, ['a.yaml'], ['a.yaml']);
+  mkdirSync(path('pipelines'));
+  writeFileSync(path('pipelines/a.yaml'), 'newer');
+  await sees(changed, ['a.yaml'], ['a.yaml'], ['a.yaml']);
+});
+
+test('links are followed: to a file, through a directory, and the way a ConfigMap is mounted', async () => {
+  const { path } = project({ 'store/real.yaml': 'old', 'v1/pipelines/a.yaml': 'one', 'v2/pipelines/a.yaml': 'two' });
+  mkdirSync(path('etc'));
+  symlinkSync('../store/real.yaml', path('etc/linked.yaml'));
+  symlinkSync('v1', path('current'));
+  mkdirSync(path('map/..2027_01'), { recursive: true });
+  mkdirSync(path('map/..2027_02'));
+  writeFileSync(path('map/..2027_01/gateway.yaml'), 'january');
+  writeFileSync(path('map/..2027_02/gateway.yaml'), 'february');
+  symlinkSync('..2027_01', path('map/..data'));
+  symlinkSync('..data/gateway.yaml', path('map/gateway.yaml'));
+  const { changed } = watching({
+    files: [path('etc/linked.yaml'), path('map/gateway.yaml')],
+    pipelines_directory: path('current/pipelines'),
+  });
+
+  writeFileSync(path('store/real.yaml'), 'new');
+  await sees(changed, ['linked.yaml']);
+  symlinkSync('v2', path('next'));
+  renameSync(path('next'), path('current'));
+  await sees(changed, ['linked.yaml'], ['a.yaml']);
+  symlinkSync('..2027_02', path('map/..data_tmp'));
+  renameSync(path('map/..data_tmp'), path('map/..data'));
+  await sees(changed, ['linked.yaml'], ['a.yaml'], ['gateway.yaml']);
+  rmSync(path('map/..2027_01'), { recursive: true });
+  writeFileSync(path('map/..2027_02/gateway.yaml'), 'march');
+  await sees(changed, ['linked.yaml'], ['a.yaml'], ['gateway.yaml'], ['gateway.yaml']);
+});
+
+test('links in a circle end', () => {
+  const { path } = project({});
+  symlinkSync('b', path('a'));
+  symlinkSync('a', path('b'));
+  assert.ok(directoriesToWatch({ files: [path('a')], pipelines_directory: path('b') }).has(path('.')));
+});
+
+test('a pipe is not read', () => {
+  const { path } = project({});
+  assert.equal(spawnSync('mkfifo', [path('gateway.yaml')]).status, 0);
+  assert.equal(digestFiles({ files: [path('gateway.yaml')], pipelines_directory: undefined }).size, 1);
+});
+
+test('the pipelines that ship with the gateway are not watched: an upgrade needs a restart', async () => {
+  const { SHIPPED_PIPELINES } = await import('../../engine/load/pipelines.ts');
+  const shipped = { files: [`${SHIPPED_PIPELINES}/messages.yaml`], pipelines_directory: undefined };
+  assert.equal(digestFiles(shipped).size, 0);
+  assert.equal(directoriesToWatch(shipped).size, 0);
+});

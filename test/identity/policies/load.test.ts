@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { afterEach, describe, it } from 'node:test';
+import { changedFiles, digestFiles, directoriesToWatch } from '../../../engine/gateway/configuration-files.ts';
+import { createManagedPolicies } from '../../../engine/identity/policies/managed-policies.ts';
+import { load } from '../../../engine/load/index.ts';
+import { loadPaths } from '../../../engine/load/paths.ts';
+import { createProject, GATEWAY, type Project, SHIPPED } from '../../load/support/project.ts';
+import { stages } from '../../load/support/stages.ts';
+
+const options = { stages, env: { UPSTREAM_KEY: 'set' }, environment: 'ignored', shipped_pipelines: SHIPPED } as const;
+const POLICY =
+  'policy: team\nversion: 1\nsummary: For a team.\nmatch: { groups: [team] }\nsettings: { model: coder-1 }\n';
+
+let project: Project;
+
+function loadProject(files: Record<string, string>, section = 'policies: { managed: {} }\n') {
+  project = createProject({ 'gateway.yaml': GATEWAY + section, ...files });
+  return load(project.path('gateway.yaml'), options);
+}
+
+describe('loading policies', () => {
+  afterEach(() => project.remove());
+
+  it('reads every YAML file of the directory, but hidden ones, tests and other files', async () => {
+    const { policies, diagnostics } = await loadProject({
+      'policies/team.yaml': POLICY,
+      'policies/more.yml': POLICY.replace('team', 'more'),
+      'policies/.team.yaml': 'not: a policy',
+      'policies/team.test.yaml': 'not: a policy',
+      'policies/README.md': '# not a policy',
+      'policies/deeper/team.yaml': 'not: a policy',
+    });
+    assert.deepEqual(diagnostics, []);
+    assert.deepEqual(
+      policies.map(({ name }) => name),
+      ['more', 'team'],
+    );
+  });
+
+  it('reports the mistakes of all files at once', async () => {
+    const { diagnostics } = await loadProject({
+      'policies/one.yaml': POLICY,
+      'policies/two.yaml': POLICY.replace('team', 'two').replace('[team]', '[]'),
+      'policies/three.yaml': 'policy: [',
+    });
+    assert.deepEqual(diagnostics.map(({ code }) => code).toSorted(), ['C1007', 'C3007', 'C9003']);
+  });
+
+  it('makes the files and the directory part of what a reload looks at', async () => {
+    const loaded = await loadProject({ 'policies/team.yaml': POLICY });
+    assert.ok(loaded.files.includes(project.path('policies/team.yaml')));
+    assert.equal(loaded.policies_directory, project.path('policies'));
+    assert.ok(directoriesToWatch(loaded).has(project.path('policies')));
+    const before = digestFiles(loaded);
+    writeFileSync(project.path('policies/new.yaml'), POLICY);
+    assert.deepEqual(changedFiles(before, digestFiles(loaded)), [project.path('policies/new.yaml')]);
+  });
+
+  it('reads nothing where policies are not handed out', async () => {
+    const off = 'policies: { managed: { enabled: false } }\n';
+    const loaded = await loadProject({ 'policies/team.yaml': 'policy: [' }, off);
+    assert.deepEqual([loaded.policies, loaded.diagnostics, loaded.policies_directory], [[], [], undefined]);
+    assert.deepEqual((await load(project.path('gateway.yaml'), options)).policies, []);
+  });
+
+  it('takes keys of settings as they are, whatever they are called', async () => {
+    const text = POLICY.replace(
+      '{ model: coder-1 }',
+      '{ toString: 1, hasOwnProperty: { length: 2 }, "a b": { "": 3 } }',
+    );
+    const { diagnostics } = await loadProject({ 'policies/team.yaml': text });
+    assert.deepEqual(
+      diagnostics.map(({ code }) => code),
+      ['C1014'],
+    );
+    project.remove();
+    const { config, policies } = await loadProject({ 'policies/team.yaml': text.replace('"": 3', 'x: 3') });
+    const policy = createManagedPolicies(config!, policies).of({ groups: ['team'], email: '' });
+    assert.equal(
+      policy?.body.slice(policy.body.indexOf('"settings":')),
+      '"settings":{"a b":{"x":3},"hasOwnProperty":{"length":2},"toString":1}}',
+    );
+  });
+
+  it('never throws, whatever stands in the place of policies', async () => {
+    for (const section of ['policies: 5', 'policies: { managed: [] }', 'policies: { managed: { directory: [a] } }']) {
+      const { diagnostics } = await loadProject({}, `${section}\n`);
+      assert.equal(diagnostics[0]?.severity, 'error', section);
+      project.remove();
+    }
+    const { diagnostics } = await loadProject({}, 'policies: { managed: { directory: "a\\0b" } }\n');
+    assert.deepEqual(
+      diagnostics.map(({ code }) => code),
+      ['C9001'],
+    );
+  });
+});
+
+describe('checking paths', () => {
+  afterEach(() => project.remove());
+
+  it('knows policies in a directory, alone or with their gateway.yaml', async () => {
+    project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
+    const alone = await loadPaths([project.directory], options);
+    assert.equal(alone.policies, 2);
+    assert.deepEqual(
+      alone.diagnostics.map(({ code, file }) => [code, file]),
+      [['C9003', project.path('wrong.yaml')]],
+    );
+    project.remove();
+    await loadProject({ 'policies/team.yaml': POLICY });
+    const together = await loadPaths([project.directory], options);
+    assert.deepEqual([together.policies, together.diagnostics], [1, []]);
+  });
+});

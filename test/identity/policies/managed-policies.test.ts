@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { describe, it } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { createManagedPolicies } from '../../../engine/identity/policies/managed-policies.ts';
+import { policiesFor } from '../../../engine/identity/policies/policy.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { Policy } from '../../../engine/source/spec.ts';
+import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { policy } from './support/policies.ts';
+
+function configured(managed: object = {}): GatewayConfig {
+  return stageConfig({ policies: { managed: { enabled: true, directory: '/policies', ...managed } } });
+}
+
+function managed(policies: readonly Policy[], section: object = {}) {
+  return createManagedPolicies(configured(section), policies);
+}
+
+/** What is still in use, in bytes. */
+function heapBytes(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  return process.memoryUsage().heapUsed;
+}
+
+const person = (groups: readonly string[] = [], email = 'dev@example.com') => ({ groups, email });
+
+describe('who gets which policy', () => {
+  const all = [
+    policy('standard', { model: 'coder-1', order: ['standard'] }),
+    policy('late', { order: ['late'] }, { groups: ['a'], priority: 10 }),
+    policy('zebra', { order: ['zebra'] }, { groups: ['a', 'b'] }),
+    policy('ant', { order: ['ant'] }, { groups: ['b'], email_domains: ['partner.example'] }),
+  ];
+  const service = managed(all, { default_policy: 'standard' });
+
+  it('begins with the default policy, then the lowest priority, then by name', () => {
+    assert.deepEqual(service.of(person())?.names, ['standard']);
+    assert.deepEqual(service.of(person(['b', 'a']))?.names, ['standard', 'ant', 'zebra', 'late']);
+    assert.deepEqual(service.of(person(['b', 'a']))?.settings, { model: 'coder-1', order: ['late'] });
+  });
+
+  it('goes by groups exactly and by e-mail domains in any case', () => {
+    assert.deepEqual(service.of(person(['B']))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], 'x@Partner.EXAMPLE'))?.names, ['standard', 'ant']);
+    assert.deepEqual(service.of(person([], 'x@sub.partner.example'))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], 'a@partner.example@example.com'))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], ''))?.names, ['standard']);
+  });
+
+  it('tells why, in the same order', () => {
+    const why = policiesFor(configured({ default_policy: 'standard' }).policies?.managed, all, {
+      groups: ['b'],
+      email: 'x@partner.example',
+    });
+    assert.deepEqual(
+      why.map(({ policy: { name }, because }) => [name, because]),
+      [
+        ['standard', { by: 'default' }],
+        ['ant', { by: 'group', group: 'b' }],
+        ['zebra', { by: 'group', group: 'b' }],
+      ],
+    );
+  });
+
+  it('gives nothing to people whom no policy fits, and nothing at all when it is off', () => {
+    assert.equal(managed(all).of(person(['c'])), undefined);
+    assert.equal(managed(all, { default_policy: 'standard', enabled: false }).of(person(['a'])), undefined);
+    assert.equal(createManagedPolicies(stageConfig(), all).of(person(['a'])), undefined);
+    assert.deepEqual(policiesFor(configured({ enabled: false }).policies?.managed, all, person(['a'])), []);
+  });
+
+  it('serves an empty policy as an empty mapping, which is something else than none', () => {
+    const empty = managed([policy('empty', {}, { groups: ['a'] })]).of(person(['a']))!;
+    assert.deepEqual(JSON.parse(empty.body), { uuid: empty.uuid, checksum: empty.checksum, settings: {} });
+  });
+
+  it('answers people alike with one and the same answer, whatever the order of their groups', () => {
+    assert.equal(service.of(person(['a', 'b'])), service.of(person(['b', 'c', 'a'], 'other@example.com')));
+  });
+
+  it('keeps the uuid while settings change, and the checksum while names do', () => {
+    const one = managed([policy('p', { a: 1 }, { groups: ['a'] })]).of(person(['a']))!;
+    const changed = managed([policy('p', { a: 2 }, { groups: ['a'] })]).of(person(['a']))!;
+    const renamed = managed([policy('q', { a: 1 }, { groups: ['a'] })]).of(person(['a']))!;
+    assert.equal(one.uuid, changed.uuid);
+    assert.notEqual(one.checksum, changed.checksum);
+    assert.notEqual(one.uuid, renamed.uuid);
+    assert.equal(one.checksum, renamed.checksum);
+    assert.match(one.uuid, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    assert.equal(one.etag, `"${one.checksum}"`);
+  });
+
+  it('serves exactly the settings, with a checksum of exactly what is served', () => {
+    const text = fc
+      .string({ unit: 'grapheme', minLength: 1, maxLength: 5 })
+      // The loader refuses line separators in a file, as it does control characters.
+      .filter((key) => key !== '__proto__' && !/[\u2028\u2029]/.test(key));
+    const settings = fc.dictionary(text, fc.oneof(text, fc.integer(), fc.boolean(), fc.array(text)), { maxKeys: 6 });
+    fc.assert(
+      fc.property(settings, (given) => {
+        const wanted = JSON.parse(JSON.stringify(given));
+        const { body, checksum } = managed([policy('p', wanted, { groups: ['a'] })]).of(person(['a']))!;
+        assert.deepEqual(JSON.parse(body).settings, wanted);
+        const served = body.slice(body.indexOf('"settings":') + '"settings":'.length, -1);
+        assert.equal(checksum, `sha256:${createHash('sha256').update(served).digest('hex')}`);
+      }),
+    );
+  });
+
+  it('is kept ready for many combinations of large policies only as far as memory goes', () => {
+    const hosts = Array.from({ length: 1000 }, (_, index) => `${'x'.repeat(500)}-${index}.example.com`);
+    const large = Array.from({ length: 8 }, (_, index) =>
+      policy(`p${index}`, { [`hosts_${index}`]: hosts }, { groups: [`g${index}`] }),
+    );
+    const service = managed(large);
+    const before = heapBytes();
+    // Everybody stays, as the people of cached credentials do.
+    const everybody = Array.from({ length: 256 }, (_, mask) =>
+      person(large.flatMap(({ match }, bit) => ((mask >> bit) & 1 ? match.groups : []))),
+    );
+    const chars = everybody.reduce((sum, each) => sum + (service.of(each)?.body.length ?? 0), 0);
+    const kept = heapBytes() - before;
+    assert.ok(chars > 500e6 && kept < 350e6, `${kept} bytes for ${chars} characters`);
+    assert.equal(Object.keys(service.of(everybody[3]!)!.settings).length, 2);
+  });
+
+  it('costs a request next to nothing', () => {
+    const caller = person(Array.from({ length: 50 }, (_, i) => `group-${i}`));
+    service.of(caller);
+    const started = process.cpuUsage();
+    for (let i = 0; i < 100_000; i++) service.of(caller);
+    const { user, system } = process.cpuUsage(started);
+    assert.ok((user + system) / 100_000 < 5, `${(user + system) / 100_000} us`);
+  });
+});
+
+describe('the models a policy allows', () => {
+  const all = [
+    policy('standard', { availableModels: ['coder'] }),
+    policy('writers', { availableModels: ['writer-*', 'gone'] }, { groups: ['writers'] }),
+    policy('plain', { model: 'x' }, { groups: ['plain', 'writers'] }),
+  ];
+  const config = configured({ default_policy: 'standard' });
+  const policies = createManagedPolicies(config, all);
+  const models = createModelCatalog(config, policies);
+  const refusals = (groups: readonly string[], token_group = 'all') =>
+    models.all.map((model) => models.refusal({ token_group, ...person(groups) }, model));
+
+  it('are those of the policy that speaks last, by family or glob', () => {
+    assert.deepEqual([...policies.of(person(['plain']))!.models!], ['coder-1', 'coder-2']);
+    assert.deepEqual([...policies.of(person(['writers']))!.models!], ['writer-1']);
+    assert.equal(policies.of(person(['writers']))!.models_policy, 'writers');
+  });
+
+  it('are the only ones, and the refusal names the policy', () => {
+    const by_standard = { by: 'policy', policy: 'standard' };
+    assert.deepEqual(refusals(['plain']), [undefined, undefined, by_standard]);
+    const by_writers = { by: 'policy', policy: 'writers' };
+    assert.deepEqual(refusals(['writers']), [by_writers, by_writers, undefined]);
+  });
+
+  it('never widen what a token group allows', () => {
+    const by_group = { by: 'token_group', token_group: 'writers' };
+    assert.deepEqual(refusals(['plain'], 'writers'), [by_group, by_group, { by: 'policy', policy: 'standard' }]);
+  });
+
+  it('are all where no policy says which', () => {
+    const open = createManagedPolicies(configured({ default_policy: 'plain' }), [policy('plain', { model: 'x' })]);
+    assert.equal(open.of(person())?.models, undefined);
+    const catalog = createModelCatalog(config, open);
+    const caller = { token_group: 'all', ...person() };
+    assert.ok(catalog.all.every((model) => catalog.refusal(caller, model) === undefined));
+  });
+});

@@ -1,0 +1,357 @@
+import assert from 'node:assert/strict';
+import { createHmac, createPublicKey, type JsonWebKey } from 'node:crypto';
+import { describe, type TestContext, test } from 'node:test';
+import { ProviderError, type ProviderProblem } from '../../../engine/identity/provider/provider.ts';
+import { ATTEMPT, fails, makeProvider, REDIRECT_URI, SECRET } from '../../support/identity/provider-client.ts';
+import {
+  answerJson,
+  NONCE,
+  type ScriptedProvider,
+  startScriptedProvider,
+  tokens,
+} from '../../support/identity/scripted-identity-provider.ts';
+
+const CALLBACK = new URL(`${REDIRECT_URI}?code=code-of-this-attempt&state=${ATTEMPT.state}`);
+
+async function setUp(t: TestContext, changes: Parameters<typeof makeProvider>[1] = {}) {
+  const scripted = await startScriptedProvider(t);
+  const made = makeProvider(scripted.issuer, changes);
+  return { scripted, ...made, identify: () => made.provider.identify(CALLBACK, ATTEMPT) };
+}
+
+async function refusal(promise: Promise<unknown>, problem: ProviderProblem, message: RegExp): Promise<ProviderError> {
+  const error = await fails(promise, problem, message);
+  for (const secret of [
+    SECRET,
+    'code-of-this-attempt',
+    NONCE,
+    ATTEMPT.state,
+    ATTEMPT.code_verifier,
+    'access-token-1',
+  ]) {
+    assert.ok(!`${error.message} ${JSON.stringify(error)} ${error.stack}`.includes(secret), error.message);
+  }
+  return error;
+}
+
+describe('an ID token is refused', () => {
+  const cases: Record<string, [(scripted: ScriptedProvider) => Promise<string>, RegExp]> = {
+    'without a signature': [
+      async (s) => `${base64url({ alg: 'none' })}.${base64url(s.claims())}.`,
+      /unexpected JWT "alg"/,
+    ],
+    'signed with a key the provider does not have': [(s) => s.forge(s.claims()), /signature verification failed/],
+    'signed with a key of another name': [(s) => s.forge(s.claims(), { kid: 'key-9' }), /no applicable keys/],
+    'whose signature was made with the public key as a secret': [signedWithPublicKey, /unexpected JWT "alg"/],
+    'of another issuer': [(s) => s.sign(s.claims({ iss: 'https://evil.example.com' })), /"iss"/],
+    'for another client': [(s) => s.sign(s.claims({ aud: 'somebody-else' })), /"aud"/],
+    'for several clients that names none as its party': [
+      (s) => s.sign(s.claims({ aud: ['gateway', 'somebody-else'] })),
+      /untrusted audiences/,
+    ],
+    'of another attempt': [(s) => s.sign(s.claims({ nonce: 'nonce-of-another-attempt' })), /"nonce"/],
+    'without a nonce': [(s) => s.sign(s.claims({ nonce: undefined })), /nonce/],
+    'that has expired': [(s) => s.sign(s.claims({ exp: Math.floor(Date.now() / 1000) - 31 })), /"exp".*clock_skew/],
+    'without a subject': [(s) => s.sign(s.claims({ sub: undefined })), /sub/],
+    'with critical headers nobody knows': [(s) => s.sign(s.claims(), { crit: ['b64'], b64: true }), /crit/],
+    'that is none': [async () => 'eyJ.not.one', /token endpoint/],
+  };
+  for (const [name, [make, message]] of Object.entries(cases)) {
+    test(name, async (t) => {
+      const { scripted, identify } = await setUp(t);
+      scripted.token = tokens(await make(scripted));
+      await refusal(identify(), 'invalid', message);
+      scripted.token = tokens(await scripted.sign(scripted.claims()));
+      assert.equal((await identify()).claims.sub, 'anna', 'a good one is taken afterwards');
+    });
+  }
+
+  test('when there is none', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = tokens(undefined);
+    await refusal(identify(), 'invalid', /id_token/);
+  });
+
+  test('signed with a shared secret even where the provider says it does that', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.metadata = { id_token_signing_alg_values_supported: ['HS256', 'ES256'] };
+    scripted.token = tokens(await signedWithPublicKey(scripted));
+    await refusal(identify(), 'invalid', /unsupported/);
+  });
+
+  test('for the time between two clocks only within the configured skew', async (t) => {
+    const { scripted, identify } = await setUp(t, { clock_skew_seconds: 120 });
+    scripted.token = tokens(await scripted.sign(scripted.claims({ exp: Math.floor(Date.now() / 1000) - 100 })));
+    assert.equal((await identify()).claims.sub, 'anna');
+    scripted.token = tokens(await scripted.sign(scripted.claims({ exp: Math.floor(Date.now() / 1000) - 130 })));
+    await refusal(identify(), 'invalid', /"exp"/);
+  });
+});
+
+describe('new signing keys', () => {
+  test('are not asked for each time', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ email_verified: true })));
+    await identify();
+    await identify();
+    assert.deepEqual(scripted.requests, ['/.well-known/openid-configuration', '/token', '/jwks', '/token']);
+  });
+});
+
+test('an ID token may be signed in any way but with a shared secret where the provider does not list its ways', async (t) => {
+  const { scripted, identify } = await setUp(t);
+  scripted.metadata = { id_token_signing_alg_values_supported: undefined };
+  scripted.token = tokens(await scripted.sign(scripted.claims()));
+  assert.equal((await identify()).claims.sub, 'anna');
+  for (const bad of [await signedWithPublicKey(scripted), `${base64url({ alg: 'none' })}.${base64url({})}.`]) {
+    scripted.token = tokens(bad);
+    await refusal(identify(), 'invalid', /unexpected JWT "alg"/);
+  }
+});
+
+describe('the answer of the authorization endpoint is refused', () => {
+  const cases: Record<string, [string, ProviderProblem, RegExp]> = {
+    'with another state': ['code=abcd&state=state-of-another', 'invalid', /"state"/],
+    'without a state': ['code=abcd', 'invalid', /"state"/],
+    'with two codes': [`code=abcd&code=efgh&state=${ATTEMPT.state}`, 'invalid', /only once/],
+    'that names another issuer': [`code=abcd&state=${ATTEMPT.state}&iss=https://evil.example.com`, 'invalid', /"iss"/],
+    'that is a no': [`error=access_denied&state=${ATTEMPT.state}`, 'refused', /access_denied/],
+    'that wants a login': [`error=login_required&state=${ATTEMPT.state}`, 'refused', /login_required/],
+    'that is trouble of its own': [
+      `error=temporarily_unavailable&state=${ATTEMPT.state}`,
+      'unavailable',
+      /temporarily/,
+    ],
+    'that complains about the gateway': [`error=invalid_scope&state=${ATTEMPT.state}`, 'invalid', /invalid_scope/],
+  };
+  for (const [name, [query, problem, message]] of Object.entries(cases)) {
+    test(name, async (t) => {
+      const { scripted, provider } = await setUp(t);
+      await refusal(provider.identify(new URL(`${REDIRECT_URI}?${query}`), ATTEMPT), problem, message);
+      assert.ok(!scripted.requests.includes('/token'), 'no code is redeemed');
+    });
+  }
+});
+
+describe('the token endpoint', () => {
+  test('can repeat secrets in its description without them getting anywhere', async (t) => {
+    const { scripted, identify } = await setUp(t, { token_endpoint_auth_method: 'client_secret_post' });
+    scripted.token = (_req, res, form) => {
+      const error_description = `wrong: ${form.get('client_secret')} ${form.get('code')}\r\nforged: log line\u001b[2J`;
+      answerJson(res, 400, { error: 'invalid_grant', error_description });
+    };
+    const { message } = await refusal(identify(), 'invalid', /invalid_grant: wrong: \[secret\] \[secret\] forged/);
+    assert.doesNotMatch(message, /\p{Cc}/u);
+  });
+
+  test('that refuses the client is a matter for the operator', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_client' });
+    await refusal(identify(), 'invalid', /invalid_client/);
+    scripted.token = (_req, res) =>
+      answerJson(res, 401, { error: 'invalid_client' }, { 'www-authenticate': 'Basic realm="x"' });
+    await refusal(identify(), 'invalid', /invalid_client; check auth\.oidc\.client_id/);
+    scripted.token = (_req, res) => {
+      res.writeHead(401, { 'www-authenticate': 'Basic realm="x"' });
+      res.end();
+    };
+    await refusal(identify(), 'invalid', /does not accept the client id, secret or key/);
+  });
+
+  test('is given up when its answer is endless', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = (_req, res) => {
+      res.writeHead(200, { 'content-type': 'application/json' });
+      const more = () => {
+        while (res.write(' '.repeat(65_536)));
+      };
+      res.on('drain', more);
+      more();
+    };
+    await refusal(identify(), 'invalid', /longer than 1 MiB/);
+  });
+
+  test('leads nowhere else', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = (_req, res) => {
+      res.writeHead(307, { location: `${scripted.issuer}/userinfo` });
+      res.end();
+    };
+    await refusal(identify(), 'invalid', /307 and leads elsewhere/);
+    assert.ok(!scripted.requests.includes('/userinfo'));
+  });
+});
+
+describe('the userinfo endpoint', () => {
+  test('is not believed about somebody else', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
+    scripted.userinfo = { sub: 'ben', groups: ['admins'] };
+    await refusal(identify(), 'invalid', /"sub"/);
+  });
+
+  test('that refuses a fresh access token says nothing about the person', async (t) => {
+    const { scripted, identify, provider } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
+    for (const status of [401, 403]) {
+      scripted.userinfo = (_req, res) => answerJson(res, status, {}, { 'www-authenticate': 'Bearer' });
+      await refusal(identify(), 'invalid', /^userinfo endpoint: .*HTTP 40/);
+    }
+    await refusal(provider.recheck({ subject: 'anna', access_token: 'old-token' }), 'refused', /any more \(HTTP 403\)/);
+  });
+
+  test('that only has to say whether the address is verified may be missing or say no, but not be silent', async (t) => {
+    const { scripted, identify, provider } = await setUp(t, { email_verification: 'if_stated' });
+    scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
+    const grant = { subject: 'anna', refresh_token: 'refresh-token-1' };
+    scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
+    for (const { claims } of [await identify(), await provider.recheck(grant)]) {
+      assert.deepEqual([claims.email, 'email_verified' in claims], ['anna@example.com', false]);
+    }
+    scripted.userinfo = (_req, res) => answerJson(res, 503, {});
+    await refusal(identify(), 'unavailable', /userinfo.*HTTP 503/);
+    assert.equal((await refusal(provider.recheck(grant), 'unavailable', /./)).grant?.refresh_token, 'refresh-token-2');
+    scripted.userinfo = { sub: 'ben', email: 'anna@example.com', email_verified: true };
+    await refusal(identify(), 'invalid', /"sub"/);
+    scripted.metadata = { userinfo_endpoint: undefined };
+    assert.equal((await makeProvider(scripted.issuer).provider.identify(CALLBACK, ATTEMPT)).claims.sub, 'anna');
+  });
+
+  test('that refuses is no way around a verification that is required', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
+    await refusal(identify(), 'invalid', /^userinfo endpoint/);
+  });
+
+  test('does not overrule the ID token', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined, email_verified: false })));
+    const userinfo = { sub: 'anna', email: 'root@example.com', email_verified: true, iss: 'x', groups: ['staff'] };
+    scripted.userinfo = userinfo;
+    const { claims } = await identify();
+    const { email, email_verified, iss, groups } = claims;
+    assert.deepEqual(
+      { email, email_verified, groups },
+      { email: 'anna@example.com', email_verified: false, groups: ['staff'] },
+    );
+    assert.equal(iss, scripted.issuer);
+  });
+
+  test('does not vouch for the address in the ID token by verifying another', async (t) => {
+    const { scripted, identify } = await setUp(t, { email_verification: 'required' });
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    scripted.userinfo = { sub: 'anna', email: 'mallory@example.org', email_verified: true };
+    assert.ok(!('email_verified' in (await identify()).claims));
+    scripted.userinfo = { sub: 'anna', email: 'anna@example.com', email_verified: true };
+    assert.equal((await identify()).claims.email_verified, true);
+  });
+});
+
+describe('a refresh', () => {
+  const GRANT = { subject: 'anna', refresh_token: 'refresh-token-1' };
+
+  test('that brings the ID token of somebody else is refused', async (t) => {
+    const { scripted, provider } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ sub: 'ben' })));
+    await refusal(provider.recheck(GRANT), 'invalid', /about somebody else/);
+  });
+
+  test('without an ID token asks the userinfo endpoint', async (t) => {
+    const { scripted, provider } = await setUp(t);
+    scripted.token = tokens(undefined, { refresh_token: 'refresh-token-2' });
+    scripted.userinfo = { sub: 'anna', email: 'anna@example.com', groups: ['staff'], iss: 'https://evil.example.com' };
+    assert.deepEqual(await provider.recheck(GRANT), {
+      claims: { sub: 'anna', email: 'anna@example.com', groups: ['staff'], iss: scripted.issuer },
+      grant: { subject: 'anna', refresh_token: 'refresh-token-2' },
+    });
+    scripted.metadata = { userinfo_endpoint: undefined };
+    const other = makeProvider(scripted.issuer).provider;
+    await refusal(other.recheck(GRANT), 'invalid', /no ID token/);
+  });
+
+  test('does not take what only ID tokens tell for gone when there is none', async (t) => {
+    const { scripted, provider } = await setUp(t);
+    const grant = { ...GRANT, in_id_token: ['email', 'groups'] };
+    scripted.userinfo = { sub: 'anna', email: 'anna@example.com' };
+    scripted.token = tokens(undefined);
+    await refusal(provider.recheck(grant), 'unaskable', /tells groups only in the ID token/);
+    const { subject, in_id_token } = grant;
+    const without_refresh_token = { subject, access_token: 'access-token-1', in_id_token };
+    await refusal(provider.recheck(without_refresh_token), 'unaskable', /tells groups only in the ID token/);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
+    assert.equal((await provider.recheck(grant)).claims.groups, undefined, 'a new ID token has the last word');
+  });
+
+  test('hands over the new refresh token also when something fails after it was given', async (t) => {
+    const { scripted, provider } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })), {
+      refresh_token: 'refresh-token-2',
+    });
+    const next = { subject: 'anna', refresh_token: 'refresh-token-2' };
+    scripted.userinfo = (_req, res) => void res.socket?.destroy();
+    const down = await refusal(provider.recheck(GRANT), 'unavailable', /GET .*userinfo/);
+    assert.deepEqual(down.grant, next);
+    assert.ok(!JSON.stringify(down).includes('refresh-token-2'));
+    scripted.token = tokens(await scripted.forge(scripted.claims()), { refresh_token: 'refresh-token-2' });
+    assert.deepEqual((await refusal(provider.recheck(GRANT), 'invalid', /signature/)).grant, next);
+    scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_grant' });
+    assert.equal((await refusal(provider.recheck(GRANT), 'refused', /invalid_grant/)).grant, undefined);
+  });
+});
+
+describe('the discovery document is refused', () => {
+  test('of another issuer', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    for (const issuer of ['nonsense\u001b[2J', 7]) {
+      scripted.metadata = { issuer };
+      await refusal(identify(), 'invalid', /discovery document/);
+    }
+    for (const issuer of ['https://evil.example.com', `${scripted.issuer}/tenant/`]) {
+      scripted.metadata = { issuer };
+      const { message } = await refusal(identify(), 'invalid', /^discovery document: .*auth\.oidc\.issuer_url exactly/);
+      assert.ok(message.includes(`"${issuer}", not "${scripted.issuer}/"`), message);
+    }
+  });
+
+  test('that leads out of the machine without TLS', async (t) => {
+    const { scripted, identify } = await setUp(t);
+    scripted.metadata = { token_endpoint: 'http://192.0.2.1/token' };
+    await refusal(identify(), 'invalid', /has to be asked by https/);
+  });
+
+  test('with values of any shape, or read where they do no harm', async (t) => {
+    const keys = ['authorization_endpoint', 'token_endpoint', 'jwks_uri', 'userinfo_endpoint', 'scopes_supported'];
+    const more = ['id_token_signing_alg_values_supported', 'authorization_response_iss_parameter_supported'];
+    for (const key of [...keys, ...more]) {
+      for (const value of [7, null, '', {}, ['x'], 'javascript:alert(1)', 'http://user:pass@192.0.2.1/']) {
+        const { scripted, provider, identify } = await setUp(t);
+        scripted.metadata = { [key]: value };
+        scripted.token = tokens(await scripted.sign(scripted.claims()));
+        for (const each of [() => provider.authorizationUrl(ATTEMPT), identify]) {
+          const failure = await each().catch((error: unknown) => error);
+          assert.ok(!(failure instanceof Error) || failure instanceof ProviderError, `${key}: ${failure}`);
+          if (failure instanceof URL) assert.equal(failure.protocol, 'http:', `${key}: ${failure}`);
+        }
+      }
+    }
+  });
+
+  test('without an authorization endpoint', async (t) => {
+    const { scripted, provider } = await setUp(t);
+    scripted.metadata = { authorization_endpoint: undefined };
+    await refusal(provider.authorizationUrl(ATTEMPT), 'invalid', /authorization_endpoint/);
+  });
+});
+
+function base64url(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url');
+}
+
+/** The attack that works where a verifier takes the algorithm from the token and the key from the provider. */
+async function signedWithPublicKey(scripted: ScriptedProvider): Promise<string> {
+  const { keys } = scripted.jwks as { keys: JsonWebKey[] };
+  const pem = createPublicKey({ key: keys[0]!, format: 'jwk' }).export({ type: 'spki', format: 'pem' });
+  const signed = `${base64url({ alg: 'HS256', kid: 'key-1' })}.${base64url(scripted.claims())}`;
+  return `${signed}.${createHmac('sha256', pem).update(signed).digest('base64url')}`;
+}

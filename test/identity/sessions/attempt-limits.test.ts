@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { Log } from '../../../engine/api.ts';
+import { countedAddress, createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { START } from './people.ts';
+
+let store: TestStore;
+useTestStore((opened) => {
+  store = opened;
+});
+
+const limits = {
+  device_authorizations: 3,
+  code_submissions: 2,
+  requests: 6000,
+  refused_credentials: 5,
+  window_seconds: 600,
+};
+
+function open(clock = frozenClock(START), database: Database = store.database, log: Log = quietLog) {
+  return createAttemptLimits({ database, clock, limits, log });
+}
+
+describe('attempts of one address', () => {
+  it('are let through up to the limit of their kind, and then told how long to wait', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    const submit = () => attempts.count('code_submission', '192.0.2.1');
+    assert.equal(await submit(), undefined);
+    clock.advance(60_500);
+    assert.equal(await submit(), undefined);
+    assert.deepEqual(await submit(), { retry_after_seconds: 540 });
+    for (let begun = 0; begun < 3; begun++)
+      assert.equal(await attempts.count('device_authorization', '192.0.2.1'), undefined, 'another kind counts apart');
+    assert.ok(await attempts.count('device_authorization', '192.0.2.1'));
+    assert.equal(await attempts.count('code_submission', '192.0.2.2'), undefined, 'so does another address');
+  });
+
+  it('are let through again when the span is over, however many there were meanwhile', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    const submit = () => attempts.count('code_submission', '192.0.2.10');
+    for (let tried = 0; tried < 20; tried++) await submit();
+    clock.advance(599_999);
+    assert.deepEqual(await submit(), { retry_after_seconds: 1 });
+    clock.advance(1);
+    assert.equal(await submit(), undefined);
+    assert.equal(await submit(), undefined);
+    assert.ok(await submit());
+  });
+
+  it('leave one line in the log of each span in which there were too many', async () => {
+    const clock = frozenClock(START);
+    const lines: object[] = [];
+    const log = { ...quietLog, warn: (fields: object) => void lines.push(fields) };
+    const attempts = open(clock, store.database, log);
+    for (let tried = 0; tried < 8; tried++) await attempts.count('code_submission', '2001:db8:9::1');
+    assert.deepEqual(lines, [{ kind: 'code_submission', client_address: '2001:db8:9:0::/64' }]);
+    clock.advance(600_000);
+    for (let tried = 0; tried < 8; tried++) await attempts.count('code_submission', '2001:db8:9::1');
+    assert.equal(lines.length, 2);
+  });
+
+  it('count once where they turned out to be no guess', async () => {
+    const attempts = open();
+    const submit = () => attempts.count('code_submission', '192.0.2.20');
+    await submit();
+    for (let tried = 0; tried < 5; tried++) {
+      assert.equal(await submit(), undefined);
+      await attempts.forgive('code_submission', '192.0.2.20');
+    }
+    await submit();
+    assert.ok(await submit());
+    await attempts.forgive('code_submission', '192.0.2.99');
+  });
+
+  it('let exactly as many through when they come at one moment to several replicas', async () => {
+    const handles = [store.database, await store.another()];
+    let address = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 12 }), async (count) => {
+        const from = `198.51.100.${++address}`;
+        const clock = frozenClock(START);
+        const counted = await Promise.all(
+          Array.from({ length: count }, (_, i) => open(clock, handles[i % 2]!).count('code_submission', from)),
+        );
+        assert.equal(counted.filter((refusal) => refusal === undefined).length, Math.min(count, 2));
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  it('ask nobody to wait longer than the span, even when the clock was set back', async () => {
+    const attempts = open(frozenClock('2026-03-10T18:00:00Z'));
+    for (let tried = 0; tried < 3; tried++) await attempts.count('code_submission', '192.0.2.30');
+    assert.deepEqual(await open().count('code_submission', '192.0.2.30'), { retry_after_seconds: 600 });
+  });
+
+  it('are counted for whatever is given as an address', async () => {
+    const attempts = open();
+    for (const text of ['', 'unknown', '\0\ud800', "'; drop table attempts; --", 'x'.repeat(100_000), '__proto__'])
+      assert.equal(await attempts.count('code_submission', text), undefined);
+  });
+});
+
+describe('what an address counts under', () => {
+  it('is itself for IPv4, however it is written', () => {
+    assert.equal(countedAddress('192.0.2.1'), '192.0.2.1');
+    assert.equal(countedAddress('::ffff:192.0.2.1'), '192.0.2.1');
+    assert.equal(countedAddress('::FFFF:c000:201'), '192.0.2.1');
+    assert.equal(countedAddress('0:0:0:0:0:ffff:192.0.2.1'), '192.0.2.1');
+  });
+
+  it('is the network of 64 bits for IPv6, however it is written', () => {
+    for (const text of [
+      '2001:db8:1:2::1',
+      '2001:0DB8:1:2:ffff:ffff:ffff:ffff',
+      '2001:db8:1:2::',
+      '2001:db8:1:2:0:0:192.0.2.1',
+    ])
+      assert.equal(countedAddress(text), '2001:db8:1:2::/64');
+    assert.equal(countedAddress('2001:db8:1:3::1'), '2001:db8:1:3::/64');
+    assert.equal(countedAddress('::1'), '0:0:0:0::/64');
+    assert.equal(countedAddress('fe80::1%eth0'), 'fe80:0:0:0::/64');
+  });
+
+  it('is the same for all addresses of a network, and never the same for two networks', () => {
+    const group = fc.integer({ min: 0, max: 0xffff });
+    const network = fc.tuple(group, group, group, group).filter((groups) => groups.some((each) => each !== 0));
+    const host = fc.tuple(group, group, group, group);
+    const write = (groups: readonly number[]) => groups.map((each) => each.toString(16)).join(':');
+    fc.assert(
+      fc.property(network, network, host, host, (one, two, a, b) => {
+        assert.equal(countedAddress(write([...one, ...a])), countedAddress(write([...one, ...b])));
+        const is_same = write(one) === write(two);
+        assert.equal(countedAddress(write([...one, ...a])) === countedAddress(write([...two, ...a])), is_same);
+      }),
+    );
+  });
+
+  it('never fails', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.ipV6(), fc.ipV4()), (text) => assert.ok(countedAddress(text).length <= 64)),
+    );
+  });
+});
+
+describe('a refused address', () => {
+  it('is not asked about again until the wait is over, or an attempt is forgiven', async () => {
+    const clock = frozenClock(START);
+    let asked = 0;
+    const query: Database['query'] = (...given) => {
+      asked++;
+      return store.database.query(...given);
+    };
+    const attempts = open(clock, { ...store.database, query });
+    const submit = () => attempts.count('code_submission', '192.0.2.70');
+    for (let tried = 0; tried < 30; tried++) await submit();
+    assert.equal(asked, limits.code_submissions + 1);
+    clock.advance(100_000);
+    assert.deepEqual(await submit(), { retry_after_seconds: 500 });
+    await attempts.forgive('code_submission', '192.0.2.70');
+    await attempts.forgive('code_submission', '192.0.2.70');
+    assert.equal(await submit(), undefined);
+  });
+});
+
+describe('credentials that come to nothing', () => {
+  const ask = (attempts: ReturnType<typeof open>, text: string, is_ours: boolean, is_good: boolean) =>
+    attempts.ask(
+      { text, address: '192.0.2.80', is_ours },
+      async () => 'answer',
+      () => is_good,
+    );
+
+  it('are counted by the address, those that are ours by themselves, and good ones not at all', async () => {
+    const clock = frozenClock(START);
+    const attempts = open(clock);
+    for (let n = 0; n < 50; n++) assert.ok('answer' in (await ask(attempts, 'good', false, true)));
+    for (let n = 0; n < limits.refused_credentials; n++)
+      assert.ok('answer' in (await ask(attempts, `${n}`, false, false)));
+    assert.deepEqual(await ask(attempts, 'another', false, true), { retry_after_seconds: 120 });
+    for (let n = 0; n < limits.refused_credentials; n++)
+      assert.ok('answer' in (await ask(attempts, 'ours', true, false)));
+    assert.ok('retry_after_seconds' in (await ask(attempts, 'ours', true, true)));
+    assert.ok('answer' in (await ask(attempts, 'ours, too', true, true)));
+    clock.advance(120_000);
+    assert.ok('answer' in (await ask(attempts, 'another', false, true)));
+  });
+
+  it('are not those that nobody could be asked about', async () => {
+    const attempts = open();
+    for (let n = 0; n < 20; n++) {
+      const away = attempts.ask(
+        { text: 'x', address: '192.0.2.81', is_ours: false },
+        () => Promise.reject(new Error('away')),
+        () => true,
+      );
+      await assert.rejects(away, /away/);
+    }
+  });
+});

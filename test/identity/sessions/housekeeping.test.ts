@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import { startHousekeeping } from '../../../engine/identity/sessions/housekeeping.ts';
+import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { DEVICE, openGrantsAndForm, START, signIn, somebody } from './people.ts';
+
+let store: TestStore;
+useTestStore((opened) => {
+  store = opened;
+});
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+async function rowsIn(table: string): Promise<number> {
+  const [row] = await store.database.query<{ rows: number }>(
+    `test_rows_${table}`,
+    `select count(*) as rows from ${table}`,
+    [],
+  );
+  return row!.rows;
+}
+
+it('removes sign-ins, attempts and sessions when nobody asks for them any more, and not before', async () => {
+  const { database } = store;
+  const clock = frozenClock(START);
+  const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
+  const grants = openGrantsAndForm({ database, clock, refresh_days: 1 });
+  const limits = {
+    device_authorizations: 1,
+    code_submissions: 1,
+    requests: 6000,
+    refused_credentials: 300,
+    window_seconds: 60,
+  };
+  const { device_code } = await grants.begin(DEVICE);
+  await createAttemptLimits({ database, clock, limits, log: quietLog }).count('code_submission', '192.0.2.1');
+  // Typing its code is an attempt as well.
+  await signIn(grants, somebody());
+  const counts = async () => {
+    await housekeeping.sweep();
+    return [
+      await rowsIn('device_grants'),
+      await rowsIn('attempts'),
+      await rowsIn('sessions'),
+      await rowsIn('refresh_tokens'),
+    ];
+  };
+  assert.deepEqual(await counts(), [2, 2, 1, 1]);
+  clock.advance(HOUR_MS);
+  assert.deepEqual(await counts(), [2, 2, 1, 1]);
+  assert.equal((await grants.poll(device_code)).outcome, 'expired');
+  clock.advance(600_001);
+  assert.deepEqual(await counts(), [0, 2, 1, 1]);
+  clock.advance(DAY_MS);
+  assert.deepEqual(await counts(), [0, 0, 1, 1]);
+  assert.equal((await createSessions({ database, clock }).list({ ended: true })).length, 1);
+  clock.advance(30 * DAY_MS);
+  assert.deepEqual(await counts(), [0, 0, 0, 0]);
+  await housekeeping.close();
+});
+
+it('removes many in batches, also when two replicas do so at once', async () => {
+  const { database } = store;
+  await database.query(
+    'test_many',
+    `insert into attempts select 'code_submission', n::text, '2020-01-01', 1 from generate_series(1, 2500) n`,
+    [],
+  );
+  const clock = frozenClock(START);
+  const replicas = [database, await store.another()].map((each) =>
+    startHousekeeping({ database: each, clock, log: quietLog, every: () => () => {} }),
+  );
+  await Promise.all(replicas.map((each) => each.sweep()));
+  await replicas[0]!.sweep();
+  assert.equal(await rowsIn('attempts'), 0);
+  await Promise.all(replicas.map((each) => each.close()));
+});
+
+it('removes the tokens of a session that was renewed for a month a few at a time: no statement takes long', async () => {
+  const { database } = store;
+  const clock = frozenClock(START);
+  const session = await signIn(openGrantsAndForm({ database, clock, refresh_days: 1 }), somebody());
+  await database.query(
+    'test_many_tokens',
+    `insert into refresh_tokens (hash, session_id, created_at, used_at)
+     select sha256(n::text::bytea), $1, now(), now() from generate_series(1, 5000) n`,
+    [session.id],
+  );
+  const steps: number[] = [];
+  const counted: Pick<Database, 'query'> = {
+    async query(...statement) {
+      const before = await rowsIn('refresh_tokens');
+      const rows = await database.query<never>(...statement);
+      steps.push(before - (await rowsIn('refresh_tokens')));
+      return rows;
+    },
+  };
+  clock.advance(32 * DAY_MS);
+  const housekeeping = startHousekeeping({ database: counted, clock, log: quietLog, every: () => () => {} });
+  await housekeeping.sweep();
+  assert.deepEqual([await rowsIn('sessions'), await rowsIn('refresh_tokens')], [0, 0]);
+  assert.ok(Math.max(...steps) <= 1000, `a statement removed ${Math.max(...steps)} tokens`);
+  await housekeeping.close();
+});
+
+it('goes on with the other tables when one cannot be swept', async () => {
+  const swept: string[] = [];
+  const housekeeping = startHousekeeping({
+    clock: frozenClock(START),
+    log: quietLog,
+    every: () => () => {},
+    database: {
+      async query(name) {
+        swept.push(name);
+        if (name === 'sweep_device_grants') throw new Error('it takes too long');
+        return [];
+      },
+    },
+  });
+  await housekeeping.sweep();
+  for (const table of ['device_grants', 'attempts', 'sessions', 'refused_sign_ins'])
+    assert.ok(swept.includes(`sweep_${table}`), table);
+  await housekeeping.close();
+});
+
+it('does not mind a database that is away', async () => {
+  const housekeeping = startHousekeeping({
+    clock: frozenClock(START),
+    log: quietLog,
+    every: () => () => {},
+    database: {
+      async query() {
+        throw new Error('switched off by the test');
+      },
+    },
+  });
+  await housekeeping.sweep();
+  await housekeeping.close();
+});

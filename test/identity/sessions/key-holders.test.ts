@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { after, describe, it } from 'node:test';
+import { StageError } from '../../../engine/contract/errors.ts';
+import { type OpenKeyHolders, openKeyHolders } from '../../../engine/identity/sessions/key-holders.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { type TestStore, useTestStore } from '../../support/store.ts';
+import { START } from './people.ts';
+
+let store: TestStore;
+useTestStore((opened) => {
+  store = opened;
+});
+const opened: OpenKeyHolders[] = [];
+after(() => Promise.all(opened.map((holders) => holders.close())));
+
+/** A gateway on the database of this file, with the statements it sent and the warnings it gave. */
+function open(clock = frozenClock(START), held: () => readonly string[] = () => []) {
+  const statements: string[] = [];
+  const warnings: string[] = [];
+  const state = { away: false };
+  const log = { debug() {}, info() {}, warn: (_: object, text: string) => void warnings.push(text), error() {} };
+  const database = {
+    async query<Row>(name: string, text: string, values: readonly unknown[]) {
+      statements.push(name);
+      if (state.away) throw new StageError('store_unavailable', 'away');
+      return store.database.query<Row>(name, text, values);
+    },
+  };
+  let tick = () => {};
+  const every = (_ms: number, task: () => void) => {
+    tick = task;
+    return () => {};
+  };
+  const holders = openKeyHolders({ database, clock, log, held, every });
+  opened.push(holders);
+  return { holders, statements, warnings, state, clock, tick: () => tick() };
+}
+
+const UNAVAILABLE = { code: 'temporarily_unavailable', status: 503, headers: { 'retry-after': '1' } };
+
+describe('a key that a gateway does not have', () => {
+  it('is known once another one has said that it has it, at that very moment and for five minutes', async () => {
+    const [one, other] = [open(), open()];
+    await other.holders.demandUnheld('key-of-one');
+    await one.holders.announce(['key-of-one']);
+    await assert.rejects(other.holders.demandUnheld('key-of-one'), UNAVAILABLE);
+    other.clock.advance(299_000);
+    await assert.rejects(other.holders.demandUnheld('key-of-one'), UNAVAILABLE);
+    other.clock.advance(1000);
+    await other.holders.demandUnheld('key-of-one');
+    assert.equal(other.warnings.length, 2, 'once a minute');
+  });
+
+  it('is asked about a few times a second, however many are made up', async () => {
+    const { holders, statements } = open();
+    const started = performance.now();
+    for (let round = 0; round < 3; round++) {
+      await Promise.all(Array.from({ length: 500 }, (_, i) => holders.demandUnheld(`made-up-${round}-${i}`)));
+    }
+    assert.equal(statements.length, 3);
+    assert.ok(performance.now() - started >= 490);
+  });
+
+  it('cannot be told apart while the database is away, and can afterwards', async () => {
+    const { holders, state } = open();
+    state.away = true;
+    await assert.rejects(holders.demandUnheld('nobody-has-it'), { code: 'store_unavailable' });
+    state.away = false;
+    await holders.demandUnheld('nobody-has-it');
+  });
+});
+
+describe('a gateway', () => {
+  it('says which keys it has before it signs, and not again for each token', async () => {
+    const { holders, statements, clock } = open();
+    for (let times = 0; times < 5; times++) await holders.announce(['mine']);
+    assert.deepEqual(statements, ['keys_announce']);
+    clock.advance(60_000);
+    await holders.announce(['mine']);
+    assert.equal(statements.length, 2);
+    await holders.announce([]);
+    assert.equal(statements.length, 2);
+  });
+
+  it('says it again and again of those that are in force', async () => {
+    let in_force = ['first'];
+    const one = open(frozenClock(START), () => in_force);
+    const other = open(one.clock);
+    one.tick();
+    in_force = ['second'];
+    one.clock.advance(300_000);
+    one.tick();
+    await one.holders.close();
+    await other.holders.demandUnheld('first');
+    await assert.rejects(other.holders.demandUnheld('second'), UNAVAILABLE);
+  });
+});

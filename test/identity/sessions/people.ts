@@ -1,0 +1,65 @@
+/** People who sign in, for tests of what becomes of them. */
+import type { Person } from '../../../engine/identity/provider/admit.ts';
+import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import {
+  createDeviceGrants,
+  type DeviceGrants,
+  type PendingGrant,
+} from '../../../engine/identity/sessions/device-grants.ts';
+import type { OpenSession, PresentedToken } from '../../../engine/identity/sessions/sessions.ts';
+import { quietLog } from '../../support/store.ts';
+
+export const START = '2026-03-10T12:00:00Z';
+
+let people = 0;
+
+/** Somebody nobody has seen before; the rest has defaults. */
+export function somebody(more: Partial<Person> = {}): Person {
+  const name = `person-${++people}`;
+  return { issuer: 'https://id.example.com', subject: name, email: `${name}@example.com`, groups: ['staff'], ...more };
+}
+
+export const DEVICE = { client: 'coder/1.2.3', client_address: '192.0.2.1' };
+
+/** A refresh token as a client sends it. */
+export function sent(refresh_token: string, client_address = DEVICE.client_address): PresentedToken {
+  return { refresh_token, client_address };
+}
+
+/** Device grants, and the form that people type their codes into. */
+export interface GrantsAndForm extends DeviceGrants {
+  /** The sign-in that waits for somebody to confirm this code. */
+  enter(user_code: string): Promise<PendingGrant | undefined>;
+}
+
+/** Opens the device grants of a database, with a form that takes any number of wrong codes. */
+export function openGrantsAndForm(
+  options: Omit<Parameters<typeof createDeviceGrants>[0], 'refresh_days'> & { readonly refresh_days?: number },
+): GrantsAndForm {
+  const most = { device_authorizations: 1e6, code_submissions: 1e6, requests: 1e6, refused_credentials: 1e6 };
+  const attempts = createAttemptLimits({ ...options, limits: { ...most, window_seconds: 600 }, log: quietLog });
+  return {
+    ...createDeviceGrants({ refresh_days: 30, ...options }),
+    async enter(user_code) {
+      const entered = await attempts.enterCode('192.0.2.77', user_code);
+      if ('retry_after_seconds' in entered) throw new Error('too many codes were entered');
+      return entered.grant;
+    },
+  };
+}
+
+/** Brings a sign-in to where the device may collect its session; returns the device code. */
+export async function approveSignIn(grants: GrantsAndForm, person: Person, sealed_grant = 'sealed'): Promise<string> {
+  const { device_code, user_code } = await grants.begin(DEVICE);
+  const grant = await grants.enter(user_code);
+  if (grant === undefined || !(await grants.approve(grant.id, { person, sealed_grant })))
+    throw new Error('the sign-in could not be approved');
+  return device_code;
+}
+
+/** Signs a person in. */
+export async function signIn(grants: GrantsAndForm, person: Person): Promise<OpenSession> {
+  const polled = await grants.poll(await approveSignIn(grants, person));
+  if (polled.outcome !== 'signed_in') throw new Error(`the sign-in ended as ${polled.outcome}`);
+  return polled.session;
+}

@@ -1,0 +1,456 @@
+import assert from 'node:assert/strict';
+import { createHmac, generateKeyPairSync } from 'node:crypto';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
+import type { Principal } from '../../../engine/api.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { StageError } from '../../../engine/contract/errors.ts';
+import { createSessionKeys } from '../../../engine/identity/sessions/session-keys.ts';
+import { createSessionTokens, type Revocations } from '../../../engine/identity/sessions/session-tokens.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { quietLog } from '../../support/store.ts';
+import { authWith, configWith, secret } from './configuration.ts';
+import { START, somebody } from './people.ts';
+
+const ISSUER = 'https://gateway.example.com';
+const auth = authWith({ session: { signing_key_env: 'SIGNING_KEY' } });
+const keys = createSessionKeys(auth, secret, quietLog);
+const person = somebody({ name: 'Alice', groups: ['staff', 'platform'], team: 'search', project: 'apollo' });
+
+/** Ended sessions that a test decides about. */
+function revocationsOf(ended: Set<string> = new Set(), away: () => boolean = () => false): Revocations {
+  return {
+    has(id) {
+      if (away()) throw new StageError('store_unavailable', 'never read');
+      return ended.has(id);
+    },
+    onRevoked: () => () => {},
+    async catchUp() {},
+    async close() {},
+  };
+}
+
+function open(
+  more: {
+    config?: GatewayConfig;
+    clock?: FrozenClock;
+    revocations?: Revocations;
+    mayStay?: (person: object) => boolean;
+    groupsOf?: () => Promise<string[]>;
+  } = {},
+) {
+  const { config = configWith(auth), clock = frozenClock(START), revocations = revocationsOf(), ...rest } = more;
+  return createSessionTokens({ config, secret, clock, revocations, log: quietLog, ...rest });
+}
+
+const session = { id: 'ses_1', person };
+const seconds = Date.parse(START) / 1000;
+
+/** The claims of a good token, which a hostile one differs from. */
+const CLAIMS = {
+  iss: ISSUER,
+  aud: ISSUER,
+  sub: `user:${person.email}`,
+  sid: 'ses_1',
+  email: person.email,
+  groups: ['staff'],
+  idp_issuer: person.issuer,
+  idp_subject: person.subject,
+  iat: seconds,
+  exp: seconds + 3600,
+};
+
+/** Signs anything with the gateway's own key, as somebody with the key could. */
+function forge(claims: object, header: object = {}): Promise<string> {
+  return new SignJWT({ ...CLAIMS, ...claims })
+    .setProtectedHeader({ alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, ...header })
+    .sign(keys.current.derive('sign'));
+}
+
+const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+async function refused(verified: Principal | Promise<Principal> | (() => Principal | Promise<Principal>)) {
+  try {
+    await (typeof verified === 'function' ? verified() : verified);
+  } catch (error) {
+    assert.ok(error instanceof StageError, String(error));
+    return { code: error.code, message: error.message };
+  }
+  return assert.fail('the token was taken');
+}
+
+describe('issuing a session token', () => {
+  it('says who, until when, for which gateway, and by which key', async () => {
+    const { access_token, expires_in_seconds } = await open().issue(session);
+    assert.equal(expires_in_seconds, 3600);
+    assert.deepEqual(decodeProtectedHeader(access_token), { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id });
+    const { jti, ...claims } = decodeJwt(access_token);
+    assert.match(jti!, /^jwt_[0-9a-f]{20}$/);
+    assert.deepEqual(claims, {
+      ...CLAIMS,
+      name: 'Alice',
+      groups: ['staff', 'platform'],
+      groups_of: 'any',
+      roles: [],
+      team: 'search',
+      project: 'apollo',
+    });
+  });
+
+  it('leaves the name out where it would make the token too long, and groups before that', async () => {
+    const long = { ...person, name: '名'.repeat(200), email: `${'a'.repeat(64)}@${'b'.repeat(180)}.example.com` };
+    for (const team of ['search', '搜'.repeat(200)]) {
+      const { access_token } = await open().issue({ id: 'ses_1', person: { ...long, team, project: team } });
+      assert.ok(access_token.length <= 3072, `${access_token.length} characters`);
+      const { email, name } = await open({ groupsOf: async () => ['staff'] }).verify(access_token);
+      assert.deepEqual([email, name], [long.email, team === 'search' ? long.name : undefined]);
+    }
+  });
+
+  it('gives two tokens of one second two ids', async () => {
+    const tokens = open();
+    const issued = await Promise.all([tokens.issue(session), tokens.issue(session)]);
+    assert.notEqual(issued[0].access_token, issued[1].access_token);
+  });
+});
+
+describe('verifying a session token', () => {
+  it('gives the frozen principal, the second time without a promise', async () => {
+    const tokens = open();
+    const { access_token } = await tokens.issue(session);
+    const principal = await tokens.verify(access_token);
+    assert.deepEqual(principal, {
+      id: `user:${person.email}`,
+      email: person.email,
+      name: 'Alice',
+      kind: 'session',
+      groups: ['staff', 'platform'],
+      roles: [],
+      team: 'search',
+      project: 'apollo',
+      token: { id: 'ses_1', name: 'sign-in', group: undefined },
+    });
+    for (const part of [principal, principal.groups, principal.roles, principal.token])
+      assert.ok(Object.isFrozen(part));
+    assert.equal(tokens.verify(access_token), principal);
+  });
+
+  it('works on every replica', async () => {
+    const { access_token } = await open().issue(session);
+    assert.equal((await open().verify(access_token)).email, person.email);
+  });
+
+  it('decides about roles and the token group by the configuration in force', async () => {
+    const { access_token } = await open().issue(session);
+    const principalBy = (more: Parameters<typeof authWith>[0], groups?: GatewayConfig['token_groups']) =>
+      open({ config: configWith({ ...auth, ...authWith({ session: auth.session, ...more }) }, groups) }).verify(
+        access_token,
+      );
+    assert.deepEqual((await principalBy({ admin_groups: ['platform'] })).roles, ['admin']);
+    assert.deepEqual((await principalBy({ admin_groups: ['plat', 'Platform'] })).roles, []);
+    const groups = [
+      { name: 'few', models: ['coder-1'], members: ['interns'] },
+      { name: 'many', models: ['*'], members: ['platform'] },
+      { name: 'other', models: ['*'], members: ['staff'] },
+    ];
+    assert.equal((await principalBy({}, groups)).token.group, 'many');
+    const session_group = { session: { ...auth.session, token_group: 'few' } };
+    assert.equal((await principalBy(session_group, [groups[0]!])).token.group, 'few');
+    assert.equal((await principalBy({}, [groups[0]!])).token.group, undefined);
+  });
+
+  it('refuses it once it has expired, whether it was seen before or not', async () => {
+    const clock = frozenClock(START);
+    const tokens = open({ clock });
+    const { access_token } = await tokens.issue(session);
+    const { access_token: unseen } = await tokens.issue(session);
+    clock.advance(3_599_999);
+    await tokens.verify(access_token);
+    clock.advance(1);
+    for (const token of [access_token, unseen]) {
+      const { code, message } = await refused(() => tokens.verify(token));
+      assert.equal(code, 'credential_expired');
+      assert.match(message, /expired on 2026-03-10T13:00:00.000Z\. The program you use renews it .* sign in again/);
+    }
+  });
+
+  it('refuses it once its session is ended, whether it was seen before or not', async () => {
+    const ended = new Set<string>();
+    const tokens = open({ revocations: revocationsOf(ended) });
+    const { access_token } = await tokens.issue(session);
+    await tokens.verify(access_token);
+    ended.add('ses_1');
+    assert.equal((await refused(() => tokens.verify(access_token))).code, 'credential_revoked');
+    const { access_token: unseen } = await tokens.issue(session);
+    assert.match((await refused(() => tokens.verify(unseen))).message, /session was ended.*Sign in again/);
+    const { access_token: other } = await tokens.issue({ id: 'ses_2', person });
+    assert.equal((await tokens.verify(other)).token.id, 'ses_2');
+  });
+
+  it('says that the store is away while nobody knows which sessions were ended', async () => {
+    let away = true;
+    const tokens = open({ revocations: revocationsOf(new Set(), () => away) });
+    const { access_token } = await tokens.issue(session);
+    assert.equal((await refused(() => tokens.verify(access_token))).code, 'store_unavailable');
+    away = false;
+    assert.equal((await tokens.verify(access_token)).email, person.email);
+  });
+
+  it('refuses somebody the configuration does not let in any more', async () => {
+    const seen: object[] = [];
+    const mayStay = (asked: object) => seen.push(asked) === 0;
+    const tokens = open({ mayStay });
+    const { access_token } = await tokens.issue(session);
+    const { code, message } = await refused(() => tokens.verify(access_token));
+    assert.equal(code, 'credential_revoked');
+    assert.match(message, new RegExp(`does not let ${person.email} in any more.*administrator`));
+    assert.deepEqual(seen, [person], 'the whole person is judged');
+  });
+});
+
+describe('rotating the signing key', () => {
+  const after = (...previous: string[]) =>
+    open({
+      config: configWith(
+        authWith({
+          session: { signing_key_env: 'OTHER_KEY', previous_signing_keys: previous.map((key_env) => ({ key_env })) },
+        }),
+      ),
+    });
+
+  it('keeps tokens of a previous key good, and signs with the new one', async () => {
+    const { access_token } = await open().issue(session);
+    const tokens = after('SIGNING_KEY');
+    assert.equal((await tokens.verify(access_token)).email, person.email);
+    const { access_token: next } = await tokens.issue(session);
+    assert.notEqual(decodeProtectedHeader(next).kid, keys.current.id);
+    assert.equal((await refused(() => open().verify(next))).code, 'credential_invalid');
+  });
+
+  it('refuses tokens of a key that was removed', async () => {
+    const { access_token } = await open().issue(session);
+    const { code, message } = await refused(() => after().verify(access_token));
+    assert.equal(code, 'credential_invalid');
+    assert.match(message, /does not use any more\. Sign in again/);
+  });
+
+  it('opens what a previous key sealed', async () => {
+    const sealed = await open().seal({ state: 'x' }, 'sign-in-attempt');
+    assert.deepEqual(await after('SIGNING_KEY').open(sealed, 'sign-in-attempt'), { state: 'x' });
+    assert.equal(await after().open(sealed, 'sign-in-attempt'), undefined);
+  });
+});
+
+describe('a hostile token', () => {
+  const refusals = async (token: string) => (await refused(() => open().verify(token))).code;
+
+  it('passes with neither no signature nor an empty one', async () => {
+    for (const alg of ['none', 'None', 'NONE', 'nOnE', '']) {
+      const unsigned = `${base64url({ alg, typ: 'session+jwt', kid: keys.current.id })}.${base64url(CLAIMS)}.`;
+      assert.equal(await refusals(unsigned), 'credential_invalid');
+    }
+    const good = await forge({});
+    assert.equal(await refusals(good.slice(0, good.lastIndexOf('.') + 1)), 'credential_invalid');
+  });
+
+  it('passes with no other algorithm, even where the key would fit', async () => {
+    for (const alg of ['HS384', 'HS512']) {
+      const long = new Uint8Array(64).fill(1);
+      const token = await new SignJWT(CLAIMS)
+        .setProtectedHeader({ alg, typ: 'session+jwt', kid: keys.current.id })
+        .sign(long);
+      assert.equal(await refusals(token), 'credential_invalid');
+    }
+    const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    const header = { alg: 'RS256', typ: 'session+jwt', kid: keys.current.id };
+    assert.equal(
+      await refusals(await new SignJWT(CLAIMS).setProtectedHeader(header).sign(privateKey)),
+      'credential_invalid',
+    );
+    // The public key as an HMAC secret, under the name of the asymmetric algorithm and of the right one.
+    const pem = publicKey.export({ type: 'spki', format: 'pem' });
+    for (const alg of ['RS256', 'HS256']) {
+      const input = `${base64url({ ...header, alg })}.${base64url(CLAIMS)}`;
+      assert.equal(
+        await refusals(`${input}.${createHmac('sha256', pem).update(input).digest('base64url')}`),
+        'credential_invalid',
+      );
+    }
+  });
+
+  it('cannot bring its own key', async () => {
+    const key = new Uint8Array(32).fill(7);
+    const jwk = { kty: 'oct', k: Buffer.from(key).toString('base64url') };
+    for (const more of [
+      { jwk },
+      { jku: 'https://evil.example.com/keys' },
+      { kid: '../../dev/null' },
+      { kid: '__proto__' },
+      { kid: 5 },
+      { kid: undefined },
+    ]) {
+      const header = { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, ...more };
+      const token = await new SignJWT(CLAIMS).setProtectedHeader(header as never).sign(key);
+      assert.equal(await refusals(token), 'credential_invalid');
+    }
+  });
+
+  it('is not signed with the signing key itself, or with the key of another use', async () => {
+    for (const key of [new TextEncoder().encode(secret('SIGNING_KEY')), keys.current.derive('seal provider-grant')]) {
+      const header = { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id };
+      assert.equal(
+        await refusals(await new SignJWT(CLAIMS).setProtectedHeader(header).sign(key)),
+        'credential_invalid',
+      );
+    }
+  });
+
+  it('is not of another issuer or for another audience', async () => {
+    for (const claims of [
+      { iss: 'https://evil.example.com' },
+      { iss: `${ISSUER}/` },
+      { aud: 'https://other.example.com' },
+      { aud: [] },
+    ]) {
+      const { code, message } = await refused(open().verify(await forge(claims)));
+      assert.equal(code, 'credential_invalid');
+      assert.equal(message, `The session token belongs to another gateway than ${ISSUER}. Sign in at this one.`);
+    }
+  });
+
+  it('is of no other type', async () => {
+    for (const typ of ['JWT', 'at+jwt', undefined])
+      assert.equal(await refusals(await forge({}, { typ })), 'credential_invalid');
+  });
+
+  it('misses no claim, and has none of another type', async () => {
+    assert.equal((await open().verify(await forge({}))).email, person.email);
+    const wrong: Record<string, unknown[]> = {
+      iss: [undefined, 5],
+      aud: [undefined, 5],
+      exp: [undefined, 'soon', 1e300, -1e300, seconds + 3600.5],
+      sub: [undefined, 5, 'user:mallory@example.com', person.email],
+      sid: [undefined, 5, '', ['ses_1']],
+      email: [undefined, 5, '', [person.email], 'mallory@example.com'],
+      groups: ['staff', { staff: true }, ['staff', 5], [['staff']], null],
+      name: [5, '', {}],
+      team: [5, '', ['search']],
+      project: [5, '', null],
+      idp_issuer: [undefined, 5],
+      idp_subject: [undefined, 5, ''],
+    };
+    for (const [claim, values] of Object.entries(wrong)) {
+      for (const value of values) {
+        const { code } = await refused(open().verify(await forge({ [claim]: value })));
+        assert.match(code, /^credential_(?:invalid|expired)$/, `${claim}: ${JSON.stringify(value)}`);
+      }
+    }
+  });
+
+  it('is no shorter, longer or different than what was signed', async () => {
+    const token = await forge({});
+    await fc.assert(
+      fc.asyncProperty(fc.nat(token.length - 1), fc.constantFrom('A', 'b', '.', '_', ' ', 'é'), async (at, other) => {
+        const changed = token.slice(0, at) + other + token.slice(at + 1);
+        // The last character of a signature has two bits that say nothing; decoders must refuse them nonetheless, or not mind.
+        if (changed === token || at === token.length - 1) return;
+        assert.match(await refusals(changed), /^credential_invalid$/);
+        assert.equal(await open().sessionOf(changed), undefined);
+      }),
+      { numRuns: 150 },
+    );
+    for (const text of [
+      '',
+      'ey',
+      'eyJ.e30.',
+      '..',
+      'a.b.c',
+      'a.b.c.d.e',
+      'null',
+      '\0',
+      `${token}.`,
+      `${token}.${token}`,
+    ])
+      assert.equal(await refusals(text), 'credential_invalid', text);
+  });
+
+  it('is refused unread when it is longer than any of ours', async () => {
+    const token = await forge({ groups: ['g'.repeat(40_000)] });
+    assert.throws(() => open().verify(token), { code: 'credential_invalid' });
+    assert.equal(await open().sessionOf(token), undefined);
+  });
+
+  it('never shows up in what it is refused with', async () => {
+    const token = await forge({ iss: 'https://evil.example.com/<script>' });
+    const { message } = await refused(open().verify(token));
+    assert.ok(!message.includes('evil') && !message.includes(token.slice(0, 20)));
+  });
+
+  it('does not push out good ones, nor get remembered', async () => {
+    const tokens = open();
+    const { access_token } = await tokens.issue(session);
+    await tokens.verify(access_token);
+    for (let i = 0; i < 50; i++) await refused(() => tokens.verify(`${access_token}${i}`));
+    assert.ok(!(tokens.verify(access_token) instanceof Promise));
+  });
+});
+
+describe('the session of a token', () => {
+  it('is known when the token has expired, or its session was ended', async () => {
+    const clock = frozenClock(START);
+    const tokens = open({ clock, revocations: revocationsOf(new Set(['ses_1'])), mayStay: () => false });
+    const { access_token } = await tokens.issue(session);
+    clock.advance(10 * 86_400_000);
+    assert.equal(await tokens.sessionOf(access_token), 'ses_1');
+  });
+
+  it('is not told for what another key or gateway signed', async () => {
+    const other = open({ config: configWith(authWith({ session: { signing_key_env: 'OTHER_KEY' } })) });
+    const { access_token } = await other.issue(session);
+    assert.equal(await open().sessionOf(access_token), undefined);
+    assert.equal(await open().sessionOf(await forge({ iss: 'https://other.example.com' })), undefined);
+    assert.equal(await open().sessionOf('gw_nonsense'), undefined);
+  });
+});
+
+it('a token has one spelling: none that a decoder would take for the same is taken, or ends the session', async () => {
+  const tokens = open();
+  const { access_token } = await tokens.issue(session);
+  const [header = '', payload = '', signature = ''] = access_token.split('.');
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+  const last = alphabet.indexOf(signature.at(-1)!);
+  const respelled = [
+    ...[1, 2, 3].map((more) => `${header}.${payload}.${signature.slice(0, -1)}${alphabet[last + more]}`),
+    ...['=', ' ', '\n', '\t', '.', '\u00a0', '%3D'].flatMap((more) => [
+      `${access_token}${more}`,
+      `${more}${access_token}`,
+    ]),
+    `${header}.${payload}.${signature.slice(0, 20)} ${signature.slice(20)}`,
+    `${header}=.${payload}.${signature}`,
+    `${header}.${payload}=.${signature}`,
+    `${header}.${payload}.${Buffer.from(signature, 'base64url').toString('base64')}`,
+    `${header}.${payload}.${signature}A`,
+  ];
+  const variants = [
+    { typ: 'session+jwt', alg: 'HS256', kid: keys.current.id },
+    { alg: 'HS256', typ: 'Session+JWT', kid: keys.current.id },
+    { alg: 'HS256', typ: 'application/session+jwt', kid: keys.current.id },
+    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, cty: 'x' },
+    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, b64: true },
+  ];
+  // Signed by the very key, with a header that says the same in other words.
+  for (const variant of variants) {
+    respelled.push(await new SignJWT({ ...CLAIMS }).setProtectedHeader(variant).sign(keys.current.derive('sign')));
+  }
+  const spaced = Buffer.from(JSON.stringify({ alg: 'HS256', typ: 'session+jwt', kid: keys.current.id }, null, 1));
+  const signed = `${spaced.toString('base64url')}.${payload}`;
+  respelled.push(`${signed}.${createHmac('sha256', keys.current.derive('sign')).update(signed).digest('base64url')}`);
+  for (const token of respelled) {
+    if (token === access_token) continue;
+    assert.equal((await refused(() => tokens.verify(token))).code, 'credential_invalid', JSON.stringify(token));
+    assert.equal(await tokens.sessionOf(token), undefined, JSON.stringify(token));
+  }
+  assert.equal((await tokens.verify(access_token)).email, person.email);
+  assert.equal(await tokens.sessionOf(access_token), 'ses_1');
+});

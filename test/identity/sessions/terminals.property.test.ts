@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { createSessions, type Sessions } from '../../../engine/identity/sessions/sessions.ts';
+import { openSightings } from '../../../engine/identity/sessions/sightings.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/identity/terminals.ts';
+import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
+import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const TTL = 60 * MINUTE;
+const HOME = DEVICE.client_address;
+const ELSEWHERE = '203.0.113.9';
+
+let store: TestStore;
+let replicas: readonly Database[];
+useTestStore((opened) => {
+  store = opened;
+});
+
+/** A day of one person: gateways, what is known of their session tokens, and what was stored at sign-in. */
+async function beginDay() {
+  replicas ??= [store.database, await store.another()];
+  const clock = frozenClock(START);
+  const gateways = replicas.map((database) => createSessions({ database, clock, busy_patience_ms: 0 }));
+  const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 30 });
+  const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
+  const person = somebody();
+  const { id, refresh_token } = await signIn(grants, person);
+  const stored = { access_token: String(clock.now()), refresh_token, expires_at: clock.now() + TTL };
+  const keychain: Keychain = { stored, locked: false };
+  const use = async (issued_at: number) => {
+    sightings.note(id, issued_at);
+    await sightings.flush();
+  };
+  return { clock, gateways, grants, person, session_id: id, keychain, use };
+}
+
+/** What one replica answers to a refresh token. */
+async function renew(sessions: Sessions, clock: FrozenClock, refresh_token: string, from: string) {
+  const presented = sent(refresh_token, from);
+  const begun = await sessions.beginRefresh(presented);
+  if (begun.outcome === 'busy') return 'later';
+  if (begun.outcome !== 'ready' && begun.outcome !== 'repeated') return 'invalid_grant';
+  const session =
+    begun.outcome === 'repeated'
+      ? begun.session
+      : await sessions.finishRefresh(begun.session.id, { ...presented, ...begun.session });
+  const access_token = String(clock.now());
+  return session === undefined
+    ? 'invalid_grant'
+    : { access_token, refresh_token: session.refresh_token, expires_at: clock.now() + TTL };
+}
+
+type Step =
+  | { readonly step: 'wait'; readonly ms: number }
+  | { readonly step: 'ask'; readonly terminal: number; readonly replica: number }
+  | { readonly step: 'hear'; readonly terminal: number; readonly lost: boolean };
+
+const TERMINALS = 4;
+const terminal = fc.nat(TERMINALS - 1);
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof(
+    {
+      weight: 2,
+      arbitrary: fc.record({ step: fc.constant('wait' as const), ms: fc.constantFrom(1, 900, 8 * SECOND) }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        step: fc.constant('wait' as const),
+        ms: fc.constantFrom(31 * SECOND, 5 * MINUTE, 56 * MINUTE, 9 * 60 * MINUTE),
+      }),
+    },
+    { weight: 4, arbitrary: fc.record({ step: fc.constant('ask' as const), terminal, replica: fc.nat(1) }) },
+    {
+      weight: 5,
+      arbitrary: fc.record({ step: fc.constant('hear' as const), terminal, lost: fc.boolean() }),
+    },
+  ),
+  { minLength: 20, maxLength: 90 },
+);
+
+/** A client waits ten seconds for an answer. */
+const CLIENT_PATIENCE = 10 * SECOND;
+
+describe('terminals that share a sign-in', () => {
+  it('never have to sign in again, however they renew, whatever is lost, over whichever replica', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.constantFrom('adopting', 'reading', 'locking'), { minLength: TERMINALS, maxLength: TERMINALS }),
+        steps,
+        async (kinds, plan) => {
+          const { clock, gateways, keychain, use } = await beginDay();
+          const terminals = kinds.map((kind) => startTerminal(kind, keychain));
+          const under_way = new Map<Terminal, { answer: RenewalAnswer; since: number }>();
+          const hear = async (one: Terminal, lost: boolean) => {
+            const asked = under_way.get(one);
+            if (asked === undefined) return;
+            under_way.delete(one);
+            one.take(lost || clock.now() - asked.since > CLIENT_PATIENCE ? 'later' : asked.answer);
+            // It renewed because it had a request to send, and now sends it.
+            if (one.held.expires_at > clock.now()) await use(Number(one.held.access_token));
+          };
+          const ask = async (one: Terminal, replica: number) => {
+            if (under_way.has(one)) return;
+            const token = one.send(clock.now());
+            if (token === undefined) return;
+            under_way.set(one, { answer: await renew(gateways[replica]!, clock, token, HOME), since: clock.now() });
+          };
+          for (const step of plan) {
+            if (step.step === 'wait') clock.advance(step.ms);
+            else if (step.step === 'ask') await ask(terminals[step.terminal]!, step.replica);
+            else await hear(terminals[step.terminal]!, step.lost);
+          }
+          for (const one of terminals) await hear(one, true);
+          clock.advance(2 * TTL);
+          for (const one of terminals) {
+            // Whoever adopted what was stored hours ago renews that next.
+            for (let tries = 0; tries < 3 && one.held.expires_at <= clock.now(); tries++) {
+              await ask(one, tries % 2);
+              await hear(one, false);
+            }
+            assert.equal(one.out, false, `${one.kind} was signed out`);
+            assert.ok(one.held.expires_at > clock.now(), `${one.kind} cannot go on`);
+          }
+        },
+      ),
+      { numRuns: times(25) },
+    );
+  });
+
+  it('that lose every answer for a day go on with the token they have', async () => {
+    const { clock, gateways, keychain } = await beginDay();
+    const { refresh_token } = keychain.stored;
+    for (let hour = 0; hour < 24; hour++) {
+      clock.advance(TTL);
+      assert.equal(typeof (await renew(gateways[hour % 2]!, clock, refresh_token!, HOME)), 'object');
+    }
+  });
+});
+
+describe('whoever copied what a sign-in left on a disk', () => {
+  /** Renewals of the person and of the thief in any order, each more than half a minute after the one before. */
+  const order = fc.array(fc.constantFrom('person', 'thief'), { minLength: 2, maxLength: 14 });
+
+  it('is out, or the person is told at the next renewal and by signing in again puts them out', async () => {
+    await fc.assert(
+      fc.asyncProperty(order, fc.constantFrom(HOME, ELSEWHERE), async (turns, thief_address) => {
+        const { clock, gateways, grants, person, keychain, use, session_id } = await beginDay();
+        const held = { person: keychain.stored.refresh_token!, thief: keychain.stored.refresh_token! };
+        const refused = { person: false, thief: false };
+        for (const who of turns) {
+          clock.advance(TTL);
+          if (refused[who]) continue;
+          const from = who === 'thief' ? thief_address : HOME;
+          const answer = await renew(gateways[0]!, clock, held[who], from);
+          if (typeof answer === 'string') refused[who] = true;
+          else {
+            held[who] = answer.refresh_token!;
+            // Nobody renews for nothing.
+            await use(Number(answer.access_token));
+          }
+        }
+        // From the first renewal of the second of them on, one of them is out, and stays out.
+        const both_renewed = turns.includes('person') && turns.includes('thief');
+        assert.equal(refused.person || refused.thief, both_renewed);
+        assert.ok(!(refused.person && refused.thief), 'nobody puts the other out by being refused');
+        if (!refused.person) return;
+        const still = await renew(gateways[0]!, clock, held.thief, thief_address);
+        assert.ok(typeof still === 'object', 'the person was refused because the thief goes on');
+        await signIn(grants, person);
+        // Where the thief sits at the same address, nothing tells the two apart: told, and ended by hand.
+        const is_over = thief_address === ELSEWHERE;
+        const [session] = (await gateways[0]!.list({ user: person.email, ended: true })).filter(
+          ({ id }) => id === session_id,
+        );
+        assert.equal(session?.revoked_at !== null, is_over);
+        const answer = await renew(gateways[1]!, clock, still.refresh_token!, thief_address);
+        assert.equal(answer === 'invalid_grant', is_over);
+      }),
+      { numRuns: times(20) },
+    );
+  });
+
+  it('gets nothing for a token that is older than the one before the newest, at no time', async () => {
+    const { clock, gateways, keychain, use } = await beginDay();
+    const stolen = keychain.stored.refresh_token!;
+    let newest = stolen;
+    for (let times = 0; times < 5; times++) {
+      const answer = await renew(gateways[0]!, clock, newest, HOME);
+      assert.ok(typeof answer === 'object');
+      newest = answer.refresh_token!;
+      await use(clock.now());
+      if (times > 0) assert.equal(await renew(gateways[1]!, clock, stolen, ELSEWHERE), 'invalid_grant');
+      clock.advance(1000);
+    }
+    assert.equal(typeof (await renew(gateways[1]!, clock, newest, HOME)), 'object');
+  });
+});

@@ -1,0 +1,75 @@
+/** Elements of arrays in the bytes of a JSON text, and what goes with them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { ElementPath } from '../../../engine/kit/json/elements.ts';
+import { findElements } from '../../../engine/kit/json/polite.ts';
+
+async function without(text: string, ...paths: ElementPath[]): Promise<string> {
+  const bytes = Buffer.from(text);
+  let at = 0;
+  let left = '';
+  for (const { start, end } of await findElements(bytes, paths, '')) {
+    left += bytes.toString('utf8', at, start);
+    at = end;
+  }
+  return left + bytes.toString('utf8', at);
+}
+
+test('an element goes with one comma, and the rest keeps its spelling and spacing', async () => {
+  const text = ' {"é" :[ 1 ,"a,]\\"" , {"b":[true, false]} ],\n"z":1.0} ';
+  assert.equal(await without(text, ['é', 0]), ' {"é" :[ "a,]\\"" , {"b":[true, false]} ],\n"z":1.0} ');
+  assert.equal(await without(text, ['é', 1]), ' {"é" :[ 1 , {"b":[true, false]} ],\n"z":1.0} ');
+  assert.equal(await without(text, ['é', 2]), ' {"é" :[ 1 ,"a,]\\"" ],\n"z":1.0} ');
+  assert.equal(await without(text, ['é', 2, 'b', 0], ['é', 0]), ' {"é" :[ "a,]\\"" , {"b":[false]} ],\n"z":1.0} ');
+  assert.equal(await without(text, ['é', 0], ['é', 1], ['é', 2]), ' {"é" :[  ],\n"z":1.0} ');
+});
+
+test('a path that leads nowhere takes nothing', async () => {
+  const text = '{"a":[1],"b":{"c":2}}';
+  for (const path of [
+    ['a', 1],
+    ['b', 'c'],
+    ['b', 0],
+    ['x', 0],
+    ['a', 0, 'y', 0],
+  ])
+    assert.equal(await without(text, path), text);
+});
+
+test('of a key that is there twice the last is meant, as parsers take it', async () => {
+  assert.equal(await without('{"a":[1,2],"a":[3,4]}', ['a', 0]), '{"a":[1,2],"a":[4]}');
+});
+
+/** Every place of an element, at any depth. */
+function placesIn(value: unknown, at: ElementPath = []): ElementPath[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const place = [...at, Array.isArray(value) ? Number(key) : key];
+    return [...(Array.isArray(value) ? [place] : []), ...placesIn(inner, place)];
+  });
+}
+
+function removed(value: unknown, paths: readonly string[], at: ElementPath = []): unknown {
+  if (Array.isArray(value)) {
+    return value
+      .map((inner, index) => [inner, [...at, index]] as const)
+      .filter(([, place]) => !paths.includes(JSON.stringify(place)))
+      .map(([inner, place]) => removed(inner, paths, place));
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, removed(inner, paths, [...at, key])]));
+}
+
+test('what is left is JSON without these elements, whatever the text', async () => {
+  const texts = fc.tuple(fc.jsonValue({ maxDepth: 5 }), fc.constantFrom(undefined, 1, '\t'));
+  await fc.assert(
+    fc.asyncProperty(texts, fc.infiniteStream(fc.boolean()), async ([value, space], takes) => {
+      const text = JSON.stringify(value, null, space);
+      const parsed: unknown = JSON.parse(text);
+      const paths = placesIn(parsed).filter(() => takes.next().value);
+      const keys = paths.map((path) => JSON.stringify(path));
+      assert.deepEqual(JSON.parse(await without(text, ...paths)), removed(parsed, keys));
+    }),
+  );
+});

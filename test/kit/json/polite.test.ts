@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseScanned } from '../../../engine/kit/json/polite.ts';
+import { JsonScan } from '../../../engine/kit/json/scan.ts';
+
+function scanned(bytes: number): JsonScan {
+  const scan = new JsonScan(Buffer.from(`[${'"",'.repeat(bytes / 3)}0]`), { depth: 8, values: 10_000_000 });
+  scan.step(Infinity);
+  return scan;
+}
+
+test('whoever has one large text waits for one of each other caller, however many and small theirs are', async () => {
+  const done: string[] = [];
+  const parse = (owner: string, bytes: number) => parseScanned(scanned(bytes), owner).then(() => done.push(owner));
+  const mallory = Array.from({ length: 10 }, () => parse('mallory', 200_000));
+  await Promise.all([...mallory, parse('ana', 400_000), parse('ben', 300_000)]);
+  assert.equal(done.length, 12);
+  assert.ok(done.indexOf('ana') <= 3, done.join());
+  assert.ok(done.indexOf('ben') <= 3, done.join());
+});

@@ -1,0 +1,221 @@
+/** The scan of JSON bytes: as strict as a parser about structure, and never slower than the bytes are many. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { parsePieces } from '../../../engine/kit/json/pieces.ts';
+import { type JsonBounds, JsonScan } from '../../../engine/kit/json/scan.ts';
+
+const BOUNDS: JsonBounds = { depth: 100, values: 100_000 };
+
+function scan(
+  text: string | Buffer,
+  { slice = Infinity, bounds = BOUNDS, piece = 16_384, piece_bytes = 1_000_000 } = {},
+): JsonScan {
+  const done = new JsonScan(Buffer.from(text), bounds, { piece_values: piece, piece_bytes });
+  while (!done.step(slice));
+  return done;
+}
+
+/** What `JSON.parse` makes of a text; a fault of the scan counts as one of the parser. */
+function read(text: string, options?: Parameters<typeof scan>[1]): unknown {
+  const scanned = scan(text, options);
+  const { fault } = scanned;
+  if (fault !== undefined) return 'no JSON';
+  try {
+    const pieces = parsePieces(scanned, Math.max(1, (options?.piece_bytes ?? 0) >> 1));
+    for (;;) {
+      const step = pieces.next();
+      if (step.done) return step.value;
+    }
+  } catch (error) {
+    assert.ok(error instanceof SyntaxError);
+    return 'no JSON';
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return 'no JSON';
+  }
+}
+
+const long = fc.string({ minLength: 50, maxLength: 200, unit: fc.constantFrom('a', '"', '\\', 'é', '😀', '\u0000') });
+const value = fc.oneof(fc.jsonValue({ maxDepth: 6 }), fc.array(long), fc.dictionary(long, fc.jsonValue()));
+const object = fc.dictionary(fc.oneof(fc.constantFrom('model', 'n', '__proto__'), fc.string(), long), value);
+const pad = fc.constantFrom(undefined, 1, '\t', '\n\r ');
+
+describe('a JSON text', () => {
+  it('is read as a parser reads it, in slices of any size and taken apart anywhere', () => {
+    fc.assert(
+      fc.property(value, pad, fc.nat(40), fc.nat(8), fc.nat(60), (json, space, slice, piece, piece_bytes) => {
+        const text = JSON.stringify(json, null, space);
+        assert.deepEqual(read(text, { slice: slice + 1, piece, piece_bytes }), JSON.parse(text));
+      }),
+    );
+  });
+
+  it('is refused where a parser refuses it, whatever is changed in it', () => {
+    const change = fc.tuple(fc.nat(), fc.nat(3), fc.constantFrom(...'{}[]:,"\\ 0-.e1tn\n\u00a0\ufeff', ',,', '}{', ''));
+    fc.assert(
+      fc.property(
+        value,
+        fc.array(change, { maxLength: 2 }),
+        fc.nat(3),
+        fc.nat(60),
+        (json, changes, piece, piece_bytes) => {
+          let text = JSON.stringify(json);
+          for (const [at, length, put] of changes) {
+            const start = at % (text.length + 1);
+            text = (text.slice(0, start) + put + text.slice(start + length)).toWellFormed();
+          }
+          assert.deepEqual(read(text, { piece, piece_bytes }), parsed(text), text);
+        },
+      ),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('with a key twice, or one named __proto__, is taken apart like any other', () => {
+    for (const text of [
+      '{"k":[1,2,3],"k":[4,5,{"k":6,"k":7}],"":{"":[8,9]},"2":1,"1":[[0,1],[2,3]]}',
+      '{"a":1,"__proto__":{"x":[1,2],"y":3},"b":[{"__proto__":[1,[2,3]]},4]}',
+      '[[[1,2],[3]],[],{},[[[]]],"",{"a":{"b":{"c":[1,{"d":2,"e":3}]}}}]',
+    ]) {
+      for (let piece = 0; piece < 8; piece++)
+        assert.deepEqual(read(text, { piece, piece_bytes: piece }), JSON.parse(text));
+    }
+  });
+
+  it('with something before, behind or in between is none', () => {
+    for (const text of [
+      ...[
+        '',
+        ' ',
+        '{"a":1',
+        '{"a"',
+        '{"a',
+        '{"a\\',
+        '"',
+        '[1',
+        '{',
+        '[',
+        '{}}',
+        '[]]',
+        '{}{}',
+        '1 2',
+        '{} x',
+        '\ufeff{}',
+      ],
+      ...[
+        '[1,]',
+        '{"a":1,}',
+        '[,1]',
+        '{,}',
+        '{"a" 1}',
+        '{"a":1 "b":2}',
+        '{"a"::1}',
+        '{1:2}',
+        '[1:2]',
+        '{"a":1]',
+        '[1}',
+      ],
+      ...[
+        "{'a':1}",
+        '[NaN]',
+        '[+1]',
+        '[01]',
+        '[1.]',
+        '[.5]',
+        '[-]',
+        '[tru]',
+        '[truee]',
+        '[nul]',
+        '\u00a0{}',
+        '{}\u0000',
+      ],
+      ...['/**/{}', '["\n"]', '["\\x"]', '["\\u12"]'],
+    ]) {
+      assert.equal(parsed(text), 'no JSON', text);
+      assert.equal(read(text), 'no JSON', text);
+    }
+  });
+
+  it('is refused beyond the depth and the number of values that are allowed, and not before', () => {
+    const deep = (depth: number) => `${'[{"a":'.repeat(depth / 2)}0${'}]'.repeat(depth / 2)}`;
+    assert.equal(scan(deep(100)).fault, undefined);
+    assert.equal(scan(deep(102)).fault?.kind, 'depth');
+    const bounds = { depth: 2, values: 6 };
+    // An object, two keys, two values that are none, an array and what is in it.
+    assert.equal(scan('{"a":null,"b":[1]}', { bounds }).fault, undefined);
+    assert.equal(scan('{"a":null,"b":[1,2]}', { bounds }).fault?.kind, 'values');
+  });
+});
+
+describe('the members of an object', () => {
+  it('are found where they are, whatever surrounds them', () => {
+    fc.assert(
+      fc.property(object, pad, fc.nat(40), (json, space, slice) => {
+        const { places, bytes } = scan(JSON.stringify(json, null, space), { slice: slice + 1 });
+        const text = (from: number, to: number) => bytes.toString('utf8', from, to);
+        const members: [unknown, unknown][] = [];
+        for (let i = 0; i < places.length; i += 4) {
+          const found = text(places[i + 2]!, places[i + 3]!);
+          assert.equal(found, found.trim());
+          members.push([JSON.parse(`"${text(places[i]!, places[i + 1]!)}"`), JSON.parse(found)]);
+        }
+        const inner = JSON.parse(JSON.stringify(json)) as object;
+        assert.deepEqual(members, Object.entries(inner));
+      }),
+    );
+  });
+
+  it('are none in anything else', () => {
+    for (const text of ['[{"a":1}]', '"a"', '7', '[[1,2],3]']) assert.deepEqual(scan(text).places, [], text);
+  });
+});
+
+describe('time', () => {
+  const SIZE = 1024 * 1024;
+  const repeated = (unit: string) => unit.repeat(SIZE / unit.length);
+  const SHAPES: Record<string, string> = {
+    'a string': `["${repeated('a')}"]`,
+    'escaped quotes': `["${repeated('\\"')}"]`,
+    'escaped quotes far apart': `["${repeated(`${'a'.repeat(100)}\\"`)}"]`,
+    backslashes: `["${repeated('\\\\')}"]`,
+    'backslashes and quotes': `["${repeated(`${'\\\\'.repeat(100)}\\"`)}"]`,
+    'a string that does not end': `["${repeated('\\"')}`,
+    blanks: `[${repeated(' ')}]`,
+    digits: `[${repeated('7')}]`,
+    'a long key': `{"${repeated('a\\"')}":1}`,
+    'keys with escapes': `{${repeated('"\\u0061bc":1,')}"a":1}`,
+    'empty strings': `[${repeated('"",')}1]`,
+    brackets: repeated('['),
+    objects: `[${repeated('{},')}1]`,
+  };
+  for (const [name, text] of Object.entries(SHAPES)) {
+    it(`is linear for ${name}`, () => {
+      const bytes = Buffer.from(text);
+      const bounds = { depth: Infinity, values: Infinity };
+      const before = process.cpuUsage();
+      new JsonScan(bytes, bounds).step(Infinity);
+      const { user } = process.cpuUsage(before);
+      // 1 MiB takes some milliseconds; quadratic it would take minutes.
+      assert.ok(user < 1_000_000, `${user} us`);
+    });
+  }
+});
+
+it('holds long keys around many seams once', () => {
+  const keys = `{"${'k'.repeat(60_000)}":`.repeat(100);
+  const scan = new JsonScan(Buffer.from(`${keys}[${'0,'.repeat(450_000)}0]${'}'.repeat(100)}`), {
+    depth: 128,
+    values: 500_000,
+  });
+  const before = process.memoryUsage().heapUsed;
+  scan.step(Infinity);
+  assert.ok(scan.seams.length > 20);
+  const more = process.memoryUsage().heapUsed - before;
+  assert.ok(more < 60_000_000, `${more} bytes are held for ${scan.bytes.length}`);
+});

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { BlockList } from 'node:net';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { compileRanges, rangeProblem } from '../../../engine/kit/net/address-range.ts';
+
+test('an address is found in its range only', () => {
+  const office = compileRanges(['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']);
+  for (const address of ['10.0.0.0', '10.255.255.255', '192.0.2.7', '2001:db8::1', '2001:DB8:ffff::']) {
+    assert.equal(office(address), true, address);
+  }
+  for (const address of ['11.0.0.0', '192.0.2.8', '2001:db9::1', '::1']) assert.equal(office(address), false, address);
+});
+
+test('an IPv4 address counts as such when it is written as IPv6', () => {
+  assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:10.1.2.3'), true);
+  assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:a01:203'), true);
+  assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:11.1.2.3'), false);
+});
+
+test('a range of no bits holds every address of its family', () => {
+  assert.equal(compileRanges(['0.0.0.0/0'])('203.0.113.1'), true);
+  assert.equal(compileRanges(['::/0'])('2001:db8::1'), true);
+  assert.equal(compileRanges(['0.0.0.0/0'])('2001:db8::1'), false);
+});
+
+test('what is no address is in no range', () => {
+  const all = compileRanges(['0.0.0.0/0', '::/0']);
+  for (const text of ['', 'localhost', '10.1', '10.1.2.3:80', '10.1.2.3, 10.1.2.4'])
+    assert.equal(all(text), false, text);
+  assert.equal(all('fe80::1%eth0'), true);
+});
+
+test('a text that is no range says what is wrong', () => {
+  for (const text of ['10.0.0.0/8', '10.1.2.3', '::1/128', '0.0.0.0/0'])
+    assert.equal(rangeProblem(text), undefined, text);
+  for (const text of ['10.0.0.0/33', '::1/129', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/8x']) {
+    assert.match(rangeProblem(text) ?? '', /after the slash/, text);
+  }
+  for (const text of ['', '10.0.0/8', 'example.com', '10.0.0.0/8/8', '300.1.1.1', 'fe80::1%eth0']) {
+    assert.match(rangeProblem(text) ?? '', /no IP address/, text);
+  }
+});
+
+test('an IPv4 range holds what Node.js finds in it', () => {
+  const byte = fc.nat({ max: 255 });
+  const address = fc.oneof(fc.tuple(byte, byte, byte, byte), fc.constantFrom([10, 0, 0, 1], [255, 255, 255, 255]));
+  fc.assert(
+    fc.property(address, fc.nat({ max: 32 }), address, (base, bits, asked) => {
+      const list = new BlockList();
+      list.addSubnet(base.join('.'), bits, 'ipv4');
+      assert.equal(compileRanges([`${base.join('.')}/${bits}`])(asked.join('.')), list.check(asked.join('.')));
+    }),
+    { numRuns: 2000 },
+  );
+});

@@ -1,0 +1,119 @@
+/** No request can cost more than the bound that check prints allows a request that is alone. */
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import fc from 'fast-check';
+import type { GatewayConfig, PricingConfig, SpendLimitsConfig } from '../../../engine/contract/config.ts';
+import { highestCost } from '../../../engine/money/limits/highest-cost.ts';
+import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+
+const usd = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
+const prices = {
+  input: usd,
+  output: usd,
+  cache_read: usd,
+  cache_write_5m: usd,
+  cache_write_1h: usd,
+};
+const tokens = fc.record(prices, { requiredKeys: ['input', 'output'] });
+const tier = fc.record(
+  { ...prices, above_input_tokens: fc.integer({ min: 1, max: 300_000 }) },
+  { requiredKeys: ['input', 'output', 'above_input_tokens'] },
+);
+const pricing: fc.Arbitrary<PricingConfig> = fc
+  .tuple(tokens, fc.option(tier, { nil: undefined }))
+  .map(([flat, long_context]) => ({ ...flat, ...(long_context && { long_context }) }));
+
+const multiplier = fc.integer({ min: 0, max: 300 }).map((hundredths) => hundredths / 100);
+const DAYS = ['2026-01-01', '2026-06-01', '2027-01-01'] as const;
+const row = fc
+  .record({
+    upstream: fc.option(fc.constantFrom('main', 'spare'), { nil: undefined }),
+    from: fc.option(fc.constantFrom(...DAYS), { nil: undefined }),
+    pricing: fc.option(pricing, { nil: undefined }),
+    multiplier,
+  })
+  .map(({ upstream, from, pricing: own, multiplier: times }) => ({
+    models: ['coder-*'],
+    multiplier: times,
+    ...(upstream && { upstream }),
+    ...(from && { from }),
+    ...(own && { pricing: own }),
+  }));
+
+const TYPICAL: SpendLimitsConfig = {
+  defaults: { user_daily_usd: 0 },
+  on_exceeded: 'deny',
+  on_store_error: 'deny',
+  store_timeout_seconds: 2,
+  spool_dir: 'spool',
+  reserve: 'typical',
+  overshoot_percent: 0,
+  status: 429,
+  time_zone: 'UTC',
+  rules: [],
+};
+
+const configuration = fc
+  .record({
+    own: pricing,
+    context_window: fc.integer({ min: 1, max: 400_000 }),
+    max_output_tokens: fc.integer({ min: 1, max: 400_000 }),
+    contract: multiplier,
+    rows: fc.array(row, { maxLength: 3 }),
+  })
+  .map(({ own, context_window, max_output_tokens, contract, rows }): GatewayConfig => {
+    const { upstreams, models } = stageConfig();
+    return stageConfig({
+      upstreams: upstreams.map((upstream) => ({ ...upstream, price_multiplier: contract })),
+      models: [{ ...models[0]!, context_window, max_output_tokens, pricing: own }],
+      prices: { rows },
+      spend_limits: TYPICAL,
+    });
+  });
+
+const request = fc.record({
+  input: fc.nat(1_000_000),
+  output: fc.nat(1_000_000),
+  cache_ttl: fc.constantFrom('none', '5m', '1h'),
+  upstream: fc.constantFrom('main', 'spare'),
+  at: fc.constantFrom(...DAYS.map((day) => Date.parse(day)), 0, Date.parse('2030-01-01')),
+});
+
+it('no request costs more than the bound of a limit whose share is nothing', () => {
+  fc.assert(
+    fc.property(configuration, fc.array(request, { minLength: 1, maxLength: 5 }), (config, requests) => {
+      const { bound_nano_usd } = overshootBound(config, []);
+      const models = createModelCatalog(config);
+      const [model] = config.models;
+      const { context_window, max_output_tokens } = model!;
+      for (const { input, output, cache_ttl, ...route } of requests) {
+        // What check-budget holds at most.
+        const most = {
+          input: Math.min(input, context_window),
+          output: Math.min(output, Math.max(context_window, max_output_tokens)),
+          cache_ttl,
+        };
+        assert.ok(highestCost(models, model!, most, route) <= bound_nano_usd!);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+it('a request that asks for everything at the dearest price reaches the bound', () => {
+  fc.assert(
+    fc.property(configuration, (config) => {
+      const { dearest } = overshootBound(config, []);
+      const models = createModelCatalog(config);
+      const [model] = config.models;
+      const { context_window: input, max_output_tokens } = model!;
+      const most = { input, output: Math.max(input, max_output_tokens), cache_ttl: '1h' };
+      const moments = [0, ...DAYS.map((day) => Date.parse(day))];
+      const costs = moments.map((at) => highestCost(models, model!, most, { upstream: dearest!.upstream, at }));
+      assert.equal(Math.max(...costs), dearest!.cost_nano_usd);
+    }),
+    { numRuns: 500 },
+  );
+});

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { SpendLimitsConfig, SpendRuleConfig } from '../../../engine/contract/config.ts';
+import {
+  counterKey,
+  describeAmount,
+  describeCounter,
+  describeLimit,
+  spendLimits,
+  windowAdjective,
+} from '../../../engine/money/limits/spend-limits.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { spendLimitsSection } from '../../support/spend-limits.ts';
+
+function limitsOf(section: Partial<SpendLimitsConfig>) {
+  return spendLimits(stageConfig({ spend_limits: spendLimitsSection(section) }));
+}
+
+const WHEN = { var: 'request.stream' };
+const RULE: SpendRuleConfig = { name: 'rule', scope: 'user', mode: 'enforce' };
+
+describe('the limits of a configuration', () => {
+  it('are none without the section, and none without an amount', () => {
+    assert.deepEqual(spendLimits(stageConfig()), []);
+    assert.deepEqual(limitsOf({}), []);
+  });
+
+  it('are those of everybody first, each with its place in the file', () => {
+    const limits = limitsOf({
+      defaults: { user_weekly_usd: 0.5, token_daily_usd: 0 },
+      rules: [{ ...RULE, window: 'month', limit_usd: 7 }],
+    });
+    const shown = limits.map(({ pointer, name, scope, window, unit, limit }) => [
+      pointer,
+      name,
+      scope,
+      window,
+      unit,
+      limit,
+    ]);
+    assert.deepEqual(shown, [
+      ['/spend_limits/defaults/user_weekly_usd', 'defaults.user_weekly_usd', 'user', 'week', 'nano_usd', 500_000_000],
+      ['/spend_limits/defaults/token_daily_usd', 'defaults.token_daily_usd', 'token', 'day', 'nano_usd', 0],
+      ['/spend_limits/rules/0', 'rule', 'user', 'month', 'nano_usd', 7_000_000_000],
+    ]);
+  });
+
+  it('are one for each amount of a rule, in the unit of the amount', () => {
+    const rule: SpendRuleConfig = {
+      ...RULE,
+      mode: 'shadow',
+      when: WHEN,
+      window: 'week',
+      limit_usd: 1,
+      concurrency: 8,
+      requests_per_minute: 60,
+      tokens_per_minute: 1000,
+    };
+    const limits = limitsOf({ rules: [rule] });
+    assert.deepEqual(
+      limits.map(({ window, unit, limit }) => [window, unit, limit]),
+      [
+        ['week', 'nano_usd', 1_000_000_000],
+        ['open', 'requests', 8],
+        ['minute', 'requests', 60],
+        ['minute', 'tokens', 1000],
+      ],
+    );
+    for (const { logic, mode, pointer } of limits) {
+      assert.deepEqual([logic, mode, pointer], [WHEN, 'shadow', '/spend_limits/rules/0']);
+    }
+  });
+
+  it('of a rule for groups only limit nobody else', () => {
+    const [limit] = limitsOf({
+      rules: [{ ...RULE, window: 'day', limit_usd_by_group: { staff: 50, guests: 0.000001 } }],
+    });
+    assert.deepEqual([limit?.limit, limit?.by_group], [undefined, { staff: 50_000_000_000, guests: 1000 }]);
+  });
+
+  it('name the scopes of a combination in one order, however the file does', () => {
+    const scopes = (scope: SpendRuleConfig['scope']) => limitsOf({ rules: [{ ...RULE, scope, concurrency: 1 }] })[0];
+    assert.equal(scopes(['upstream', 'user', 'model'])?.scope, 'user+model+upstream');
+    assert.equal(scopes(['team'])?.scope, 'team');
+    assert.deepEqual(scopes(['model', 'token'])?.scopes, ['token', 'model']);
+  });
+
+  it('say themselves what happens while the store is away, or leave it to the section', () => {
+    const rules: SpendRuleConfig[] = [
+      { ...RULE, concurrency: 1 },
+      { ...RULE, concurrency: 1, on_store_error: 'deny' },
+    ];
+    assert.deepEqual(
+      limitsOf({ on_store_error: 'allow', rules }).map(({ on_store_error }) => on_store_error),
+      ['allow', 'deny'],
+    );
+  });
+});
+
+describe('a limit in words', () => {
+  it('tells amount, scope and window', () => {
+    const of = (rule: Partial<SpendRuleConfig>) => limitsOf({ rules: [{ ...RULE, ...rule }] }).map(describeLimit);
+    assert.deepEqual(of({ window: 'day', limit_usd: 20 }), ['20 USD per user and day']);
+    assert.deepEqual(of({ scope: ['model', 'team'], concurrency: 1 }), ['1 request at once per team and model']);
+    assert.deepEqual(of({ requests_per_minute: 2, tokens_per_minute: 1 }), [
+      '2 requests per user and minute',
+      '1 token per user and minute',
+    ]);
+    assert.deepEqual(of({ window: 'week', limit_usd: 2, limit_usd_by_group: { staff: 5.5 } }), [
+      '5.5 USD for staff, 2 USD for others per user and week',
+    ]);
+  });
+
+  it('tells whom a counter counts, also several at once', () => {
+    assert.equal(describeCounter({ scope: 'user', key: counterKey(['ana@example.com']) }), 'user ana@example.com');
+    const key = counterKey(['ana "x"@example.com', 'coder-1']);
+    assert.equal(describeCounter({ scope: 'user+model', key }), 'user ana "x"@example.com and model coder-1');
+  });
+
+  it('tells amounts in their unit and windows as adjectives', () => {
+    assert.deepEqual(
+      [describeAmount(1, 'nano_usd'), describeAmount(1, 'requests'), describeAmount(2, 'tokens')],
+      ['0.000000001 USD', '1 request', '2 tokens'],
+    );
+    assert.deepEqual(
+      [windowAdjective('day'), windowAdjective('week'), windowAdjective('month')],
+      ['daily', 'weekly', 'monthly'],
+    );
+  });
+});

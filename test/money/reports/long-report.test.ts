@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { readForLong } from '../../../engine/money/reports/long-report.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { useTestStore } from '../../support/store.ts';
+
+let database: Database;
+useTestStore((store) => {
+  database = store.database;
+});
+
+describe('a long report', () => {
+  it('has hours, and leaves the patience of everybody else alone', async () => {
+    const timeout = "select current_setting('statement_timeout') as patience";
+    const within = await readForLong(database, (read) => read<{ patience: string }>(timeout, []));
+    assert.deepEqual(within, [{ patience: '6h' }]);
+    const { rows } = await database.knex.raw(timeout);
+    assert.deepEqual(rows, [{ patience: '1min' }]);
+  });
+
+  it('sees one moment of the database', async () => {
+    await readForLong(database, async (read) => {
+      const count = () => read<{ count: number }>('select count(*) from limit_grants', []);
+      assert.deepEqual(await count(), [{ count: 0 }]);
+      await database.query(
+        'test_grant',
+        `insert into limit_grants (id, scope, key, window_kind, amount, granted_at, granted_by, expires_at)
+         values ('g', 'user', 'ann', 'day', 1, now(), 'test', now())`,
+        [],
+      );
+      assert.deepEqual(await count(), [{ count: 0 }]);
+    });
+  });
+
+  it('can change nothing', async () => {
+    await assert.rejects(
+      readForLong(database, (read) => read('delete from ledger', [])),
+      /read-only transaction/,
+    );
+  });
+});

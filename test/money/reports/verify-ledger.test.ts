@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { frozenClock, systemClock } from '../../../engine/kit/clock.ts';
+import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { type LedgerVerification, verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import {
+  assertGranted,
+  openTestStore,
+  quietLog,
+  reservation,
+  settlement,
+  type TestStore,
+  teamClaim,
+  userClaim,
+} from '../../support/store.ts';
+
+const START = '2026-03-10T12:00:00Z';
+/** Beyond 2^53, where a JavaScript number would lose a nano-USD. */
+const HUGE = 2n ** 53n + 1n;
+
+let store: TestStore;
+let database: Database;
+let ledger: OpenLedger;
+let clock: ReturnType<typeof frozenClock>;
+
+before(async () => {
+  store = await openTestStore();
+  database = store.database;
+});
+after(() => store.close());
+
+const change = (text: string, values: readonly string[] = []) => database.knex.raw(text, [...values]);
+const verify = () => verifyLedger({ database, clock });
+
+/** Ann and Bob of one team have spent 60 nano-USD each; 100 are held for another request of Ann's. */
+beforeEach(async () => {
+  await change('truncate ledger, reservations, spend_counters, processes, ledger_bounds');
+  clock = frozenClock(START);
+  ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  for (const [request_id, user] of [
+    ['a', 'ann'],
+    ['b', 'bob'],
+    ['held', 'ann'],
+  ] as const) {
+    const claims = [userClaim(user, null), teamClaim('search', 1000)];
+    const request = reservation({ request_id, user, team: 'search', claims });
+    assertGranted(await ledger.reserve(request));
+    if (request_id !== 'held') await ledger.settle(settlement(request));
+  }
+});
+
+const NOTHING = { total: 0, first: [] };
+const CLEAN = { differences: NOTHING, repeated: NOTHING, uncounted: NOTHING, left: NOTHING };
+
+/** What differs, without the ids of counters. */
+function differencesOf({ differences }: LedgerVerification): object[] {
+  assert.equal(differences.total, differences.first.length);
+  return differences.first.map(({ counter_id, ...difference }) => {
+    assert.match(String(counter_id), /^\d+$/);
+    return difference;
+  });
+}
+
+/** The differences found are these, in whatever order. */
+async function assertDiffering(...expected: object[]): Promise<void> {
+  assert.deepEqual(new Set(differencesOf(await verify())), new Set(expected));
+}
+
+const ANN = { scope: 'user', key: 'ann', window: 'day', unit: 'nano_usd', window_start: new Date('2026-03-10') };
+const BOB = { ...ANN, key: 'bob' };
+const TEAM = { scope: 'team', key: 'search', window: 'month', unit: 'nano_usd', window_start: new Date('2026-03-01') };
+const differs = (amount: string) => (kept: bigint, recomputed: bigint) => ({ amount, kept, recomputed });
+const spent = differs('spent');
+const held = differs('held');
+const most = differs('most');
+const inFlight = differs('in_flight');
+
+describe('the verification of the ledger', () => {
+  it('finds nothing where nobody touched the tables, and says what it looked at', async () => {
+    assert.deepEqual(await verify(), {
+      counters: 3,
+      ledger_rows: 2,
+      cost_nano_usd: 120n,
+      reservations: 1,
+      held_nano_usd: 100n,
+      ...CLEAN,
+    });
+  });
+
+  it('finds nothing in an empty database', async () => {
+    await change('truncate ledger, reservations, spend_counters, processes');
+    const empty = { counters: 0, ledger_rows: 0, cost_nano_usd: 0n, reservations: 0, held_nano_usd: 0n };
+    assert.deepEqual(await verify(), { ...empty, ...CLEAN });
+  });
+
+  it('leaves a request that is settled after the end of its window where it was counted', async () => {
+    clock.advance(40 * 24 * 3_600_000);
+    const late = reservation({ request_id: 'held', user: 'ann', team: 'search' });
+    await ledger.settle(settlement(late, { cost_nano_usd: 7 }));
+    assert.deepEqual(differencesOf(await verify()), []);
+  });
+
+  it('adds rows that put a price right, and counts them as no second request', async () => {
+    await change(
+      `insert into ledger select (jsonb_populate_record(l, '{"kind": "adjustment", "cost_nano_usd": -10}')).*
+       from ledger l where request_id = 'a'`,
+    );
+    await assertDiffering({ ...ANN, ...spent(60n, 50n) }, { ...TEAM, ...spent(120n, 110n) });
+    await change("update spend_counters set spent = spent - 10 where key in ('ann', 'search')");
+    assert.deepEqual(
+      { ...(await verify()), counters: 0 },
+      {
+        counters: 0,
+        ledger_rows: 3,
+        cost_nano_usd: 110n,
+        reservations: 1,
+        held_nano_usd: 100n,
+        ...CLEAN,
+      },
+    );
+  });
+
+  it('looks at no spending of before the first row that was kept, but still at what is held', async () => {
+    await change("delete from ledger where request_id = 'a'");
+    await change("insert into ledger_bounds (dropped_before) values ('2026-03-10T00:00:00.001Z')");
+    assert.deepEqual((await verify()).differences, NOTHING);
+    await change("update spend_counters set held = 1 where key = 'bob'");
+    assert.deepEqual(differencesOf(await verify()), [{ ...BOB, ...held(1n, 0n) }]);
+  });
+
+  it('changes nothing', async () => {
+    await change('update spend_counters set spent = 1');
+    const first = await verify();
+    assert.deepEqual(await verify(), first);
+  });
+});
+
+describe('the verification finds, to the nano-USD,', () => {
+  it('a counter that somebody changed', async () => {
+    await change("update spend_counters set spent = 61, held = 90 where key = 'ann'");
+    assert.deepEqual(differencesOf(await verify()), [
+      { ...ANN, ...held(90n, 100n) },
+      { ...ANN, ...spent(61n, 60n) },
+    ]);
+  });
+
+  it('a counter that went below zero, and one larger than a JavaScript number', async () => {
+    await change("update spend_counters set held = -1 where key = 'bob'");
+    await change("update spend_counters set spent = ? where key = 'ann'", [String(HUGE)]);
+    assert.deepEqual(differencesOf(await verify()), [
+      { ...ANN, ...spent(HUGE, 60n) },
+      { ...BOB, ...held(-1n, 0n) },
+    ]);
+  });
+
+  it('a counter that was set back, as when a budget is made to last longer', async () => {
+    await change("update spend_counters set spent = 0 where key = 'search'");
+    assert.deepEqual(differencesOf(await verify()), [{ ...TEAM, ...spent(0n, 120n) }]);
+  });
+
+  it('a counter that was removed', async () => {
+    await change("delete from spend_counters where key = 'bob'");
+    const gone = { scope: null, key: null, window: null, unit: null, window_start: null };
+    assert.deepEqual(differencesOf(await verify()), [{ ...gone, ...spent(0n, 60n) }]);
+  });
+
+  it('a counter nobody spent from', async () => {
+    await change(
+      `insert into spend_counters (scope, key, window_kind, window_start, spent)
+       values ('model', 'coder-1', 'day', '2026-03-10T00:00:00Z', 5)`,
+    );
+    assert.deepEqual(differencesOf(await verify()), [{ ...ANN, scope: 'model', key: 'coder-1', ...spent(5n, 0n) }]);
+  });
+
+  it('a ledger row whose cost was changed', async () => {
+    await change("update ledger set cost_nano_usd = cost_nano_usd - 1 where request_id = 'a'");
+    await assertDiffering({ ...ANN, ...spent(60n, 59n) }, { ...TEAM, ...spent(120n, 119n) });
+  });
+
+  it('a ledger row that was removed', async () => {
+    await change("delete from ledger where request_id = 'b'");
+    await assertDiffering({ ...BOB, ...spent(60n, 0n) }, { ...TEAM, ...spent(120n, 60n) });
+  });
+
+  it('a ledger row that was put on the account of somebody else', async () => {
+    await change(
+      `update ledger set counter_ids = array(select id from spend_counters where key in ('bob', 'search'))
+       where request_id = 'a'`,
+    );
+    await assertDiffering({ ...ANN, ...spent(60n, 0n) }, { ...BOB, ...spent(60n, 120n) });
+  });
+
+  it('a ledger row that counts against nothing', async () => {
+    await change("update ledger set counter_ids = '{}' where request_id = 'a'");
+    const verification = await verify();
+    assert.equal(verification.differences.total, 2);
+    assert.deepEqual(verification.uncounted, {
+      total: 1,
+      first: [{ request_id: 'a', user: 'ann', cost_nano_usd: 60n }],
+    });
+  });
+
+  it('a ledger row that is there twice', async () => {
+    await change("insert into ledger select * from ledger where request_id = 'a'");
+    const verification = await verify();
+    assert.deepEqual(verification.repeated, {
+      total: 1,
+      first: [{ request_id: 'a', ledger_rows: 2, reservations: 0, cost_nano_usd: 120n }],
+    });
+    assert.equal(verification.differences.total, 2);
+  });
+
+  it('a ledger row that is there twice in different months, even if the counters were made to match', async () => {
+    await change(
+      `with again as (
+         insert into ledger select l.* from ledger l where request_id = 'a' returning request_id
+       ) update ledger set settled_at = settled_at - interval '2 years'
+         where request_id = 'a'`,
+    );
+    await change('update spend_counters set spent = spent + 60 where key in (?, ?)', ['ann', 'search']);
+    const verification = await verify();
+    assert.deepEqual(verification.differences, NOTHING);
+    assert.equal(verification.repeated.total, 1);
+  });
+
+  it('a request that is settled and still held', async () => {
+    await change(
+      'insert into reservations select (jsonb_populate_record(r, \'{"request_id": "b"}\')).* from reservations r',
+    );
+    const verification = await verify();
+    assert.deepEqual(verification.repeated.first, [
+      { request_id: 'b', ledger_rows: 1, reservations: 1, cost_nano_usd: 60n },
+    ]);
+  });
+
+  it('a reservation that was removed, so that its money stays held for ever', async () => {
+    await change('delete from reservations');
+    const lost = (counter: object) =>
+      [held(100n, 0n), most(100n, 0n), inFlight(1n, 0n)].map((by) => ({ ...counter, ...by }));
+    await assertDiffering(...lost(ANN), ...lost(TEAM));
+  });
+
+  it('a reservation that now says it can cost more', async () => {
+    await change('update reservations set most_nano_usd = 150');
+    await assertDiffering({ ...ANN, ...most(100n, 150n) }, { ...TEAM, ...most(100n, 150n) });
+  });
+
+  it('a limit on requests or tokens that counts more than there are', async () => {
+    const rates = ['open', 'minute'].map((window) => ({ scope: 'user', key: 'cy', window, rule: 'few', limit: null }));
+    const claims = [
+      userClaim('cy', null),
+      { ...rates[0]!, window: 'open' as const, unit: 'requests' as const },
+      { ...rates[1]!, window: 'minute' as const, unit: 'tokens' as const },
+    ];
+    await ledger.reserve(reservation({ user: 'cy', tokens: 500, claims }));
+    assert.deepEqual((await verify()).differences, NOTHING);
+    await change("update spend_counters set held = held + 1 where key = 'cy' and unit <> 'nano_usd'");
+    const cy = { ...ANN, key: 'cy', window_start: null, window: 'open', unit: 'requests' };
+    await assertDiffering(
+      { ...cy, ...held(2n, 1n) },
+      { ...cy, window: 'minute', unit: 'tokens', window_start: new Date(START), ...held(501n, 500n) },
+    );
+  });
+
+  it('a reservation whose amount was changed', async () => {
+    await change('update reservations set amount_nano_usd = 99');
+    await assertDiffering({ ...ANN, ...held(100n, 99n) }, { ...TEAM, ...held(100n, 99n) });
+  });
+});
+
+describe('a reservation of a gateway that died', () => {
+  const LEFT = { request_id: 'held', user: 'ann', reserved_at: new Date(START), amount_nano_usd: 100n };
+
+  it('is found once any running gateway would have recorded it', async () => {
+    clock.advance(120_000);
+    assert.deepEqual((await verify()).left, NOTHING);
+    clock.advance(1);
+    assert.deepEqual((await verify()).left, { total: 1, first: [{ ...LEFT, heartbeat_at: new Date(START) }] });
+    await ledger.recover();
+    assert.deepEqual(
+      { ...(await verify()), counters: 0 },
+      {
+        counters: 0,
+        ledger_rows: 3,
+        cost_nano_usd: 220n,
+        reservations: 0,
+        held_nano_usd: 0n,
+        ...CLEAN,
+      },
+    );
+  });
+
+  it('is found when nothing is known of its process', async () => {
+    await change('delete from processes');
+    clock.advance(121_000);
+    assert.deepEqual((await verify()).left.first, [{ ...LEFT, heartbeat_at: null }]);
+  });
+
+  it('is none while its gateway says that it lives, however long the answer takes', async () => {
+    clock.advance(24 * 3_600_000);
+    await ledger.beat();
+    assert.deepEqual((await verify()).left, NOTHING);
+  });
+
+  it('is none just after the database came back, when no gateway could say anything', async () => {
+    const { left, differences } = await verifyLedger({ database, clock: systemClock });
+    const [row] = await database.query<{ up: number }>(
+      'test_up',
+      'select extract(epoch from now() - pg_postmaster_start_time())::float8 as up',
+      [],
+    );
+    assert.equal(left.total, row!.up > 120 ? 1 : 0);
+    assert.deepEqual(differences, NOTHING);
+  });
+});
+
+it('more findings than anybody reads are counted, and the largest are told', async () => {
+  await change(
+    `insert into spend_counters (scope, key, window_kind, window_start, spent)
+     select 'user', 'nobody-' || n, 'day', '2026-03-10T00:00:00Z', n from generate_series(1, 1500) as n`,
+  );
+  const { differences } = await verify();
+  assert.equal(differences.total, 1500);
+  assert.equal(differences.first.length, 1000);
+  assert.equal(differences.first[0]!.key, 'nobody-1500');
+});

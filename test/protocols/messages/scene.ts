@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import SDK from '@anthropic-ai/sdk';
+import { StageError } from '../../../engine/contract/errors.ts';
+import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import type { AnswerContext, Json } from '../../../engine/protocols/translation/adapter.ts';
+import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
+import { Notes } from '../../../engine/protocols/translation/notes.ts';
+
+/** What the writers of answers are told of the request. */
+export const ANSWER: AnswerContext = {
+  request_id: '0190-aa-bb',
+  model: 'asked-model',
+  created_at: 1_700_000_000,
+  include_usage: false,
+  made_by: { protocol: 'chat', upstream: 'u' },
+  free_text_tools: new Set(),
+  echo: {},
+};
+
+/** The stream that a client gets for these events. */
+export function streamOf(events: readonly ModelEvent[]): string {
+  const writer = messagesAdapter.createWriter(ANSWER, new Notes());
+  return events.map((event) => writer.write(event)).join('');
+}
+
+/** What the reader makes of an upstream's stream. */
+export function readStream(events: readonly Json[], notes = new Notes()): ModelEvent[] {
+  const reader = messagesAdapter.createReader(notes);
+  const read: ModelEvent[] = [];
+  for (const event of events) {
+    reader.read({ name: String(event.type), data: JSON.stringify(event) }, (one) => read.push(one));
+  }
+  reader.end((one) => read.push(one));
+  return read;
+}
+
+/** The official client, whose every request is answered with this stream. */
+export function clientOf(stream: string): SDK {
+  const fetch = async (): Promise<Response> =>
+    new Response(stream, { headers: { 'content-type': 'text/event-stream', 'request-id': 'req_1' } });
+  return new SDK({ apiKey: 'none', baseURL: 'http://gateway.test', maxRetries: 0, fetch });
+}
+
+/** Reads a request; `messages` and `max_tokens` need not be said. */
+export function readAsked(body: Json, notes = new Notes()): Conversation {
+  const messages = [{ role: 'user', content: 'Hello' }];
+  return messagesAdapter.readRequest({ model: 'm', max_tokens: 100, messages, ...body }, notes);
+}
+
+/** Asserts that the body is refused with this code at this place. */
+export function refusesAsked(body: Record<string, unknown>, code: string, param: string): void {
+  assert.throws(
+    () => readAsked(body),
+    (error) => {
+      assert.ok(error instanceof StageError);
+      assert.deepEqual([error.code, error.details.param], [code, param], error.message);
+      assert.ok(error.message.startsWith(`${param}: `), error.message);
+      return true;
+    },
+  );
+}
+
+/** Writes a request; `model`, `turns` and the like need not be said. */
+export function writeAsked(
+  conversation: Partial<Conversation>,
+  { notes = new Notes(), thinking = 'adaptive' }: { notes?: Notes; thinking?: 'none' | 'budget' | 'adaptive' } = {},
+): Record<string, unknown> {
+  const whole: Conversation = {
+    model: 'm',
+    instructions: [],
+    turns: [{ role: 'user', parts: [{ kind: 'text', text: 'Hello' }] }],
+    tools: [],
+    stream: false,
+    ...conversation,
+  };
+  return messagesAdapter.writeRequest(whole, { max_output_tokens: 8000, thinking, sampling: true }, notes);
+}

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { StageError } from '../../../engine/contract/errors.ts';
+import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
+import { Notes } from '../../../engine/protocols/translation/notes.ts';
+
+/** The events in the text of a stream. */
+export function eventsOf(stream: string): { name: string; data: string }[] {
+  return stream
+    .split('\n\n')
+    .filter((block) => block.startsWith('event: '))
+    .map((block) => {
+      const [event, data] = block.split('\n') as [string, string];
+      return { name: event.slice('event: '.length), data: data.slice('data: '.length) };
+    });
+}
+
+/** What a writer must know of a request, with what a test cares about. */
+export function answerContext(more: Partial<AnswerContext> = {}): AnswerContext {
+  return {
+    request_id: '0b0e8fa7-3f68-4d5e-9e5c-000000000001',
+    model: 'asked-model',
+    created_at: 1_800_000_000,
+    include_usage: false,
+    made_by: { protocol: 'chat', upstream: 'u' },
+    free_text_tools: new Set(),
+    echo: {},
+    ...more,
+  };
+}
+
+/** The stream of an answer as a client gets it. */
+export function streamOf(
+  events: readonly ModelEvent[],
+  more: Partial<AnswerContext> = {},
+  notes = new Notes(),
+): string {
+  const writer = responsesAdapter.createWriter(answerContext(more), notes);
+  return events.map((event) => writer.write(event)).join('');
+}
+
+/** What the reader makes of the events of an upstream. */
+export function readEvents(sent: readonly Record<string, unknown>[], notes = new Notes()): ModelEvent[] {
+  const reader = responsesAdapter.createReader(notes);
+  const events: ModelEvent[] = [];
+  for (const event of sent) {
+    reader.read({ name: String(event.type), data: JSON.stringify(event) }, (next) => events.push(next));
+  }
+  reader.end((next) => events.push(next));
+  return events;
+}
+
+/** What a request with these fields means, and the names of what it loses. */
+export function readRequest(body: Record<string, unknown>) {
+  const notes = new Notes();
+  const conversation = responsesAdapter.readRequest({ model: 'm', input: 'hi', ...body }, notes);
+  return { ...conversation, names: notes.names };
+}
+
+/** Why a request with these fields is not taken. */
+export function refusalOf(body: Record<string, unknown>): StageError {
+  try {
+    readRequest(body);
+  } catch (error) {
+    assert.ok(error instanceof StageError, String(error));
+    return error;
+  }
+  throw new Error('it was read');
+}

@@ -1,0 +1,148 @@
+import fc from 'fast-check';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
+import type { ModelEvent, ModelUsage, PartStart, StopReason } from '../../../engine/protocols/translation/events.ts';
+import { argumentTexts, names, reasoningParts, texts } from './conversation-arbitraries.ts';
+
+/** What an answer of `answers()` may have. */
+export interface AnswerFeatures {
+  /** Parts that overlap, as parallel tool calls of some upstreams do. */
+  readonly overlapping: boolean;
+  readonly refusals: boolean;
+  readonly pings: boolean;
+  readonly reasoning: readonly (Protocol | 'text')[];
+}
+
+const EVERY_ANSWER: AnswerFeatures = {
+  overlapping: true,
+  refusals: true,
+  pings: true,
+  reasoning: [...PROTOCOLS, 'text'],
+};
+
+const usages: fc.Arbitrary<ModelUsage> = fc
+  .record(
+    {
+      input: fc.nat(5000),
+      output: fc.nat(5000),
+      cache_read: fc.nat(100),
+      cache_write: fc.nat(100),
+      reasoning: fc.nat(50),
+    },
+    { requiredKeys: ['input', 'output'] },
+  )
+  .map((usage) =>
+    usage.reasoning === undefined ? usage : { ...usage, reasoning: Math.min(usage.reasoning, usage.output) },
+  );
+
+interface Piece {
+  readonly start: PartStart;
+  readonly deltas: readonly string[];
+  readonly proof: ReasoningProof | undefined;
+}
+
+function cutAt(text: string, cuts: readonly number[]): string[] {
+  const places = [...new Set(cuts.map((cut) => cut % (text.length + 1)))].sort((a, b) => a - b);
+  return [0, ...places]
+    .map((from, index) => text.slice(from, places[index] ?? text.length))
+    .filter((piece) => piece !== '');
+}
+
+function pieces({ refusals, reasoning }: AnswerFeatures): fc.Arbitrary<Piece> {
+  const cuts = fc.array(fc.nat(40), { maxLength: 3 });
+  const said = (kind: 'text' | 'refusal') =>
+    fc.tuple(texts, cuts).map(([text, at]): Piece => ({ start: { kind }, deltas: cutAt(text, at), proof: undefined }));
+  const thought = () =>
+    fc
+      .tuple(reasoningParts(reasoning), cuts)
+      .map(([{ text, proof }, at]): Piece => ({ start: { kind: 'reasoning' }, deltas: cutAt(text, at), proof }));
+  const call = fc.tuple(names, argumentTexts, cuts).map(
+    ([name, text, at]): Piece => ({
+      start: { kind: 'tool_call', id: 'call', name },
+      deltas: cutAt(text, at),
+      proof: undefined,
+    }),
+  );
+  return fc.oneof(
+    said('text'),
+    call,
+    ...(refusals ? [said('refusal')] : []),
+    ...(reasoning.length > 0 ? [thought()] : []),
+  );
+}
+
+/** The steps of one part. */
+function stepsOf({ start, deltas, proof }: Piece, index: number): ModelEvent[] {
+  const part = start.kind === 'tool_call' ? { ...start, id: `call_${index}` } : start;
+  return [
+    { type: 'part_start', index, part },
+    ...deltas.map((text): ModelEvent => ({ type: 'part_delta', index, text })),
+    ...(proof === undefined ? [] : [{ type: 'proof' as const, index, proof }]),
+    { type: 'part_end', index },
+  ];
+}
+
+/** Merges the steps of parts by a sequence of choices; parts start in the order of their index. */
+function interleave(parts: readonly ModelEvent[][], order: readonly number[]): ModelEvent[] {
+  const rest = parts.map((steps) => [...steps]);
+  const merged: ModelEvent[] = [];
+  let started = 0;
+  for (let step = 0; rest.some((steps) => steps.length > 0); step++) {
+    const open = rest.flatMap((steps, index) => (steps.length > 0 && index <= started ? [index] : []));
+    const index = open[(order[step % Math.max(order.length, 1)] ?? 0) % open.length]!;
+    if (index === started) started++;
+    merged.push(rest[index]!.shift()!);
+  }
+  return merged;
+}
+
+function reasonOf(list: readonly Piece[], other: StopReason): StopReason {
+  if (list.some(({ start }) => start.kind === 'tool_call')) return 'tool_calls';
+  return list.some(({ start }) => start.kind === 'refusal') ? 'refusal' : other;
+}
+
+/** Legal answers, as events: every one has at least one part, and its reason of stopping fits its parts. */
+export function answers(features: Partial<AnswerFeatures> = {}): fc.Arbitrary<ModelEvent[]> {
+  const all = { ...EVERY_ANSWER, ...features };
+  return fc
+    .record({
+      start: fc.record(
+        { id: fc.stringMatching(/^msg_[a-z0-9]{4,10}$/), model: fc.constantFrom('big-model', 'other') },
+        { requiredKeys: [] },
+      ),
+      list: fc.array(pieces(all), { minLength: 1, maxLength: 5 }),
+      order: all.overlapping ? fc.array(fc.nat(10), { maxLength: 30 }) : fc.constant<number[]>([]),
+      pings: all.pings ? fc.array(fc.nat(40), { maxLength: 2 }) : fc.constant<number[]>([]),
+      other: fc.constantFrom<StopReason>('finished', 'max_tokens'),
+      usage: usages,
+    })
+    .map(({ start, list, order, pings, other, usage }) => {
+      const body = interleave(list.map(stepsOf), order);
+      for (const at of pings) body.splice(at % (body.length + 1), 0, { type: 'ping' });
+      return structuredClone([
+        { type: 'start', ...start },
+        ...body,
+        { type: 'end', reason: reasonOf(list, other), usage },
+      ]);
+    });
+}
+
+/** What the parts of an answer say once all deltas are joined, in order; blank ones are left out. */
+export function saidBy(
+  events: readonly ModelEvent[],
+): { kind: string; text: string; name?: string; id?: string; proof?: ReasoningProof }[] {
+  const parts: { kind: string; text: string; name?: string; id?: string; proof?: ReasoningProof }[] = [];
+  for (const event of events) {
+    if (event.type === 'part_start') {
+      const { part } = event;
+      parts[event.index] = {
+        kind: part.kind,
+        text: '',
+        ...(part.kind === 'tool_call' && { name: part.name, id: part.id }),
+      };
+    }
+    if (event.type === 'part_delta') parts[event.index]!.text += event.text;
+    if (event.type === 'proof') parts[event.index]!.proof = event.proof;
+  }
+  return parts.filter((part) => part.text !== '' || part.proof !== undefined || part.kind === 'tool_call');
+}

@@ -1,0 +1,217 @@
+/** Errors of upstreams in the envelope that clients of another API read. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { ERRORS, type ErrorCode, StageError } from '../../../engine/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { problemFields, problemOf, readProblem, writeProblem } from '../../../engine/protocols/translation/errors.ts';
+
+const MESSAGES_TYPES = [
+  [400, 'invalid_request_error'],
+  [401, 'authentication_error'],
+  [402, 'billing_error'],
+  [403, 'permission_error'],
+  [404, 'not_found_error'],
+  [409, 'conflict_error'],
+  [413, 'request_too_large'],
+  [429, 'rate_limit_error'],
+  [500, 'api_error'],
+  [504, 'timeout_error'],
+  [529, 'overloaded_error'],
+] as const;
+
+function translated(from: Protocol, to: Protocol, status: number | undefined, body: unknown) {
+  return problemFields(to, readProblem(from, status, body));
+}
+
+describe('an error of a Messages upstream', () => {
+  for (const [status, type] of MESSAGES_TYPES) {
+    it(`keeps its words for clients of chat completions: ${type}`, () => {
+      const body = { type: 'error', error: { type, message: 'These words.' }, request_id: 'req_1' };
+      const fields = translated('messages', 'chat', status, body);
+      assert.equal(fields.message, 'These words.');
+      assert.notEqual(fields.type, undefined);
+    });
+
+    it(`has the status of its kind when it comes in a stream: ${type}`, () => {
+      assert.equal(readProblem('messages', undefined, { error: { type, message: 'x' } }).status, status);
+    });
+  }
+
+  it('has the code by which clients of Responses know an overload, a limit and a bad key', () => {
+    const code = (type: string, status: number) =>
+      translated('messages', 'responses', status, { error: { type, message: 'x' } }).code;
+    assert.equal(code('overloaded_error', 529), 'server_is_overloaded');
+    assert.equal(code('rate_limit_error', 429), 'rate_limit_exceeded');
+    assert.equal(code('authentication_error', 401), 'invalid_api_key');
+    assert.equal(code('not_found_error', 404), 'model_not_found');
+    assert.equal(code('invalid_request_error', 400), null);
+  });
+
+  it('is recognised as a prompt that is too long by its words', () => {
+    const message = 'prompt is too long: 210000 tokens > 200000 maximum';
+    const body = { type: 'error', error: { type: 'invalid_request_error', message } };
+    assert.deepEqual(translated('messages', 'chat', 400, body), {
+      message,
+      type: 'invalid_request_error',
+      code: 'context_length_exceeded',
+      param: null,
+    });
+  });
+});
+
+describe('an error of a chat completions upstream', () => {
+  const body = (error: object) => ({ error: { message: 'These words.', param: null, ...error } });
+
+  for (const [status, type] of MESSAGES_TYPES) {
+    it(`becomes the kind that Messages has for status ${status}`, () => {
+      const fields = translated('chat', 'messages', status, body({ type: 'invalid_request_error', code: null }));
+      assert.deepEqual(fields, { type, message: 'These words.' });
+    });
+  }
+
+  it('is a matter of billing when the quota is used up, an overload when it says so, and late with status 408', () => {
+    const type = (status: number, error: object) => translated('chat', 'messages', status, body(error)).type;
+    assert.equal(type(429, { type: 'insufficient_quota', code: 'insufficient_quota' }), 'billing_error');
+    assert.equal(type(503, { type: 'server_error', code: 'server_is_overloaded' }), 'overloaded_error');
+    assert.equal(type(503, { type: 'server_error', code: null }), 'api_error');
+    assert.equal(type(422, { type: 'invalid_request_error', code: null }), 'invalid_request_error');
+    assert.equal(type(408, { type: 'invalid_request_error', code: null }), 'timeout_error');
+  });
+
+  it('says to Messages clients in their words that the prompt is too long', () => {
+    const message = "This model's maximum context length is 8192 tokens.";
+    const error = { message, type: 'invalid_request_error', code: 'context_length_exceeded' };
+    assert.deepEqual(translated('chat', 'messages', 400, { error }), {
+      type: 'invalid_request_error',
+      message: `prompt is too long: ${message}`,
+      code: 'context_length_exceeded',
+    });
+  });
+
+  it('stays as it is where the words say so already', () => {
+    const error = { message: 'Sorry, the Prompt is too long.', type: 'invalid_request_error', code: null };
+    assert.equal(translated('chat', 'messages', 400, { error }).message, 'Sorry, the Prompt is too long.');
+  });
+
+  it('is no overflow when a rate limit speaks of it', () => {
+    const error = { message: 'Too many tokens for your context window quota.', type: 'tokens', code: null };
+    assert.equal(readProblem('chat', 429, { error }).context_overflow, false);
+  });
+
+  it('passes between chat completions and Responses with type, code and place', () => {
+    const error = { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' };
+    assert.deepEqual(translated('responses', 'chat', 400, { error }), error);
+  });
+
+  it('keeps the kinds that only a compat server knows', () => {
+    const error = { message: 'No.', type: 'BadRequestError', code: 400 };
+    assert.deepEqual(translated('chat', 'responses', 400, { error }), {
+      message: 'No.',
+      type: 'BadRequestError',
+      code: '400',
+      param: null,
+    });
+  });
+});
+
+describe('an error of another shape', () => {
+  const words = (body: unknown) => readProblem('chat', 503, body).message;
+
+  it('gives its text where servers put it', () => {
+    assert.equal(words({ error: 'No model loaded.' }), 'No model loaded.');
+    assert.equal(words({ detail: 'Not found.' }), 'Not found.');
+    assert.equal(words({ object: 'error', message: 'Busy.', type: 'X', code: 503 }), 'Busy.');
+    assert.equal(words([{ error: { code: 503, message: 'Busy.', status: 'UNAVAILABLE' } }]), 'Busy.');
+    assert.equal(words({ error: { detail: 'Busy.' } }), 'Busy.');
+    assert.equal(words('Busy.'), 'Busy.');
+  });
+
+  it('is told by its status where there is no text to give', () => {
+    for (const body of [
+      undefined,
+      null,
+      7,
+      [],
+      [1, 2],
+      {},
+      { error: {} },
+      { error: { message: 7 } },
+      { detail: [1] },
+    ]) {
+      assert.equal(words(body), 'The upstream answered with an error (status 503) and did not say more.');
+    }
+  });
+
+  it('does not become a whole page', () => {
+    assert.doesNotMatch(words({ detail: 'x'.repeat(1001) }), /x/);
+    assert.equal(readProblem('chat', 500, { error: { message: 'a', type: 't'.repeat(101) } }).type, undefined);
+  });
+
+  it('passes whatever its length where the API has its message', () => {
+    assert.equal(words({ error: { message: 'x'.repeat(5000) } }).length, 5000);
+  });
+});
+
+describe('any JSON as an error', () => {
+  it('becomes a complete error of every API, with the message untouched', () => {
+    const bodies = fc.oneof(
+      fc.jsonValue(),
+      fc.record(
+        {
+          error: fc.oneof(
+            fc.jsonValue(),
+            fc.record({
+              type: fc.oneof(fc.constantFrom('overloaded_error', 'toString', '__proto__', 'requests'), fc.jsonValue()),
+              code: fc.oneof(fc.constantFrom('constructor', 'insufficient_quota'), fc.jsonValue()),
+              message: fc.oneof(fc.string(), fc.jsonValue()),
+            }),
+          ),
+        },
+        { requiredKeys: [] },
+      ),
+    );
+    const protocols = fc.constantFrom(...PROTOCOLS);
+    const statuses = fc.option(fc.integer({ min: 400, max: 599 }), { nil: undefined });
+    fc.assert(
+      fc.property(protocols, protocols, statuses, bodies, (from, to, status, body) => {
+        const problem = readProblem(from, status, body);
+        assert.ok(problem.status >= 400 && problem.status < 600);
+        assert.notEqual(problem.message, '');
+        const { error } = writeProblem(to, problem, 'req-1') as { error: Record<string, unknown> };
+        assert.equal(typeof error.type, 'string');
+        assert.ok(String(error.message).endsWith(problem.message));
+        if (to !== 'messages') assert.ok(error.code === null || typeof error.code === 'string');
+      }),
+    );
+  });
+});
+
+describe('an error of the gateway', () => {
+  it('has in every API the kind that the catalogue says', () => {
+    for (const code of Object.keys(ERRORS) as ErrorCode[]) {
+      const { type, compat } = ERRORS[code];
+      const error = new StageError(code, 'These words.');
+      assert.deepEqual(problemFields('messages', problemOf(error, 'messages')), {
+        type,
+        message: 'These words.',
+        code,
+      });
+      for (const protocol of ['chat', 'responses'] as const) {
+        const fields = problemFields(protocol, problemOf(error, protocol));
+        assert.equal(fields.message, 'These words.');
+        assert.equal(fields.type, compat.type, code);
+        if (compat.code !== null) assert.equal(fields.code, compat.code);
+      }
+    }
+  });
+
+  it('names the request in the envelope', () => {
+    const problem = problemOf(new StageError('upstream_failed', 'It broke.'), 'messages');
+    assert.deepEqual(writeProblem('messages', problem, 'req-1'), {
+      type: 'error',
+      error: { type: 'api_error', message: 'It broke.', code: 'upstream_failed' },
+      request_id: 'req-1',
+    });
+  });
+});

@@ -1,0 +1,157 @@
+/** Reasoning that a translation has made is taken out of what goes to a provider untranslated; nothing else is touched. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { removeMadeReasoning } from '../../../engine/protocols/translation/features/made-reasoning.ts';
+import { HeldBody } from '../../../engine/run/body.ts';
+
+async function sent(text: string, protocol: Protocol = 'messages'): Promise<{ text: string; rewrites: string[] }> {
+  const rewrites: string[] = [];
+  const body = new HeldBody(Buffer.from(text), (key) => rewrites.push(key));
+  await removeMadeReasoning(body, protocol);
+  return { text: String(body.bytes), rewrites };
+}
+
+const MADE = '{"type":"thinking", "thinking":"Hm.", "signature":"gw:chat@spare:none::"}';
+const OWN = '{"type":"thinking","thinking":"Ah.","signature":"EqQBCkYIBxgC=="}';
+const CALL = '{"type":"tool_use","id":"c1","name":"f","input":{"x":1.0}}';
+const RESULT = '{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"ok"}]}';
+const user = (text: string) => `{"role":"user","content":${JSON.stringify(text)}}`;
+const said = (...blocks: string[]) => `{ "role":"assistant","content":[ ${blocks.join(' , ')} ]}`;
+const text = (words: string) => `{"type":"text","text":${JSON.stringify(words)}}`;
+const asked = (messages: string[], more = '') =>
+  `{"system" : "S", "messages":[${messages.join(', ')}]${more},"top_p":1.0}`;
+
+describe('in a Messages request', () => {
+  it('a block goes, and every other byte stays', async () => {
+    const before = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, text('d')), user('e')]);
+    const { text: after, rewrites } = await sent(before);
+    assert.equal(after, asked([user('a'), said(text('b')), user('c'), said(OWN, text('d')), user('e')]));
+    assert.deepEqual(rewrites, ['messages']);
+  });
+
+  it('so do those with an empty signature and those that cannot be read', async () => {
+    const empty = '{"type":"thinking","thinking":"Hm.","signature" : ""}';
+    const redacted = '{"type":"redacted_thinking","data":"gw:responses@r:encrypted:rs_1:abc"}';
+    const before = asked([user('a'), said(empty, redacted, text('b')), user('c')]);
+    assert.equal((await sent(before)).text, asked([user('a'), said(text('b')), user('c')]));
+  });
+
+  it('a message of nothing else goes as a whole, as providers take no empty ones', async () => {
+    const { text: after } = await sent(asked([user('a'), said(MADE, MADE), user('c')]));
+    assert.equal(after, asked([user('a'), user('c')]));
+  });
+
+  it('what providers have proven, and words that only look like a mark, stay as they are, and no rewrite is recorded', async () => {
+    const redacted = '{"type":"redacted_thinking","data":"EmwKAh=="}';
+    const quoted = text('It said "signature":"gw:chat@u:none::" and "signature":"".');
+    const input = '{"type":"tool_use","id":"c2","name":"f","input":{"signature":"","key":"gw:x","type":"thinking"}}';
+    const before = asked([user('gw:chat'), said(OWN, redacted, quoted, input), user('c')]);
+    assert.deepEqual(await sent(before), { text: before, rewrites: [] });
+  });
+
+  it('the model is kept from thinking where it would have to go on from a thought of another', async () => {
+    const more = (thinking: string, edits: string) =>
+      `,"thinking":${thinking},"context_management":{"edits":[${edits}]},"max_tokens":9000`;
+    const clear = '{"type":"clear_thinking_20251015","keep":"all"}';
+    const other = '{"type":"clear_tool_uses_20250919"}';
+    const budget = '{"type":"enabled","budget_tokens":2000}';
+    const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT];
+    const { text: after, rewrites } = await sent(
+      asked(loop(MADE, text('b'), CALL), more(budget, `${clear}, ${other}`)),
+    );
+    assert.equal(after, asked(loop(text('b'), CALL), more('{"type":"disabled"}', other)));
+    assert.deepEqual(rewrites, ['messages', 'thinking', 'context_management']);
+  });
+
+  it('so it is where instructions or words of the user follow the results', async () => {
+    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const instruction = '{"role":"system","content":"Be brief."}';
+    for (const after of [instruction, user('And now?')]) {
+      const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT, after];
+      const { text: sent_on } = await sent(asked(loop(MADE, CALL), thinking));
+      assert.equal(sent_on, asked(loop(CALL), ',"thinking":{"type":"disabled"}'));
+    }
+  });
+
+  it('nor does it begin to in the next request, as it could not think in the answer before', async () => {
+    const later = CALL.replace('c1', 'c2');
+    const messages = (...blocks: string[]) => [
+      user('a'),
+      said(...blocks),
+      RESULT,
+      said(later),
+      RESULT.replace('c1', 'c2'),
+    ];
+    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const { text: after } = await sent(asked(messages(MADE, CALL), thinking));
+    assert.equal(after, asked(messages(CALL), ',"thinking":{"type":"disabled"}'));
+  });
+
+  it('the model goes on thinking where its own thought begins the answer, after a question, and where it adapts', async () => {
+    const budget = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const own = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, CALL), RESULT], budget);
+    assert.deepEqual((await sent(own)).rewrites, ['messages']);
+    const question = asked([user('a'), said(MADE, CALL), RESULT, said(text('b')), user('c')], budget);
+    assert.deepEqual((await sent(question)).rewrites, ['messages']);
+    const adaptive = asked([user('a'), said(MADE, CALL), RESULT], ',"thinking":{"type":"adaptive"}');
+    assert.deepEqual((await sent(adaptive)).rewrites, ['messages']);
+  });
+});
+
+describe('in a Responses request', () => {
+  const made = '{"type":"reasoning","id":"rs_a_0","summary":[],"encrypted_content":"gw:messages@main:signature::Eq"}';
+  const own = '{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAAB"}';
+  const kept = '{"type":"reasoning","id":"rs_2","summary":[]}';
+  const message = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]}';
+  const body = (...items: string[]) => `{ "input" : [\n${items.join(',\n')}\n] , "store":false}`;
+
+  it('an item goes, and every other byte stays', async () => {
+    const { text: after, rewrites } = await sent(body(made, message, own, kept, message, made), 'responses');
+    assert.equal(after, body(message, own, kept, message));
+    assert.deepEqual(rewrites, ['input']);
+  });
+
+  it('items of the provider stay as they are', async () => {
+    const before = body(own, message, kept, message);
+    assert.deepEqual(await sent(before, 'responses'), { text: before, rewrites: [] });
+  });
+});
+
+describe('odd bodies', () => {
+  const blocks = ['"gw:"', 'null', '{"type":"thinking","signature":["gw:"]}', '[{"signature":"gw:"}]'];
+  const odd = [
+    '{"messages":"gw:"}',
+    '{"messages":["gw:",null,{"role":"assistant","content":"gw:"}],"input":["gw:",null]}',
+    `{"messages":[{"role":"assistant","content":[${blocks}]}],"input":[${blocks}],"thinking":{"type":"enabled"}}`,
+    '["gw:"]',
+  ];
+  for (const body of odd) {
+    it(`pass as they are: ${body}`, async () => {
+      for (const protocol of ['messages', 'responses', 'chat'] as const) {
+        assert.deepEqual(await sent(body, protocol), { text: body, rewrites: [] });
+      }
+    });
+  }
+});
+
+describe('a large body', () => {
+  const growth = async (make: (count: number) => string): Promise<number> => {
+    const seconds = async (count: number): Promise<number> => {
+      const body = make(count);
+      const started = process.cpuUsage();
+      await sent(body);
+      const { user: used, system } = process.cpuUsage(started);
+      return used + system;
+    };
+    await seconds(1000);
+    return (await seconds(24_000)) / Math.max(1000, await seconds(3000));
+  };
+
+  it('costs time in proportion to its size, however many marks are in it', async () => {
+    const one_message = (count: number) => asked([said(...Array(count).fill(MADE), text('b'))]);
+    const messages = (count: number) => asked(Array(count).fill(said(MADE, text('b'))));
+    assert.ok((await growth(one_message)) < 40);
+    assert.ok((await growth(messages)) < 40);
+  });
+});

@@ -1,0 +1,245 @@
+/** What must hold for every pair of different APIs, whatever is said. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { StageError } from '../../../engine/contract/errors.ts';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Conversation, Part, Tool, Turn } from '../../../engine/protocols/translation/conversation.ts';
+import { ADAPTERS } from '../../../engine/protocols/translation/index.ts';
+import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
+import { eventsIn, textIn } from '../../e2e/streams/streams.ts';
+import { checkRequest, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import { conversations } from './conversation-arbitraries.ts';
+import { convertAll, cutAt, modelAnswers, streamOf, translatorFor } from './model-answers.ts';
+import { PAIRS } from './translating.ts';
+
+const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
+const asked = { upstream: 'u', upstream_model: 'upstream-model', target, request_id: 'r-1', created_at: 1 };
+
+/** Runs `check` unless a rule refuses the request. */
+function unlessRefused(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof StageError && error.code === 'not_translatable')) throw error;
+  }
+}
+
+/** Turns as they are told apart by every API: neighbours of one role are one turn, and an empty text is none. */
+function merged(turns: readonly Turn[]): Turn[] {
+  const found: { role: Turn['role']; parts: Part[] }[] = [];
+  for (const { role, parts } of turns) {
+    const last = found.at(-1);
+    if (last?.role === role) last.parts.push(...parts.map(withoutEmpty));
+    else found.push({ role, parts: parts.map(withoutEmpty) });
+  }
+  return found;
+}
+
+function withoutEmpty(part: Part): Part {
+  // Some APIs want a name of every document.
+  if (part.kind === 'document') return { ...part, name: part.name ?? 'document.pdf' };
+  if (part.kind !== 'tool_result') return part;
+  return { ...part, parts: part.parts.filter((inner) => inner.kind !== 'text' || inner.text !== '') };
+}
+
+/** A tool as every API can say it: whether its schema can be strict depends on the API. */
+const sayable = ({ strict: _, ...tool }: Tool) => tool;
+
+/** What a request says beside its turns; what is so anyway is not said. */
+function settingsOf({
+  turns: _,
+  parallel_tool_calls,
+  tool_choice,
+  reasoning,
+  temperature,
+  ...others
+}: Conversation): object {
+  return {
+    ...others,
+    ...(temperature !== undefined && temperature !== 1 && { temperature }),
+    ...(parallel_tool_calls === false && tool_choice?.kind !== 'none' && { parallel_tool_calls }),
+    ...(tool_choice && tool_choice.kind !== 'auto' && { tool_choice }),
+    ...(reasoning && { reasoning: { ...reasoning, show: reasoning.show ?? false } }),
+  };
+}
+
+/** Clients of JSON mode say in words that they want JSON; their own API insists on it. */
+function withWords(conversation: Conversation): Conversation {
+  if (conversation.output_format?.kind !== 'json_object') return conversation;
+  return {
+    ...conversation,
+    turns: [...conversation.turns, { role: 'user', parts: [{ kind: 'text', text: 'As JSON.' }] }],
+  };
+}
+
+/** A conversation that the user spoke last in; what an assistant has only begun to say may end with no space. */
+function ended(conversation: Conversation): Conversation {
+  if (conversation.turns.at(-1)?.role !== 'assistant') return conversation;
+  return {
+    ...conversation,
+    turns: [...conversation.turns, { role: 'user', parts: [{ kind: 'text', text: 'Go on.' }] }],
+  };
+}
+
+/** Settings of a request, of which few can be said by every API. */
+const SETTINGS = [
+  ...(['max_output_tokens', 'temperature', 'top_p', 'top_k', 'frequency_penalty', 'presence_penalty', 'seed'] as const),
+  ...(['stop', 'reasoning', 'verbosity', 'user', 'metadata', 'service_tier', 'store', 'tool_choice'] as const),
+  ...(['parallel_tool_calls'] as const),
+];
+
+/** A conversation with these settings only, so that not every one says something that a rule is about. */
+function withOnly(conversation: Conversation, kept: readonly (typeof SETTINGS)[number][]): Conversation {
+  const left_out: ReadonlySet<string> = new Set(SETTINGS.filter((setting) => !kept.includes(setting)));
+  const rest = Object.fromEntries(Object.entries(conversation).filter(([key]) => !left_out.has(key)));
+  return { ...(rest as unknown as Conversation), tools: conversation.tools.map(sayable) };
+}
+
+/** The client's request for a conversation. */
+function bodyOf(from: Protocol, conversation: Conversation) {
+  return ADAPTERS[from].writeRequest(conversation, target, new Notes());
+}
+
+for (const { from, to } of PAIRS) {
+  const which = `from ${from} to ${to}`;
+
+  test(`a strict upstream takes every translated request: ${which}`, () => {
+    fc.assert(
+      fc.property(conversations({ reasoning: ['text'] }), (conversation) =>
+        unlessRefused(() => {
+          const body = bodyOf(from, withWords(conversation));
+          const { json } = translateRequest({ from, to, body, ...asked });
+          checkRequest(to, JSON.parse(json));
+        }),
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  test(`a request that both sides can say comes back as it was: ${which}`, () => {
+    const plain = conversations({
+      reasoning: [],
+      part_caches: false,
+      instructions_turns: false,
+      refusals: false,
+      free_text_tools: false,
+      result_files: false,
+      long_results: from !== 'chat' && to !== 'chat',
+      result_errors: false,
+      url_documents: false,
+      text_documents: false,
+      image_details: false,
+    }).map(({ cache: _, output_format: __, ...rest }): Conversation => ended(rest));
+    let whole = 0;
+    fc.assert(
+      fc.property(plain, fc.subarray(SETTINGS, { maxLength: 2 }), (every, settings) =>
+        unlessRefused(() => {
+          const conversation = withOnly(every, settings);
+          const body = bodyOf(from, conversation);
+          const same = { ...asked, upstream_model: conversation.model };
+          const there = translateRequest({ from, to, body, ...same });
+          const back = translateRequest({ from: to, to: from, body: JSON.parse(there.json), ...same });
+          const once = ADAPTERS[from].readRequest(body, new Notes());
+          const again = ADAPTERS[from].readRequest(JSON.parse(back.json), new Notes());
+          assert.deepEqual(merged(again.turns), merged(once.turns));
+          assert.deepEqual(again.instructions, once.instructions);
+          assert.deepEqual(again.tools.map(sayable), once.tools.map(sayable));
+          assert.deepEqual(again.tool_choice ?? { kind: 'auto' }, once.tool_choice ?? { kind: 'auto' });
+          assert.equal(again.user, once.user);
+          assert.equal(again.stream, once.stream);
+          if (there.notes.names.length + back.notes.names.length > 0) return;
+          // What no rule noted was not lost.
+          assert.deepEqual({ ...settingsOf(again), ...settingsOf(once) }, settingsOf(again));
+          if (settings.length > 0) whole++;
+        }),
+      ),
+      { numRuns: 150 },
+    );
+    assert.ok(whole > 20, `only ${whole} requests had settings that no rule applied to`);
+  });
+
+  test(`any chunks of the upstream's stream give the client the same bytes: ${which}`, () => {
+    fc.assert(
+      fc.property(modelAnswers, fc.array(fc.nat(), { maxLength: 40 }), (answer, places) => {
+        const bytes = streamOf(to, answer);
+        const whole = convertAll(translatorFor(from, to, true, 'stream'), [bytes]);
+        assert.equal(convertAll(translatorFor(from, to, true, 'stream'), cutAt(bytes, places)), whole);
+        const one_by_one = Array.from(bytes, (byte) => Buffer.from([byte]));
+        assert.equal(convertAll(translatorFor(from, to, true, 'stream'), one_by_one), whole);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test(`each event of the upstream leads at once to what can be said: ${which}`, () => {
+    fc.assert(
+      fc.property(modelAnswers, (answer) => {
+        const converter = translatorFor(from, to, true, 'stream');
+        let said = '';
+        for (const event of eventsOf(to, answer)) {
+          said += converter.write(Buffer.from(event));
+          // Nothing is ever half an event.
+          eventsIn(said);
+        }
+        assert.equal(String(converter.end()), '', 'nothing is left for the end');
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test(`a stream cut anywhere ends with a well-formed error, after a prefix of what it would have said: ${which}`, () => {
+    fc.assert(
+      fc.property(modelAnswers, fc.nat(), (answer, place) => {
+        const bytes = streamOf(to, answer);
+        const whole = convertAll(translatorFor(from, to, true, 'stream'), [bytes]);
+        const converter = translatorFor(from, to, true, 'stream');
+        let got = String(converter.write(bytes.subarray(0, place % bytes.length)));
+        let failed = false;
+        try {
+          got += converter.end();
+        } catch (error) {
+          assert.ok(error instanceof StageError);
+          got += converter.fail!(error);
+          failed = true;
+        }
+        const events = eventsIn(got);
+        const full = eventsIn(whole);
+        const errors = events.filter(
+          ({ data }) => data.type === 'error' || data.type === 'response.failed' || 'error' in data,
+        );
+        if (!failed) {
+          // Chat completions is complete once it has a reason, though usage would have followed.
+          assert.equal(textIn(from, events), textIn(from, full));
+          assert.deepEqual(errors, []);
+          return;
+        }
+        assert.ok(errors.length >= 1);
+        const before = events.slice(0, events.length - errors.length);
+        assert.ok(textIn(from, full).startsWith(textIn(from, before)));
+        if (from !== 'responses') return;
+        assert.equal(events.at(-1)!.data.type, 'response.failed');
+        assert.deepEqual(
+          events.map(({ data }) => data.sequence_number),
+          events.map((_, index) => index),
+        );
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  test(`a document and a stream of the same answer are the same to the client: ${which}`, () => {
+    fc.assert(
+      fc.property(modelAnswers, (answer) => {
+        const document = Buffer.from(JSON.stringify(documentOf(to, answer)));
+        const from_document = convertAll(translatorFor(from, to, false, 'document'), [document]);
+        const from_stream = convertAll(translatorFor(from, to, false, 'stream'), [streamOf(to, answer)]);
+        assert.deepEqual(JSON.parse(from_stream), JSON.parse(from_document));
+        const streamed = convertAll(translatorFor(from, to, true, 'stream'), [streamOf(to, answer)]);
+        assert.equal(textIn(from, eventsIn(streamed)), textIn(from, JSON.parse(from_document)));
+      }),
+      { numRuns: 100 },
+    );
+  });
+}

@@ -1,0 +1,292 @@
+/** A whole response on its way from an upstream of one API to a client of another. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { createParser } from 'eventsource-parser';
+import type { ResponseConverter } from '../../../engine/api.ts';
+import { StageError } from '../../../engine/contract/errors.ts';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { proofToText } from '../../../engine/protocols/translation/proof.ts';
+import { createTranslator, type Translation } from '../../../engine/protocols/translation/translate.ts';
+import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import { headOf, LONG_NAME, PAIRS, raised, translate } from './translating.ts';
+
+function open(translation: Translation, streamed: boolean, status = 200, headers: Record<string, string> = {}) {
+  const head = headOf(streamed ? 'text/event-stream' : 'application/json', status, headers);
+  return { head, converter: createTranslator(translation, head) };
+}
+
+function through(converter: ResponseConverter, chunks: readonly (string | Buffer)[]): string {
+  const parts = chunks.map((chunk) => String(converter.write(Buffer.from(chunk))));
+  return parts.join('') + String(converter.end());
+}
+
+/** Texts, thoughts and tool calls of an answer in the client's API, from a document or a stream. */
+function words(text: string): string {
+  const found = [...text.matchAll(/"(?:text|delta|content|refusal)":"((?:[^"\\]|\\.)*)"/g)].map((match) => match[1]);
+  return found.join('');
+}
+
+function events(text: string): { readonly event: string | undefined; readonly data: string }[] {
+  const list: { event: string | undefined; data: string }[] = [];
+  const parser = createParser({ onEvent: ({ event, data }) => list.push({ event, data }) });
+  parser.feed(text);
+  return list;
+}
+
+const SAID: Answer = {
+  said: [
+    { kind: 'text', text: 'Grüße aus Köln ☂' },
+    { kind: 'call', name: 'weather', arguments: '{"city":"Köln"}' },
+  ],
+};
+
+/** How each API says in a stream that the upstream is busy. */
+const ERROR_EVENTS: Readonly<Record<Protocol, string>> = {
+  messages: 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Busy."}}\n\n',
+  chat: 'data: {"error":{"type":"server_error","code":"server_is_overloaded","message":"Busy."}}\n\n',
+  responses:
+    'event: response.failed\ndata: {"type":"response.failed","sequence_number":9,"response":{"id":"resp_1","status":"failed","error":{"code":"server_is_overloaded","message":"Busy."}}}\n\n',
+};
+
+for (const { from, to } of PAIRS) {
+  describe(`a ${from} client of a ${to} upstream`, () => {
+    it('gets a stream as a stream, whatever the pieces it arrives in', () => {
+      const bytes = Buffer.from(eventsOf(to, SAID).join(''));
+      const whole = through(open(translate(from, to, true), true).converter, [bytes]);
+      assert.match(words(whole), /Grüße aus Köln ☂/);
+      const single = [...bytes].map((byte) => Buffer.from([byte]));
+      assert.equal(through(open(translate(from, to, true), true).converter, single), whole);
+    });
+
+    it('gets each event as soon as it can be said', () => {
+      const { converter } = open(translate(from, to, true), true);
+      let said = '';
+      for (const event of eventsOf(to, { said: [{ kind: 'text', text: 'one two three' }], piece: 13 })) {
+        said += String(converter.write(Buffer.from(event)));
+        if (event.includes('one two three')) break;
+      }
+      assert.match(said, /one two three/);
+    });
+
+    it('gets a document as a document', () => {
+      const { head, converter } = open(translate(from, to, false), false);
+      const document = through(converter, [JSON.stringify(documentOf(to, SAID))]);
+      assert.match(words(document), /Grüße aus Köln ☂/);
+      JSON.parse(document);
+      assert.equal(head.get('content-type'), 'application/json');
+    });
+
+    it('gets a document as the stream it asked for', () => {
+      const { head, converter } = open(translate(from, to, true), false);
+      const stream = through(converter, [JSON.stringify(documentOf(to, SAID))]);
+      assert.equal(head.get('content-type'), 'text/event-stream');
+      assert.ok(events(stream).length > 2);
+      assert.match(words(stream), /Grüße aus Köln ☂/);
+    });
+
+    it('gets a stream as the document it asked for', () => {
+      const { head, converter } = open(translate(from, to, false), true);
+      const parsed = through(converter, [eventsOf(to, SAID).join('')]);
+      assert.equal(head.get('content-type'), 'application/json');
+      const plain = through(open(translate(from, to, false), false).converter, [JSON.stringify(documentOf(to, SAID))]);
+      const content = (text: string) => {
+        const { content, choices, output } = JSON.parse(text) as Record<string, unknown>;
+        return JSON.stringify(content ?? choices ?? output).replaceAll(/"(?:id|call_id)":"[^"]*"/g, '');
+      };
+      assert.equal(content(parsed), content(plain));
+    });
+
+    it('has its tools called by the names it gave, and the upstream by names it takes', () => {
+      const translation = translate(from, to, true);
+      const sent = JSON.parse(translation.json) as { tools: { name?: string; function?: { name: string } }[] };
+      const name = sent.tools[0]!.name ?? sent.tools[0]!.function!.name;
+      assert.equal(name.length <= (to === 'messages' ? 128 : 64), true);
+      const call: Answer = { said: [{ kind: 'call', name, arguments: '{}' }] };
+      assert.match(through(open(translation, true).converter, [eventsOf(to, call).join('')]), new RegExp(LONG_NAME));
+      const whole = open(translate(from, to, false), false).converter;
+      assert.match(through(whole, [JSON.stringify(documentOf(to, call))]), new RegExp(LONG_NAME));
+    });
+
+    it('gets an error response in the envelope of its API, with the words of the upstream', () => {
+      const { head, converter } = open(translate(from, to, true), false, 429, { 'retry-after': '7' });
+      const error = { type: 'rate_limit_error', message: 'Slow down: "now".', code: null };
+      const body = JSON.parse(through(converter, [JSON.stringify({ type: 'error', error })]));
+      assert.equal(body.error.message, 'Slow down: "now".');
+      assert.equal(body.type, from === 'messages' ? 'error' : undefined);
+      assert.equal(head.get('content-type'), 'application/json');
+      assert.equal(head.get('retry-after'), '7');
+    });
+
+    it('is not told to wait for longer than its kind gives up at', () => {
+      const { head } = open(translate(from, to, true), false, 429, { 'retry-after': '42023' });
+      assert.equal(head.get('retry-after'), from === 'messages' ? '42023' : undefined);
+    });
+
+    it('gets an error that came inside a stream as an answer, where it asked for a document', () => {
+      const { converter } = open(translate(from, to, false), true);
+      converter.write(Buffer.from(eventsOf(to, SAID).slice(0, 3).join('') + ERROR_EVENTS[to]));
+      assert.throws(
+        () => converter.end(),
+        (error) => error instanceof StageError && error.message === 'Busy.' && error.status >= 500,
+      );
+    });
+
+    it('gets an error response as its API has it, even where the upstream says it as a stream', () => {
+      const { converter } = open(translate(from, to, true), true, 529);
+      const body = JSON.parse(through(converter, [ERROR_EVENTS.chat])) as { error: { message: string } };
+      assert.equal(body.error.message, 'Busy.');
+    });
+
+    it('does not get half an answer as a whole one', () => {
+      const all = eventsOf(to, SAID);
+      for (const count of [0, 1, 2, Math.ceil(all.length / 2)]) {
+        for (const stream of [true, false]) {
+          const { converter } = open(translate(from, to, stream), true);
+          converter.write(Buffer.from(all.slice(0, count).join('')));
+          assert.throws(() => converter.end(), raised('upstream_failed'));
+        }
+      }
+    });
+
+    it('has a stream ended with an error that its parser understands', () => {
+      const { converter } = open(translate(from, to, true), true);
+      const all = eventsOf(to, SAID);
+      const said = String(converter.write(Buffer.from(all.slice(0, all.length / 2).join(''))));
+      const end = converter.fail!(new StageError('upstream_timeout', 'The upstream sent nothing for 300 seconds.'));
+      const last = events(said + end).at(-1)!;
+      assert.equal(last.event, { messages: 'error', chat: undefined, responses: 'response.failed' }[from]);
+      assert.match(last.data, /The upstream sent nothing for 300 seconds/);
+      JSON.parse(last.data);
+    });
+
+    it('loses nothing that was said before the stream broke, and is not told it twice', () => {
+      const { converter } = open(translate(from, to, true), true);
+      const [start, ...rest] = eventsOf(to, { said: [{ kind: 'text', text: 'Before.' }], piece: 7 });
+      const until_said = rest.slice(0, rest.findIndex((event) => event.includes('Before.')) + 1);
+      const broken = `${start}${until_said.join('')}event: content_block_delta\ndata: {"broken\n\n`;
+      let said = '';
+      assert.throws(() => {
+        said = String(converter.write(Buffer.from(broken)));
+      }, raised('upstream_invalid'));
+      said += converter.fail!(new StageError('upstream_invalid', 'It broke.'));
+      assert.equal(said.split('Before.').length, 2);
+    });
+
+    it('gets nothing more after the end or an error, whatever becomes of the connection', () => {
+      for (const last of [eventsOf(to, SAID).join(''), eventsOf(to, SAID)[0]! + ERROR_EVENTS[to]]) {
+        const { converter } = open(translate(from, to, true), true);
+        converter.write(Buffer.from(last));
+        assert.equal(converter.write(Buffer.from(': late\n\n')), '');
+        assert.equal(converter.fail!(new StageError('upstream_failed', 'It dropped the connection.')), '');
+      }
+    });
+
+    it('is told of an upstream that answers with something else', () => {
+      for (const text of ['', 'null', '[]', '"text"', '{"a":', '<html>', '['.repeat(100_000)]) {
+        for (const stream of [true, false]) {
+          const { converter } = open(translate(from, to, stream), false);
+          assert.throws(() => through(converter, [text]), raised('upstream_invalid'), text.slice(0, 20));
+        }
+      }
+    });
+
+    it('can leave at any time without the converter minding', () => {
+      const { converter } = open(translate(from, to, true), true);
+      converter.write(Buffer.from(eventsOf(to, SAID)[0]!));
+      assert.equal(typeof converter.fail!(new StageError('upstream_failed', 'Gone.')), 'string');
+    });
+  });
+}
+
+describe('the head of a translated response', () => {
+  it('loses what describes the bytes of the upstream, and keeps the rest', () => {
+    const { head } = open(translate('chat', 'messages', false), false, 200, {
+      etag: '"1"',
+      'content-md5': 'x',
+      digest: 'x',
+      'x-novelty': '1',
+      'retry-after': '1',
+    });
+    assert.deepEqual(Object.keys(head.headers).toSorted(), ['content-type', 'retry-after', 'x-novelty']);
+  });
+
+  it("has the upstream's identifier of the request where clients look for it", () => {
+    const at_messages = open(translate('chat', 'messages', false), false, 200, { 'request-id': 'req_1' }).head;
+    assert.equal(at_messages.get('x-request-id'), 'req_1');
+    const at_chat = open(translate('messages', 'chat', false), false, 200, { 'x-request-id': 'req_2' }).head;
+    assert.equal(at_chat.get('request-id'), 'req_2');
+  });
+});
+
+describe('an upstream that is a gateway itself', () => {
+  it('gets its proof of reasoning back as it gave it, though that stands for the proof of another', () => {
+    const signature = proofToText(
+      { protocol: 'responses', kind: 'encrypted', id: 'rs_1', value: 'sealed' },
+      { protocol: 'responses', upstream: 'inner' },
+    );
+    const thought = { type: 'thinking', thinking: 'Hm.', signature };
+    const said = { type: 'message', content: [thought, { type: 'text', text: 'Hi' }], stop_reason: 'end_turn' };
+    const { converter } = open(translate('responses', 'messages', false), false);
+    const { output } = JSON.parse(through(converter, [JSON.stringify(said)]));
+    const input = [...output, { role: 'user', content: 'Go on.' }];
+    const { messages } = JSON.parse(translate('responses', 'messages', false, { input }).json);
+    assert.deepEqual(messages.at(-2).content[0], thought);
+  });
+});
+
+describe('what an upstream may send', () => {
+  it('may be an error with status 200, which is an error for the client all the same', () => {
+    for (const stream of [true, false]) {
+      const { converter } = open(translate('messages', 'chat', stream), false);
+      const error = { error: { message: 'Provider is busy.', code: 429 } };
+      assert.throws(
+        () => through(converter, [JSON.stringify(error)]),
+        (raised) => raised instanceof StageError && raised.status === 429 && raised.message === 'Provider is busy.',
+      );
+    }
+  });
+
+  it('may be a comment, which keeps clients of other APIs waiting, too', () => {
+    const { converter } = open(translate('messages', 'chat', true), true);
+    assert.match(String(converter.write(Buffer.from(': still there\n\n'))), /^event: ping\n/);
+    const chat = open(translate('chat', 'messages', true), true).converter;
+    assert.match(String(chat.write(Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'))), /^: ping\n\n$/);
+  });
+
+  it('may lack the blank line at the end', () => {
+    for (const { from, to } of PAIRS) {
+      const text = eventsOf(to, SAID).join('').trimEnd();
+      assert.doesNotThrow(() => through(open(translate(from, to, true), true).converter, [text]));
+    }
+  });
+
+  it('may not be larger than what is held, as a document, an event or a stream for a document', () => {
+    const mebibyte = Buffer.alloc(1024 * 1024, 'x');
+    const attempts: [stream: boolean, streamed: boolean][] = [
+      [false, false],
+      [true, true],
+      [false, true],
+    ];
+    for (const [stream, streamed] of attempts) {
+      const { converter } = open(translate('messages', 'chat', stream), streamed);
+      if (streamed) converter.write(Buffer.from('data: '));
+      assert.throws(() => {
+        for (let i = 0; i < 34; i++) converter.write(mebibyte);
+      }, raised('upstream_invalid'));
+    }
+  });
+
+  it('may not go on without end, as some clients are told all of it again', () => {
+    for (const { from, to } of PAIRS) {
+      const { converter } = open(translate(from, to, true), true);
+      const events = eventsOf(to, { said: [{ kind: 'text', text: 'x'.repeat(100_000) }], piece: 100_000 });
+      const place = events.findIndex((event) => event.includes('xxx'));
+      for (const event of events.slice(0, place)) converter.write(Buffer.from(event));
+      const piece = Buffer.from(events[place]!);
+      assert.throws(() => {
+        for (let i = 0; i < 400; i++) converter.write(piece);
+      }, raised('upstream_invalid'));
+      assert.match(String(converter.fail!(new StageError('upstream_invalid', 'It broke.'))), /It broke\./);
+    }
+  });
+});

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { compileCondition } from '../../engine/rules/compile.ts';
+import { coverAll, excludes, implies } from '../../engine/rules/guards.ts';
+
+const is = (model: string) => ({ '===': [{ var: 'request.model' }, model] });
+const oneOf = (...models: string[]) => ({ in: [{ var: 'request.model' }, models] });
+const streams = { var: 'request.stream' };
+
+describe('a guard implies another', () => {
+  test('that is the same, or missing, or one of its parts', () => {
+    assert.ok(implies(is('a'), is('a')));
+    assert.ok(implies(is('a'), undefined));
+    assert.ok(implies({ and: [streams, is('a')] }, is('a')));
+    assert.ok(implies({ and: [streams, is('a')] }, { and: [is('a'), streams] }));
+    assert.ok(implies(is('a'), { or: [streams, is('a')] }));
+  });
+
+  test('however a single operand is written', () => {
+    assert.ok(implies({ '!': [streams] }, { '!': streams }));
+  });
+
+  test('but not one that is narrower', () => {
+    assert.ok(!implies(undefined, is('a')));
+    assert.ok(!implies(is('a'), { and: [streams, is('a')] }));
+    assert.ok(!implies({ or: [streams, is('a')] }, is('a')));
+  });
+});
+
+describe('guards exclude each other', () => {
+  test('when one is the negation of the other, or compares the same fact with something else', () => {
+    assert.ok(excludes(is('a'), { '!': [is('a')] }));
+    assert.ok(excludes(is('a'), is('b')));
+    assert.ok(excludes(is('a'), oneOf('b', 'c')));
+    assert.ok(excludes(is('a'), { '!==': [{ var: 'request.model' }, 'a'] }));
+    assert.ok(excludes({ and: [streams, is('a')] }, { or: [is('b'), is('c')] }));
+  });
+
+  test('but not when both may hold', () => {
+    assert.ok(!excludes(undefined, is('a')));
+    assert.ok(!excludes(is('a'), streams));
+    assert.ok(!excludes(is('a'), oneOf('a', 'b')));
+    assert.ok(!excludes({ or: [is('a'), streams] }, is('b')));
+  });
+});
+
+test('what is said of two guards is true for every request', () => {
+  const atom = fc.oneof(
+    fc.constantFrom('a', 'b', 'c').map(is),
+    fc.constantFrom('a', 'b', 'c').map((model) => ({ '!==': [{ var: 'request.model' }, model] })),
+    fc.uniqueArray(fc.constantFrom('a', 'b', 'c'), { minLength: 1 }).map((models) => oneOf(...models)),
+    fc.constant(streams),
+  );
+  const { guard } = fc.letrec<{ guard: unknown }>((tie) => ({
+    guard: fc.oneof(
+      { maxDepth: 3 },
+      atom,
+      tie('guard').map((inner) => ({ '!': [inner] })),
+      fc.tuple(tie('guard'), tie('guard')).map((both) => ({ and: both })),
+      fc.tuple(tie('guard'), tie('guard')).map((both) => ({ or: both })),
+    ),
+  }));
+  const requests = ['a', 'b', 'c', 'd'].flatMap((model) =>
+    [true, false].map((stream) => ({ request: { model, stream } })),
+  );
+  fc.assert(
+    fc.property(guard, guard, (left, right) => {
+      const [one, other] = [compileCondition(left), compileCondition(right)];
+      for (const facts of requests) {
+        if (implies(left, right)) assert.ok(!one(facts) || other(facts));
+        if (excludes(left, right)) assert.ok(!(one(facts) && other(facts)));
+        if (coverAll(left, right)) assert.ok(one(facts) || other(facts));
+      }
+    }),
+    { numRuns: 500 },
+  );
+});

@@ -1,0 +1,134 @@
+/** What changes for whom when managed policies change. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { describeChanges } from '../../../engine/cli/diff/diff.ts';
+import type { Usable } from '../../../engine/simulate/diff/change.ts';
+import { diffConfigurations } from '../../../engine/simulate/diff/index.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { Policy } from '../../../engine/source/spec.ts';
+import { policy } from '../../identity/policies/support/policies.ts';
+
+interface Side {
+  readonly default_policy?: string;
+  readonly enabled?: boolean;
+  readonly policies: readonly Policy[];
+}
+
+function usable({ policies, ...managed }: Side): Usable {
+  const config = stageConfig({ policies: { managed: { enabled: true, directory: '/policies', ...managed } } });
+  return { config, policies, pipelines: [], directory: '/' };
+}
+
+async function told(before: Side, after: Side): Promise<string[]> {
+  return describeChanges(await diffConfigurations(usable(before), usable(after)), 80);
+}
+
+const STANDARD = policy('standard', { model: 'coder-1', permissions: { deny: ['Bash'] } });
+const BASE: Side = { default_policy: 'standard', policies: [STANDARD] };
+
+describe('what two sets of policies differ in', () => {
+  it('is nothing when people get the same from other files', async () => {
+    const renamed = policy('base', { permissions: { deny: ['Bash'] }, model: 'coder-1' });
+    assert.deepEqual(await told(BASE, { default_policy: 'base', policies: [renamed] }), []);
+    const off = { enabled: false, policies: [STANDARD] };
+    assert.deepEqual(await told(off, { policies: [] }), []);
+  });
+
+  it('is told for those who get other settings', async () => {
+    const team = policy('team', { model: 'coder-2', permissions: { deny: ['WebFetch'] } }, { groups: ['team'] });
+    assert.deepEqual(await told(BASE, { ...BASE, policies: [STANDARD, team] }), [
+      'Policies',
+      '  group team: model coder-1 -> coder-2',
+      '    permissions.deny ["Bash"] -> ["Bash","WebFetch"]',
+    ]);
+  });
+
+  it('is told once for people for whom the same changes', async () => {
+    const other = policy('standard', { model: 'writer-1', permissions: { deny: ['Bash'] } });
+    const team = policy('team', { tips: false }, { groups: ['team'], email_domains: ['partner.example'] });
+    assert.deepEqual(await told({ ...BASE, policies: [STANDARD, team] }, { ...BASE, policies: [other, team] }), [
+      'Policies',
+      '  everybody: model coder-1 -> writer-1',
+    ]);
+  });
+
+  it('is told for whoever gets several policies when their order changes', async () => {
+    const ants = policy('ants', { model: 'coder-2' }, { groups: ['a'] });
+    const bees = (priority: number, settings: object = { model: 'writer-1' }) =>
+      policy('bees', settings, { groups: ['b'], priority });
+    const side = (...policies: Policy[]): Side => ({ ...BASE, policies: [STANDARD, ...policies] });
+    assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(-1))), [
+      'Policies',
+      '  policy ants: now has the last word over bees, for whoever gets both',
+    ]);
+    assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(5))), []);
+    const tips = { tips: false };
+    assert.deepEqual(await told(side(ants, bees(1, tips)), side(ants, bees(-1, tips))), []);
+  });
+
+  it('is told of long lists by what they lose and gain', async () => {
+    const hosts = Array.from({ length: 10 }, (_, index) => `host-${index}`);
+    const allowing = (list: readonly string[]): Side => ({ ...BASE, policies: [policy('standard', { hosts: list })] });
+    assert.deepEqual(await told(allowing(hosts), allowing([...hosts.slice(2), 'new'])), [
+      'Policies',
+      '  everybody: hosts loses "host-0", "host-1"; gains "new"',
+    ]);
+    const reordered = (await told(allowing(hosts), allowing(hosts.toReversed()))).join('');
+    assert.match(reordered, /hosts\s+\["host-0",.*"host-9"\]\s+->\s+\["host-9",/);
+  });
+
+  it('shows nothing that a terminal would act upon', async () => {
+    const odd = policy('standard', { model: '\u001b[31mred\u0007\nPolicies' });
+    assert.deepEqual((await told(BASE, { ...BASE, policies: [odd] })).slice(0, 2), [
+      'Policies',
+      '  everybody: model coder-1 -> "\\u001b[31mred\\u0007\\nPolicies"',
+    ]);
+    const plain = policy('standard', { model: '\u001b[31mred' });
+    assert.ok(!(await told(BASE, { ...BASE, policies: [plain] })).join('').includes('\u001b'));
+  });
+
+  it('is not confused by settings that are called like something every object has', async () => {
+    const odd = policy('team', { toString: 'x', valueOf: { length: 1 } }, { groups: ['team'] });
+    assert.deepEqual(await told(BASE, { ...BASE, policies: [STANDARD, odd] }), [
+      'Policies',
+      '  group team: toString nothing -> x',
+      '    valueOf nothing -> {"length":1}',
+    ]);
+  });
+
+  it('names the models that a list takes away or gives back', async () => {
+    const narrow = policy('team', { availableModels: ['coder'] }, { email_domains: ['partner.example'] });
+    const wide = policy('team', { availableModels: ['*'] }, { email_domains: ['partner.example'] });
+    const [narrower, wider] = [
+      { ...BASE, policies: [STANDARD, narrow] },
+      { ...BASE, policies: [STANDARD, wide] },
+    ];
+    assert.deepEqual(await told(wider, narrower), [
+      'Policies',
+      '  people at partner.example: may no longer use writer-1',
+    ]);
+    assert.deepEqual(await told(narrower, wider), [
+      'Policies',
+      '  people at partner.example: may now use writer-1 as far as policies go',
+    ]);
+    assert.deepEqual(await told(BASE, narrower), [
+      'Policies',
+      '  people at partner.example: may no longer use writer-1',
+    ]);
+  });
+
+  it('is told for those who get a policy at all, or none any more', async () => {
+    const team = policy('team', { model: 'coder-2' }, { groups: ['team'] });
+    const [nothing, something] = [{ policies: [] }, { policies: [team] }];
+    assert.deepEqual(await told(nothing, something), [
+      'Policies',
+      '  group team: gets a policy',
+      '    model nothing -> coder-2',
+    ]);
+    assert.deepEqual(await told(something, { ...something, enabled: false }), [
+      'Policies',
+      '  group team: gets no policy any more',
+      '    model coder-2 -> nothing',
+    ]);
+  });
+});

@@ -1,0 +1,129 @@
+/** What only the ledger in memory does: being away on demand, and being told what it knows. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { CounterName } from '../../engine/api.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { openMemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
+import { reservation, settlement } from '../support/store.ts';
+import { claim } from './ledger-benches.ts';
+
+const NOON = '2026-03-10T12:00:00Z';
+
+function open() {
+  const state = { away: false };
+  const clock = frozenClock(NOON);
+  return { state, clock, ledger: openMemoryLedger({ clock, isAway: () => state.away }) };
+}
+
+const day = claim('ana', 100);
+const week = claim('ana', 100, { window: 'week' });
+const parallel = claim('ana', 1, { window: 'open', unit: 'requests' });
+
+describe('a ledger in memory that is away', () => {
+  it('refuses what may not go out then, and tells nobody how limits stand', async () => {
+    const { state, ledger } = open();
+    state.away = true;
+    const away = { code: 'store_unavailable' };
+    await assert.rejects(ledger.reserve(reservation({ claims: [day] })), away);
+    await assert.rejects(ledger.standings([day]), away);
+    assert.deepEqual(ledger.attempts, []);
+  });
+
+  it('lets out without a hold what may, and counts it under all its names when it is settled', async () => {
+    const { state, ledger } = open();
+    state.away = true;
+    const request = reservation({ claims: [day, week, parallel], on_store_error: 'allow' });
+    assert.deepEqual(await ledger.reserve(request), { exceeded: [], shadows: [], standings: [], unheld: true });
+    ledger.topUp(request.request_id, 100);
+    assert.deepEqual([ledger.held(), ledger.balance(day).in_flight], [0, 0]);
+    await ledger.settle(settlement(request, { reserved: false }));
+    await ledger.settle(settlement(request, { reserved: false }));
+    const spent = [day, week, parallel].map((name) => ledger.balance(name).spent);
+    assert.deepEqual([spent, ledger.rows.length], [[60, 60, 0], 1]);
+  });
+
+  it('forgets what went out without a hold and never left', async () => {
+    const { state, ledger } = open();
+    state.away = true;
+    const request = reservation({ claims: [day], on_store_error: 'allow' });
+    await ledger.reserve(request);
+    await ledger.release(request.request_id);
+    assert.deepEqual(ledger.balance(day), { spent: 0, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(ledger.rows, []);
+  });
+});
+
+describe('a ledger in memory', () => {
+  it('knows what is typical once it is told', () => {
+    const { ledger } = open();
+    assert.equal(ledger.typicalCost('ana', 'coder-1'), undefined);
+    ledger.teach('ana', 'coder-1', 7);
+    assert.deepEqual([ledger.typicalCost('ana', 'coder-1'), ledger.typicalCost('ana', 'mini-1')], [7, undefined]);
+  });
+
+  it('takes over what is held with the most it can come to, and by how many', async () => {
+    const { ledger } = open();
+    const { scope, key, window, unit }: CounterName = day;
+    ledger.put({ scope, key, window, unit, spent: 5, held: 10, most: 90, in_flight: 3 });
+    assert.deepEqual(ledger.balance(day), { spent: 5, held: 10, most: 90, in_flight: 3 });
+    const { exceeded } = await ledger.reserve(reservation({ amount_nano_usd: 6, claims: [day] }));
+    assert.deepEqual(
+      exceeded.map(({ spent, held, most, in_flight }) => [spent, held, most, in_flight]),
+      [[5, 10, 90, 3]],
+    );
+  });
+
+  it('goes back to the limits of the configuration when one is unset and a grant revoked', async () => {
+    const { ledger } = open();
+    const limits = async () => (await ledger.standings([day])).map(({ limit }) => limit);
+    ledger.set(day, 5);
+    const revoke = ledger.grant(day, 3, Number.POSITIVE_INFINITY);
+    assert.deepEqual(await limits(), [8]);
+    ledger.unset(day);
+    assert.deepEqual(await limits(), [103]);
+    revoke();
+    assert.deepEqual(await limits(), [100]);
+  });
+
+  it('tells of each attempt what every limit had room for', async () => {
+    const { ledger } = open();
+    const shadow = claim('ana', 10, { shadow: true, rule: 'noted' });
+    await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
+    await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
+    const told = ledger.attempts.map(({ standings, exceeded }) => [
+      standings.map(({ in_force, spent, held, needed, room }) => [in_force, spent, held, needed, room]),
+      exceeded.map(({ window }) => window),
+    ]);
+    assert.deepEqual(told, [
+      [
+        [
+          [100, 0, 0, 60, true],
+          [10, 0, 0, 60, false],
+          [1, 0, 0, 1, true],
+        ],
+        [],
+      ],
+      [
+        [
+          [100, 0, 60, 60, false],
+          [10, 0, 60, 60, false],
+          [1, 0, 1, 1, false],
+        ],
+        ['day', 'open'],
+      ],
+    ]);
+  });
+
+  it('takes no amount that is none, and holds no more than a request can cost', async () => {
+    const { ledger } = open();
+    for (const wrong of [
+      { amount_nano_usd: Number.NaN },
+      { most_nano_usd: 1.5 },
+      { tokens: -1 },
+      { most_nano_usd: 99 },
+    ]) {
+      await assert.rejects(ledger.reserve(reservation({ claims: [day], ...wrong })), RangeError);
+    }
+    assert.deepEqual(ledger.balance(day), { spent: 0, held: 0, most: 0, in_flight: 0 });
+  });
+});

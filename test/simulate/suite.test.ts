@@ -1,0 +1,457 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { defineStage } from '../../engine/api.ts';
+import { load } from '../../engine/load/index.ts';
+import { flatFacts } from '../../engine/rules/fact-view.ts';
+import { play } from '../../engine/simulate/suite/play.ts';
+import { stages } from '../../stages/index.ts';
+import { problemsOf, REQUEST, runCases, suiteOf, testProject, UPSTREAM } from './support.ts';
+
+async function holds(cases: string): Promise<void> {
+  const { results } = await runCases(cases);
+  assert.deepEqual(results.flatMap(problemsOf), []);
+}
+
+describe('a case', () => {
+  it("asks the operator's own rules, with upstreams by their names and base paths", () =>
+    holds(`
+  - name: by day
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200, upstream: { name: main, path: /base/v1/messages }, facts: { route.rule: default } }
+  - name: by night
+    at: 2026-03-10T23:30:00Z
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200, upstream: { name: spare, path: /v1/messages }, facts: { route.rule: night } }
+`));
+
+  it('knows the address and region of its caller, which a request cannot make up', () =>
+    holds(`
+  - name: from the office
+    caller: { address: 10.1.2.3 }
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { facts: { request.client.address: 10.1.2.3, route.rule: office } }
+  - name: a made-up address
+    caller: { address: 203.0.113.9 }
+    request: { headers: { x-forwarded-for: 10.1.2.3 }, json: { model: coder-1, max_tokens: 10, messages: [] } }
+    ${UPSTREAM}
+    expect: { facts: { request.client.address: 203.0.113.9, route.rule: default } }
+  - name: a made-up region
+    request: { headers: { x-region: eu }, json: { model: coder-1, max_tokens: 10, messages: [] } }
+    ${UPSTREAM}
+    expect: { facts: { request.region: null }, shadow: [] }
+  - name: a region
+    caller: { region: EU }
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { facts: { request.region: eu, route.rule: default }, shadow: ["routing:eu"] }
+`));
+
+  it('shares budgets between its requests and with no other case, and passes time between them', () =>
+    holds(`
+  - name: spends the last cent
+    caller: { group: contractors }
+    spent: [{ scope: user, window: day, usd: 19.9999 }]
+    request: { json: { model: coder-1, max_tokens: 1, messages: [] } }
+    upstream: { json: { type: message, usage: { input_tokens: 33, output_tokens: 0 } } }
+    expect: { status: 429 }
+    then:
+      - caller: { group: all }
+        expect: { status: 200, ledger: { cost_nano_usd: 99000 } }
+      - at: 2026-03-10T23:59:59Z
+        caller: { group: contractors }
+        expect: { status: 429, error: spend_limit_exceeded, json: { error: { message: Ask Bob. } } }
+      - at: 2026-03-11T00:00:00Z
+        caller: { group: contractors }
+        expect: { status: 200, error: null }
+  - name: starts with an untouched budget
+    caller: { group: contractors }
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200 }
+`));
+
+  it('knows whom a credential belongs to, and what is wrong with it', () =>
+    holds(
+      ['none', 'wrong', 'expired', 'revoked']
+        .map(
+          (credential) => `
+  - name: ${credential}
+    caller: { credential: ${credential} }
+    ${REQUEST}
+    expect: { status: 401, error: credential_${{ none: 'missing', wrong: 'invalid' }[credential] ?? credential}, never: [upstream_call] }`,
+        )
+        .join(''),
+    ));
+
+  it('can take the database away', () =>
+    holds(`
+  - name: without database
+    database: away
+    ${REQUEST}
+    expect: { status: 503, error: store_unavailable, never: [upstream_call, ledger_row] }
+`));
+
+  it('knows events without a name, and data that is no JSON', () =>
+    holds(`
+  - name: a stream of chunks
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { events: [{ object: chunk }, "[DONE]", { type: named }] }
+    expect: { status: 200, events: [message, message, named], contains: ['data: {"object":"chunk"}', "data: [DONE]"] }
+`));
+
+  it('lets minutes pass in no time', () =>
+    holds(`
+  - name: a slow stream
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { delay_seconds: 100, pause_seconds: 250, events: [{ type: ping }, { type: ping }, { type: message_stop }] }
+    expect: { status: 200, contains: [message_stop], facts: { upstream.ttfb_ms: 100000, outcome.duration_ms: 600000 } }
+  - name: an upstream that never answers
+    ${REQUEST}
+    upstream: { fails: hang }
+    expect: { status: 504, error: upstream_timeout, facts: { outcome.duration_ms: 600000 } }
+  - name: an upstream that never begins a stream
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { fails: hang }
+    expect: { status: 504, error: upstream_timeout, facts: { outcome.duration_ms: 120000 } }
+  - name: a stream that falls silent
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { fails: hang, events: [{ type: ping }] }
+    expect: { status: 200, contains: [upstream_timeout], error: upstream_timeout }
+  - name: a stream that is cut
+    request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
+    upstream: { fails: reset, events: [{ type: ping }] }
+    expect: { status: 200, events: [ping, error], error: upstream_failed }
+  - name: an answer that comes in time
+    ${REQUEST}
+    upstream: { delay_seconds: 599, json: { type: message } }
+    expect: { status: 200 }
+`));
+});
+
+describe('a case that does not hold', () => {
+  it('says where, what was expected and what was found', async () => {
+    const { results } = await runCases(
+      `
+  - name: wrong
+    ${REQUEST}
+    ${UPSTREAM}
+    expect:
+      status: 429
+      error: rate_limited
+      headers:
+        content-type: text/html
+      json: { usage: { input_tokens: 2 }, "__proto__": {} }
+      contains: [Bob]
+      lacks: [usage]
+      events: [ping]
+      upstream: { name: spare, json: { model: coder-2 } }
+      facts: { route.rule: night }
+      shadow: ["routing:eu"]
+      runs: [refuse-large]
+      skips: [forward]
+      ledger: { cost_nano_usd: 1 }
+      audit: { status: 429 }
+      never: [upstream_call, ledger_row, audit_record]
+    `.replace('      error: rate_limited\n', '      error: spend_limit_exceeded\n'),
+    );
+    const told = problemsOf(results[0]!);
+    const answer = '"{\\"type\\":\\"message\\",\\"usage\\":{\\"input_tokens\\":1,\\"output_tokens\\":1}}"';
+    const ran = 'these ran: authenticate, read-body, resolve-route, check-budget, meter-usage, forward, audit';
+    assert.deepEqual(told, [
+      '8 /status: expected 429, found 200',
+      '11 /headers/content-type: expected "text/html", found "application/json"',
+      '12 /json/usage/input_tokens: expected 2, found 1',
+      '12 /json/__proto__: expected {}, found nothing',
+      '15 /events: expected ["ping"], found []',
+      `13 /contains/0: expected a body with "Bob", found ${answer}`,
+      `14 /lacks/0: expected a body without "usage", found ${answer}`,
+      '16 /upstream/name: expected "spare", found "main"',
+      '16 /upstream/json/model: expected "coder-2", found "coder-1"',
+      '9 /error: expected "spend_limit_exceeded", found null',
+      '18 /shadow: expected ["routing:eu"], found []',
+      '17 /facts/route.rule: expected "night", found "default"',
+      `19 /runs/0: expected refuse-large runs, found ${ran}`,
+      `20 /skips/0: expected forward does not run, found ${ran}`,
+      '21 /ledger/cost_nano_usd: expected 1, found 18000',
+      '22 /audit/status: expected 429, found 200',
+      '23 /never/0: expected no upstream_call, found POST /base/v1/messages to main',
+      '23 /never/1: expected no ledger_row, found a row of 18000 nano-USD',
+      '23 /never/2: expected no audit_record, found a record with status 200',
+    ]);
+  });
+
+  it('names the request of the case that is wrong', async () => {
+    const { results } = await runCases(`
+  - name: twice
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200 }
+    then:
+      - expect: { status: 201 }
+`);
+    assert.deepEqual(
+      results[0]!.problems.map(({ step, place }) => [step, place.line]),
+      [[1, 9]],
+    );
+  });
+
+  it('shows what every stage did and what the guards saw', async () => {
+    const { results } = await runCases(`
+  - name: large
+    request: { json: { model: coder-1, max_tokens: 10, messages: [{ role: user, content: "${'x'.repeat(1000)}" }] } }
+    expect: { status: 200 }
+`);
+    const stages = results[0]!.played[0]!.trace!.stages.filter(({ ran }) => ran);
+    assert.deepEqual(
+      stages.map(({ entry, guard, raised }) => [entry.id, guard?.held, raised?.code]),
+      [
+        ['authenticate', undefined, undefined],
+        ['read-body', undefined, undefined],
+        ['refuse-large', true, 'invalid_request'],
+        // It only watches, and so it watches refusals, too.
+        ['meter-usage', undefined, undefined],
+        ['audit', undefined, undefined],
+      ],
+    );
+    assert.equal(stages[1]!.wrote.get('request.model'), 'coder-1');
+  });
+});
+
+const NO_OPTIONS = { type: 'object', additionalProperties: false, properties: {} } as const;
+
+const phone = defineStage({
+  name: 'phone-home',
+  version: 1,
+  summary: 'Asks a server on the internet.',
+  options: NO_OPTIONS,
+  examples: [],
+  needs: ['network'],
+  create: () => ({
+    async request() {
+      await fetch('https://home.example.com/hello').catch(() => {});
+      return undefined;
+    },
+  }),
+});
+
+const sleep = defineStage({
+  name: 'sleep',
+  version: 1,
+  summary: 'Never comes back.',
+  options: NO_OPTIONS,
+  examples: [],
+  create: () => ({ request: () => new Promise(() => {}) }),
+});
+
+const broken = defineStage({
+  name: 'broken',
+  version: 1,
+  summary: 'Cannot be created.',
+  options: NO_OPTIONS,
+  examples: [],
+  create: () => {
+    throw new Error('no disk');
+  },
+});
+
+const stuck = defineStage({
+  name: 'stuck',
+  version: 1,
+  summary: 'Never closes.',
+  options: NO_OPTIONS,
+  examples: [],
+  create: () => ({ request: () => undefined, close: () => new Promise(() => {}) }),
+});
+
+const withStage = (stage: string) => ({
+  'pipelines/messages.yaml': `
+pipeline: messages
+version: 2
+summary: Does something odd first.
+match: { methods: [POST], paths: [/v1/messages], surface: messages }
+stages: [{ stage: ${stage}, timeout_seconds: 3600 }, { stage: authenticate }, { stage: list-models }]
+allow: {}
+`.replace('allow: {}\n', ''),
+});
+
+describe('a stage of the operator', () => {
+  const lists = `
+  - name: lists
+    ${REQUEST}
+    expect: { status: 200, never: [network_call] }
+`;
+
+  it('reaches nothing outside, and the case is told of the attempt', async () => {
+    const { results } = await runCases(lists, withStage('phone-home'), [phone]);
+    assert.deepEqual(results.flatMap(problemsOf), [
+      '6 /never/0: expected no network_call, found phone-home to home.example.com:443',
+    ]);
+  });
+
+  it('that cannot be created fails the case, which says why', async () => {
+    const { results } = await runCases(lists, withStage('broken'), [broken]);
+    assert.equal(results[0]!.problems.length, 1);
+    assert.match(results[0]!.problems[0]!.found, /the stage "broken".* no disk/);
+  });
+
+  it('that never comes back is given up', async () => {
+    const endless = {
+      'pipelines/messages.yaml': withStage('sleep')['pipelines/messages.yaml'].replace(/, timeout_seconds: 3600/, ''),
+    };
+    const { results } = await runCases(lists, endless, [sleep]);
+    assert.match(problemsOf(results[0]!)[0]!, /expected the request comes to an end, found nothing happens any more/);
+  });
+
+  it('that hangs is waited for as long as its time limit, which takes no time', async () => {
+    const { results } = await runCases(lists, withStage('sleep'), [sleep]);
+    assert.equal(results[0]!.played[0]!.response?.status, 500);
+  });
+
+  it('that never closes is waited for as long as its time limit, which takes no time', async () => {
+    const { results } = await runCases(lists, withStage('stuck'), [stuck]);
+    assert.deepEqual(results.flatMap(problemsOf), []);
+  });
+});
+
+describe('a dry run', () => {
+  it('tells what would be sent, by which decisions, and which limits were looked at', async () => {
+    const project = testProject('');
+    const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+    const played = await play(
+      {
+        loaded,
+        at: '2026-03-10T23:30:00Z',
+        counted: {
+          balances: [
+            { scope: 'user', key: 'alice@example.com', window: 'day', unit: 'nano_usd', spent: 1_500_000_000, held: 0 },
+          ],
+        },
+      },
+      {
+        path: '/v1/messages',
+        caller: { user: 'Alice@example.com', group: 'contractors' },
+        request: { json: { model: 'coder-1', max_tokens: 10, messages: [] } },
+      },
+    );
+    const [call] = played.calls;
+    assert.deepEqual(
+      [call?.upstream, call?.url, call?.body.toString()],
+      ['spare', '/v1/messages', played.sent_body.toString()],
+    );
+    assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
+    const [attempt] = played.attempts;
+    assert.deepEqual(
+      attempt?.standings.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]),
+      [
+        ['defaults.user_daily_usd', 'alice@example.com', 50_000_000_000, 1_500_000_000],
+        ['contractors', 'alice@example.com', 20_000_000_000, 1_500_000_000],
+      ],
+    );
+  });
+});
+
+describe('coverage', () => {
+  const BOTH = `
+  - name: small
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200 }
+`;
+
+  it('knows what was never seen, and where it stands', async () => {
+    const { suite } = await runCases(BOTH);
+    const unseen = suite.coverage.files().map(({ file, seen, total, points }) => ({
+      file: file.replace(/.*\/(?=gateway|messages)/, ''),
+      seen: `${seen} of ${total}`,
+      points: points.flatMap(({ place, name, outcomes }) => {
+        const never = [...outcomes].flatMap(([outcome, was_seen]) => (was_seen ? [] : outcome));
+        return never.length === 0 ? [] : [`${place.line} ${name}: ${never.join(', ')}`];
+      }),
+    }));
+    assert.deepEqual(unseen, [
+      { file: 'messages.yaml', seen: '1 of 3', points: ['11 refuse-large: true', '20 ask-bob: entered'] },
+      {
+        file: 'gateway.yaml',
+        seen: '3 of 8',
+        points: [
+          '11 night: matching',
+          '12 eu: matching',
+          '13 office: matching',
+          '17 contractors: refusing, letting pass',
+        ],
+      },
+    ]);
+    assert.equal(suite.coverage.percent(), 36);
+  });
+
+  it('is complete once every guard, rule and clause was seen both ways', async () => {
+    const { results, suite } = await runCases(`
+  - name: large
+    request: { json: { model: coder-1, messages: [{ role: user, content: "${'x'.repeat(1000)}" }] } }
+    expect: { status: 400 }
+  - name: contractors
+    caller: { group: contractors, region: eu }
+    spent: [{ scope: user, window: day, usd: 19.99 }]
+    request: { json: { model: coder-1, max_tokens: 600, messages: [] } }
+    upstream: { json: { type: message, usage: { input_tokens: 1, output_tokens: 600 } } }
+    expect: { status: 200 }
+    then:
+      - expect: { status: 429 }
+  - name: office
+    caller: { address: 10.0.0.1 }
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200, facts: { route.rule: office } }
+  - name: night
+    at: 2026-03-10T23:00:00+01:00
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200, facts: { route.rule: night } }
+`);
+    assert.deepEqual(results.flatMap(problemsOf), []);
+    assert.equal(suite.coverage.percent(), 100);
+  });
+
+  it('does not count rules that a test lays over the configuration', async () => {
+    const rules = '{ routing: { rules: [{ name: mine, upstream: main }] } }';
+    const { suite } = await runCases(`${BOTH}    gateway: ${rules}\n`);
+    const gateway = suite.coverage.files().find(({ file }) => file.endsWith('gateway.yaml'));
+    assert.deepEqual(
+      gateway?.points.map(({ name }) => name),
+      ['night', 'eu', 'office', 'contractors'],
+    );
+  });
+});
+
+describe('a mistake', () => {
+  it('in a section that a case lays over the configuration is shown in the test file', async () => {
+    const suite = await suiteOf(
+      testProject(`
+  - name: broken
+    gateway: { routing: { default_upstream: mian } }
+    ${REQUEST}
+    expect: { status: 200 }
+`),
+    );
+    assert.deepEqual(
+      suite.diagnostics.map(({ code, file, line, column }) => [code, file.replace(/.*\//, ''), line, column]),
+      [['C4004', 'messages.test.yaml', 5, 45]],
+    );
+    assert.deepEqual(suite.files, []);
+  });
+
+  it('in the configuration is shown once, however many tests it breaks', async () => {
+    const suite = await suiteOf(
+      testProject(`\n  - name: one\n    ${REQUEST}\n    expect: { status: 200 }\n`, {
+        'pipelines/messages.more.test.yaml': `pipeline: messages\ncases:\n  - name: two\n    ${REQUEST}\n    expect: { status: 200 }\n`,
+        'gateway.yaml': 'server: { listen: "127.0.0.1:8080" }\n',
+      }),
+    );
+    assert.deepEqual([...new Set(suite.diagnostics.map(({ message }) => message))].length, suite.diagnostics.length);
+    assert.ok(suite.diagnostics.every(({ file }) => file.endsWith('gateway.yaml')));
+    assert.equal(suite.found, 2);
+  });
+});

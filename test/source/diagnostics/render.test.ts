@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { Diagnostic } from '../../../engine/source/diagnostics/diagnostic.ts';
+import { renderDiagnostics } from '../../../engine/source/diagnostics/render.ts';
+
+const diagnostic: Diagnostic = {
+  code: 'C3001',
+  severity: 'error',
+  message: 'unknown key `lissten`',
+  file: '/project/gateway.yaml',
+  line: 2,
+  column: 3,
+  length: 7,
+  pointer: '/server/lissten',
+  expected: 'listen, public_url',
+  help: 'did you mean `listen`?',
+};
+const sources = new Map([['/project/gateway.yaml', 'server:\n  lissten: 127.0.0.1:8080\n']]);
+const options = { color: false, sources, cwd: '/project' } as const;
+
+describe('text', () => {
+  test('marks the place and says what to do', () => {
+    assert.equal(
+      renderDiagnostics([diagnostic], { ...options, format: 'text' }),
+      [
+        'error[C3001]: unknown key `lissten`',
+        '  --> gateway.yaml:2:3',
+        '  |',
+        '1 | server:',
+        '2 |   lissten: 127.0.0.1:8080',
+        '  |   ^^^^^^^',
+        '  expected: listen, public_url',
+        '  help: did you mean `listen`?',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  test('separates findings with an empty line', () => {
+    const text = renderDiagnostics([diagnostic, diagnostic], { ...options, format: 'text' });
+    assert.equal(text.split('\n\n').length, 2);
+  });
+
+  test('is empty without findings', () => {
+    assert.equal(renderDiagnostics([], { ...options, format: 'text' }), '');
+  });
+
+  test('has colours only when asked', () => {
+    const esc = String.fromCharCode(27);
+    assert.ok(!renderDiagnostics([diagnostic], { ...options, format: 'text' }).includes(esc));
+    assert.ok(renderDiagnostics([diagnostic], { ...options, format: 'text', color: true }).includes(`${esc}[31;1m`));
+  });
+
+  test('shows the marked part of a long line within 80 columns', () => {
+    const line = `rules: [${'{ upstream: main }, '.repeat(20)}{ upstrm: main }]`;
+    const column = line.indexOf('upstrm') + 1;
+    const long: Diagnostic = { ...diagnostic, line: 1, column, length: 6 };
+    const text = renderDiagnostics([long], {
+      ...options,
+      format: 'text',
+      sources: new Map([['/project/gateway.yaml', line]]),
+    });
+    const [shown = '', carets = ''] = text.split('\n').slice(3);
+    assert.ok(text.split('\n').every((row) => row.length <= 80));
+    assert.equal(shown.slice(carets.indexOf('^'), carets.lastIndexOf('^') + 1), 'upstrm');
+  });
+
+  test('names the fragments that led there, the nearest first', () => {
+    const chain = [
+      { file: '/project/pipelines/a.yaml', line: 6 },
+      { file: '/project/pipelines/fragments/b.yaml', line: 4 },
+    ];
+    const text = renderDiagnostics([{ ...diagnostic, chain }], { ...options, format: 'text' });
+    assert.match(text, /used by pipelines\/fragments\/b\.yaml:4\n {2}used by pipelines\/a\.yaml:6/);
+  });
+
+  test('hides what looks like a secret even if nobody declared it one', () => {
+    const text = renderDiagnostics([diagnostic], {
+      ...options,
+      format: 'text',
+      sources: new Map([['/project/gateway.yaml', 'api_key: hunter2\n  lissten: x # sk-planted-key\n']]),
+    });
+    assert.doesNotMatch(text, /hunter2|planted/);
+  });
+});
+
+test('json is one document with counts and relative paths', () => {
+  const parsed = JSON.parse(renderDiagnostics([diagnostic], { ...options, format: 'json' }));
+  assert.deepEqual(parsed, { errors: 1, warnings: 0, diagnostics: [{ ...diagnostic, file: 'gateway.yaml' }] });
+  assert.deepEqual(JSON.parse(renderDiagnostics([], { ...options, format: 'json' })).diagnostics, []);
+});
+
+test('github is one escaped workflow command per finding', () => {
+  const odd: Diagnostic = { ...diagnostic, file: '/project/a,b:c.yaml', message: '100% wrong' };
+  assert.equal(
+    renderDiagnostics([odd], { ...options, format: 'github' }),
+    '::error file=a%2Cb%3Ac.yaml,line=2,col=3,endColumn=10,title=C3001 Unknown key::' +
+      '100%25 wrong%0Aexpected: listen, public_url%0Ahelp: did you mean `listen`?\n',
+  );
+});

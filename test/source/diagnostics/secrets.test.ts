@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { hideRanges, hideSecrets, isEnvironmentName, looksSecret } from '../../../engine/source/diagnostics/secrets.ts';
+
+test('names of environment variables are told from credentials', () => {
+  for (const name of ['UPSTREAM_KEY', 'DATABASE_URL', 'my_key', '_X', 'OIDC_CLIENT_SECRET_2', 'AWS_EU_CENTRAL_1_KEY']) {
+    assert.equal(isEnvironmentName(name), true, name);
+  }
+  const secrets = [
+    'sk-abc',
+    'sk_live_4eC39HqLyjWDarjtT1zdp7dc',
+    'gw_A1b2C3d4',
+    'ghp_16C7e42F292c6912E7710c838347Ae178B4a',
+    'AKIAIOSFODNN7EXAMPLE',
+    'eyJhbGciOiJIUzI1NiJ9',
+    'postgres://user:pw@host/db',
+    'two words',
+    'dash-ed',
+    'wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY',
+    '9b2c4d6e8f0a1b3c5d7e9f',
+    'X'.repeat(80),
+    '',
+  ];
+  for (const secret of secrets) assert.equal(isEnvironmentName(secret), false, secret);
+});
+
+test('ordinary configuration values do not look secret', () => {
+  const values = [
+    'coder-1',
+    'https://api.example.com/v1',
+    '127.0.0.1:8080',
+    'team budget of 2027',
+    'gateway.yaml',
+    '33554432',
+  ];
+  for (const value of values) assert.equal(looksSecret(value), false, value);
+});
+
+describe('a line of configuration loses its secrets and keeps its length', () => {
+  const cases: readonly [line: string, hidden: string][] = [
+    ['  api_key: hunter2', '  api_key: *******'],
+    ['  api_key: hunter2 # comment', '  api_key: ******* # comment'],
+    ['{ password: hunter2, name: main }', '{ password: *******, name: main }'],
+    ['  api_key_env: UPSTREAM_KEY', '  api_key_env: UPSTREAM_KEY'],
+    ['  api_key_env: hunter-2', '  api_key_env: ********'],
+    ['  base_url: https://gw:hunter2@api.example.com', '  base_url: https://**********@api.example.com'],
+    ['  # was sk-abcdef before', '  # was ********* before'],
+    ['  max_output_tokens: 64000', '  max_output_tokens: 64000'],
+    ['  token_groups: [all]', '  token_groups: [all]'],
+  ];
+  for (const [line, hidden] of cases) test(line, () => assert.equal(hideSecrets(line), hidden));
+
+  test('whatever the line', () => {
+    fc.assert(
+      fc.property(fc.string({ maxLength: 60 }), (line) => {
+        const hidden = hideSecrets(line);
+        assert.equal(hidden.length, line.length);
+        assert.equal(hideSecrets(hidden).length, line.length);
+      }),
+    );
+  });
+});
+
+test('ranges are blanked out across lines, and line breaks stay', () => {
+  assert.equal(hideRanges('a: |\n  one\n  two\nb: 1\n', [[3, 16]]), 'a: *\n*****\n*****\nb: 1\n');
+});

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { type Facts, stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { ABORTED, type Event, type Metered, NOTHING, settled } from './metered.ts';
+
+const FACTS: Facts = { 'request.surface': 'responses', 'route.protocol': 'responses', 'request.cache.ttl': '1h' };
+const [coder] = stageConfig().models;
+const WITH_FEES = { models: [{ ...coder!, pricing: { ...coder!.pricing!, server_tools: { web_search: 10 } } }] };
+const bill = ({ facts, ...response }: Metered) =>
+  settled({ config: WITH_FEES, ...response, facts: { ...FACTS, ...facts } });
+
+const event = (type: string, fields: object = {}): Event => [type, { type, sequence_number: 1, ...fields }];
+const delta = (text: string, type = 'response.output_text.delta'): Event =>
+  event(type, {
+    item_id: 'msg_1',
+    output_index: 0,
+    content_index: 0,
+    delta: text,
+    logprobs: [],
+    obfuscation: 'xxxxxxx',
+  });
+const ends = (usage: unknown, status = 'completed', more: object = {}): Event =>
+  event(`response.${status}`, { response: { id: 'resp_1', object: 'response', status, output: [], usage, ...more } });
+const CREATED = event('response.created', { response: { id: 'resp_1', status: 'in_progress', usage: null } });
+const searched = (action: object = { type: 'search', query: 'x' }): Event =>
+  event('response.output_item.done', { item: { type: 'web_search_call', id: 'ws_1', status: 'completed', action } });
+
+const USAGE = {
+  input_tokens: 2130,
+  input_tokens_details: { cached_tokens: 2000, cache_write_tokens: 30 },
+  output_tokens: 40,
+  output_tokens_details: { reasoning_tokens: 15 },
+  total_tokens: 2170,
+};
+const TOKENS = { ...NOTHING, input: 100, cache_read: 2000, cache_write_1h: 30, output: 40 };
+/** As upstreams send it that leave `event:` out. */
+const unnamed = ([, value]: Event): Event => ['message', value];
+
+describe('metering of Responses', () => {
+  it('bills a document and a stream the same, however they end and whether or not events have names', async () => {
+    const stream = [CREATED, delta('Hello'), ends(USAGE)];
+    const answers: Event[][] = [
+      [[undefined, { object: 'response', status: 'completed', output: [], usage: USAGE }]],
+      stream,
+      stream.map(unnamed),
+      [CREATED, delta('Hello'), ends(USAGE, 'incomplete')],
+      [CREATED, delta('Hello'), ends(USAGE, 'failed')],
+    ];
+    for (const events of answers) {
+      const { tokens, provenance, cost_nano_usd } = await bill({ events });
+      assert.deepEqual(tokens, TOKENS);
+      assert.equal(cost_nano_usd, 100 * 3000 + 2000 * 300 + 30 * 6000 + 40 * 15_000);
+      assert.equal(provenance.cost, 'upstream');
+    }
+  });
+
+  it('estimates a stream that was cut off by what the model wrote, whatever surrounds it', async () => {
+    const kinds = ['output_text', 'reasoning_text', 'reasoning_summary_text', 'refusal', 'function_call_arguments'];
+    const events = [CREATED, ...kinds.map((kind) => delta('x'.repeat(8), `response.${kind}.delta`))];
+    for (const said of [events, events.map(unnamed)]) {
+      const { tokens, provenance } = await bill({ events: said, facts: ABORTED });
+      assert.deepEqual(tokens, { ...NOTHING, input: 500, output: 10 });
+      assert.equal(provenance.output, 'abort');
+    }
+    const odd = await bill({ events: [delta('\\"\\'), delta(''), delta('', 'response.audio.delta')] });
+    assert.equal(odd.tokens.output, 2);
+  });
+
+  it('estimates what a stream says in its last event alone, without a usage, and not what is repeated there', async () => {
+    const output = [
+      { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'x'.repeat(400) }] },
+      { type: 'function_call', name: 'f', call_id: 'c', arguments: 'y'.repeat(80) },
+    ];
+    const instructions = [{ role: 'developer', content: [{ type: 'input_text', text: 'z'.repeat(4000) }] }];
+    const outputOf = async (...events: Event[]) => (await bill({ events: [CREATED, ...events] })).tokens.output;
+    const whole = ends(null, 'completed', { instructions, output });
+    assert.equal(await outputOf(whole), 480 / 4);
+    assert.equal(await outputOf(unnamed(whole)), 480 / 4);
+    assert.equal(await outputOf(delta('x'.repeat(40)), whole), 10);
+    assert.equal(await outputOf(ends(USAGE, 'completed', { output })), 40);
+  });
+
+  it('charges nothing where the upstream failed before it said anything', async () => {
+    const events: Event[][] = [
+      [CREATED, ends(null, 'failed', { error: { code: 'server_error', message: 'x' } })],
+      [event('error', { code: 'server_error', message: 'x' })],
+      [[undefined, { error: { message: 'x' } }]],
+    ];
+    for (const answer of events) assert.equal((await bill({ events: answer })).cost_nano_usd, 0);
+    const later = await bill({ events: [CREATED, delta('x'.repeat(40)), ends(null, 'failed')] });
+    assert.equal(later.tokens.output, 10);
+  });
+
+  it('counts the searches that items of the answer stand for, and neither opened pages nor what the model says', async () => {
+    const opened = searched({ type: 'open_page', url: 'https://example.com' });
+    const said = event('response.output_item.done', {
+      item: { type: 'message', content: [{ type: 'output_text', text: '"type":"web_search_call"' }] },
+    });
+    const { server_tools, cost_nano_usd } = await bill({ events: [searched(), opened, said, searched(), ends(USAGE)] });
+    assert.deepEqual({ ...server_tools }, { web_search: 2 });
+    assert.equal(cost_nano_usd, 1_680_000 + 20_000_000);
+    const output = [{ type: 'web_search_call', action: { type: 'search' } }, { type: 'message' }, null];
+    const document = await bill({ events: [[undefined, { object: 'response', output, usage: USAGE }]] });
+    assert.deepEqual({ ...document.server_tools }, { web_search: 1 });
+    assert.equal((await bill({ events: [said, ends(USAGE)] })).server_tools, undefined);
+  });
+
+  it('takes the number of searches that the upstream charges over those that were seen', async () => {
+    const end = (web_search: unknown) => ends(USAGE, 'completed', { tool_usage: { web_search } });
+    const uses = async (...events: Event[]) => (await bill({ events })).server_tools;
+    assert.deepEqual({ ...(await uses(searched(), end({ num_requests: 3 }))) }, { web_search: 3 });
+    assert.equal(await uses(searched(), end({ num_requests: 0 })), undefined);
+    assert.deepEqual({ ...(await uses(searched(), end({ num_requests: 'many' }))) }, { web_search: 1 });
+    assert.deepEqual({ ...(await uses(searched(), end(null))) }, { web_search: 1 });
+  });
+
+  it('charges searches of a stream that was cut off', async () => {
+    const { server_tools, provenance } = await bill({ events: [CREATED, searched(), searched()], facts: ABORTED });
+    assert.deepEqual({ ...server_tools }, { web_search: 2 });
+    assert.equal(provenance.server_tools, 'abort');
+  });
+
+  it('survives anything in the place of an event', async () => {
+    const odd = [
+      '',
+      'null',
+      '[]',
+      '{',
+      '{"type":7}',
+      '{"type":"response.',
+      '{"type":"response.output_text.delta"}',
+      '{"response":7}',
+    ];
+    const names = [
+      'message',
+      'response.completed',
+      'response.output_text.delta',
+      'response.output_item.done',
+      '__proto__',
+    ];
+    const events = names.flatMap((name) => odd.map((data): Event => [name, data]));
+    const { tokens } = await bill({ events: [...events, ends(USAGE)] });
+    assert.deepEqual(tokens, TOKENS);
+    for (const data of odd) assert.ok((await bill({ events: [[undefined, data]] })).cost_nano_usd >= 0);
+  });
+});

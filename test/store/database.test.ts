@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import fc from 'fast-check';
+import type { Database } from '../../engine/store/database.ts';
+import { migrations } from '../../engine/store/migrations/index.ts';
+import { parseInt8 } from '../../engine/store/postgres-client.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { open, outside, POOL_MAX } from '../support/open-database.ts';
+import { until } from '../support/until.ts';
+
+const cutAll = `select pg_terminate_backend(pid) from pg_stat_activity
+  where datname = current_database() and pid <> pg_backend_pid()`;
+
+describe('an open database', () => {
+  let url: string;
+  let drop: () => Promise<void>;
+  let database: Database;
+
+  before(async () => {
+    ({ url, drop } = await createTestDatabase());
+    database = await open(url);
+  });
+  after(async () => {
+    await database.close();
+    await drop();
+  });
+
+  test('answers prepared statements, with bigint as numbers and dates as text', async () => {
+    const sql = `select $1::int8 as big, array[1, null]::int8[] as list, date '2026-02-28' as day, 1.5::numeric as exact`;
+    for (const big of [1, Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER]) {
+      const rows = await database.query('types', sql, [big]);
+      assert.deepEqual(rows, [{ big, list: [1, null], day: '2026-02-28', exact: '1.5' }]);
+    }
+    assert.deepEqual((await database.knex.raw('select 7::int8 as big')).rows, [{ big: 7 }]);
+  });
+
+  test('compiles no statement to machine code, on a server that does by default', async () => {
+    const [{ name } = { name: '' }] = await outside<{ name: string }>(url, 'select current_database() as name');
+    await outside(url, `alter database ${name} set jit = on`);
+    const fresh = await open(url);
+    try {
+      assert.deepEqual(await fresh.query('jit', 'show jit', []), [{ jit: 'off' }]);
+    } finally {
+      await fresh.close();
+    }
+  });
+
+  test('refuses a bigint that a number cannot hold instead of rounding it', async () => {
+    const sql = 'select $1::int8 as big';
+    await assert.rejects(database.query('too big', sql, ['9007199254740993']), RangeError);
+    assert.deepEqual(await database.query('too big', sql, [1]), [{ big: 1 }]);
+  });
+
+  test('passes on what PostgreSQL says of a wrong statement, and keeps the connection', async () => {
+    const pids = async () => (await outside<{ pid: number }>(url, connections)).map(({ pid }) => pid);
+    const connections = `select pid from pg_stat_activity where application_name = 'appscli' and datname = current_database() order by pid`;
+    await database.query('fine', 'select 1', []);
+    const before = await pids();
+    await assert.rejects(database.query('wrong', 'select 1 / $1::int', [0]), { code: '22012' });
+    await database.query('fine', 'select 1', []);
+    assert.deepEqual(await pids(), before);
+  });
+
+  test('never holds more connections than pool_max', async () => {
+    await database.listen(
+      'counted',
+      () => {},
+      () => {},
+    );
+    const work = Promise.all([
+      ...Array.from({ length: 40 }, () => database.query('slow', 'select pg_sleep(0.02)', [])),
+      ...Array.from({ length: 10 }, () => database.knex.raw('select pg_sleep(0.02)')),
+    ]);
+    const sql = `select count(*)::int as count from pg_stat_activity where datname = current_database() and application_name = 'appscli'`;
+    const counts: number[] = [];
+    let working = true;
+    const watching = (async () => {
+      while (working) counts.push((await outside<{ count: number }>(url, sql))[0]!.count);
+    })();
+    await work;
+    working = false;
+    await watching;
+    assert.equal(Math.max(...counts), POOL_MAX);
+  });
+
+  test('goes on after all its connections were cut', async () => {
+    await database.query('fine', 'select 1', []);
+    await outside(url, cutAll);
+    await until('a statement runs', () => database.query('fine', 'select 1', []).then(Boolean, () => false));
+    assert.deepEqual(await database.check(), { ok: true });
+  });
+
+  test('delivers notifications, and says when it may have missed some', async () => {
+    const listening = await open(url);
+    const heard: string[] = [];
+    let reconnects = 0;
+    const note = (payload: string) => heard.push(payload);
+    await listening.listen('Odd "name"', note, () => reconnects++);
+    await listening.listen('another', note, () => {});
+    const notify = (channel: string, payload: string) =>
+      until('it is sent', () =>
+        database.query('notify', 'select pg_notify($1, $2)', [channel, payload]).catch(() => false),
+      );
+    await notify('Odd "name"', 'one');
+    await notify('another', 'two');
+    await until('both are heard', () => heard.length === 2);
+    assert.equal(reconnects, 0);
+    await outside(url, cutAll);
+    await until('listening begins again', () => reconnects === 1);
+    await notify('Odd "name"', 'three');
+    await until('the third is heard', () => heard.length === 3);
+    assert.deepEqual(heard, ['one', 'two', 'three']);
+    await listening.close();
+  });
+
+  test('makes its tables again when the database was replaced by an empty one', async () => {
+    const read = () => database.query('replaced', 'select count(*) as count from access_tokens', []);
+    await read();
+    await outside(url, 'drop schema public cascade; create schema public');
+    assert.deepEqual(await Promise.all([read(), read()]), [[{ count: 0 }], [{ count: 0 }]]);
+  });
+});
+
+describe('migrations', () => {
+  test('run once when several processes open an empty database at the same moment', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));
+    const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('id');
+    assert.deepEqual(
+      rows.map(({ name }) => name),
+      migrations.map(({ name }) => name),
+    );
+    await Promise.all(databases.map((database) => database.close()));
+    await drop();
+  });
+
+  test('are not held up by the lock row of a process that was killed while migrating', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    await (await open(url)).close();
+    await outside(url, 'update schema_migrations_lock set is_locked = 1');
+    await (await open(url)).close();
+    await drop();
+  });
+
+  test('refuse a database that a newer version has migrated', async () => {
+    const { url, drop } = await createTestDatabase();
+    await (await open(url)).close();
+    await outside(url, `insert into schema_migrations (name, batch, migration_time) values ('9999_later', 2, now())`);
+    const { host, pathname } = new URL(url);
+    const message = `cannot use the database at ${host}${pathname}: it was migrated by a newer version of this program (it has 9999_later); run that version or a later one, or restore a backup from before the upgrade`;
+    for (const wait of ['until-ready', 'in-background'] as const) {
+      await assert.rejects(open(url, { wait }), { name: 'StartError', exit_code: 69, message });
+    }
+    await drop();
+  });
+});
+
+test('every bigint is read exactly or refused', () => {
+  fc.assert(
+    fc.property(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (big) => {
+      const safe = big >= BigInt(Number.MIN_SAFE_INTEGER) && big <= BigInt(Number.MAX_SAFE_INTEGER);
+      if (safe) assert.equal(BigInt(parseInt8(String(big))), big);
+      else assert.throws(() => parseInt8(String(big)), RangeError);
+    }),
+  );
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { mock, test } from 'node:test';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { createHealth, type ReadinessTries, type ReloadState } from '../../engine/store/health.ts';
+import { createLog } from '../support/open-database.ts';
+
+const loaded_at = Date.parse('2027-01-31T08:00:00Z');
+const never_reloaded: ReloadState = { loaded_at, reloads: 0, failed_reloads: 0, failing_since: undefined };
+
+const refused = async () => {
+  throw new Error('connection refused');
+};
+
+function open(tries: Partial<ReadinessTries> = {}, reloads: ReloadState = never_reloaded) {
+  const clock = frozenClock(loaded_at);
+  const { log, lines } = createLog();
+  const all: ReadinessTries = {
+    write: async () => {},
+    read: async () => ({ ok: true }),
+    spool: async () => true,
+    knowsCallers: () => true,
+    servesWithoutHolds: () => false,
+    holdsMoney: () => true,
+    ...tries,
+  };
+  const health = createHealth({ tries: all, clock, log, reloads: () => reloads, stopping: () => false });
+  return { health, clock, lines };
+}
+
+/** [state of the database, of the spool, whether requests would be served]. */
+async function found(tries: Partial<ReadinessTries>): Promise<readonly unknown[]> {
+  const { database, spool } = await open(tries).health.check();
+  return [database?.state, spool?.state, database?.ok || database?.needed === false];
+}
+
+const read_only = { write: refused };
+const away = { write: refused, read: async () => ({ ok: false }) };
+const allowed = { servesWithoutHolds: () => true };
+
+for (const [what, tries, expected] of [
+  ['a database that takes writes serves', {}, ['ok', 'unused', true]],
+  ['a read-only database serves nobody under deny', read_only, ['read_only', 'unused', false]],
+  ['a read-only database serves under allow', { ...read_only, ...allowed }, ['read_only', 'ok', true]],
+  [
+    'a read-only database serves where no money is held',
+    { ...read_only, holdsMoney: () => false },
+    ['read_only', 'unused', true],
+  ],
+  ['a database that is away serves nobody under deny', away, ['unavailable', 'unused', false]],
+  ['a database that is away serves under allow whoever is known', { ...away, ...allowed }, ['unavailable', 'ok', true]],
+  [
+    'a database that is away serves nobody where no caller is known',
+    { ...away, ...allowed, knowsCallers: () => false },
+    ['unavailable', 'ok', false],
+  ],
+  [
+    'a spool that takes nothing serves nobody while the database is away',
+    { ...away, ...allowed, spool: async () => false },
+    ['unavailable', 'unavailable', false],
+  ],
+] as const) {
+  test(what, async () => assert.deepEqual(await found(tries), expected));
+}
+
+test('a crowd of probes tries once a second, and a change is logged once', async () => {
+  let tried = 0;
+  let works = true;
+  const write = async () => {
+    tried++;
+    if (!works) await refused();
+  };
+  const { health, clock, lines } = open({ ...away, write });
+  await Promise.all([health.check(), health.check(), health.check()]);
+  await health.check();
+  assert.equal(tried, 1);
+  works = false;
+  for (let second = 0; second < 3; second++) {
+    clock.advance(1000);
+    await health.check();
+  }
+  works = true;
+  clock.advance(1000);
+  await health.check();
+  assert.equal(tried, 5);
+  assert.deepEqual(
+    lines.map((line) => line.replace(/:? .*/, '')).length,
+    2,
+    `it was logged when it changed: ${lines.join('\n')}`,
+  );
+});
+
+test('the configuration says since when it is in force and how often it was reloaded', async () => {
+  const { health } = open({}, { ...never_reloaded, reloads: 3 });
+  const told = { state: 'ok', loaded_at: '2027-01-31T08:00:00.000Z', reloads: 3, failed_reloads: 0 };
+  assert.deepEqual((await health.check()).configuration, { ok: true, told });
+});
+
+test('a reload that failed is told, with its time, and leaves the gateway ready', async () => {
+  const failed = { ...never_reloaded, failed_reloads: 2, failing_since: loaded_at + 1000 };
+  const { configuration } = await open({}, failed).health.check();
+  assert.equal(configuration?.ok, true);
+  assert.equal(configuration?.told?.state, 'reload_failed');
+  assert.equal(configuration?.told?.failing_since, '2027-01-31T08:00:01.000Z');
+});
+
+test('a database that stops answering counts as away after two seconds, and no probe waits for it that long', async () => {
+  let answer: () => Promise<void> = async () => {};
+  const { health, clock } = open({ write: () => answer() });
+  await health.check();
+  answer = () => new Promise(() => {});
+  mock.timers.enable({ apis: ['setTimeout'] });
+  clock.advance(1000);
+  const first = health.check();
+  mock.timers.tick(500);
+  assert.equal((await first).database?.state, 'ok', 'what was known last');
+  clock.advance(2000);
+  const { database } = await health.check();
+  assert.deepEqual([database?.state, database?.needed], ['unavailable', true]);
+  assert.match(database?.detail ?? '', /no answer within 2 seconds/);
+  mock.timers.reset();
+});
+
+test('a database that has never answered is away to a probe after half a second', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const check = open({ write: () => new Promise(() => {}) }).health.check();
+  mock.timers.tick(500);
+  assert.equal((await check).database?.state, 'unavailable');
+  mock.timers.reset();
+});

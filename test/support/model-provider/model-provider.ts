@@ -1,0 +1,227 @@
+/**
+ * A scripted model provider for tests: one port that speaks Messages, chat completions and Responses, as strict as the real
+ * APIs about what it is asked, driven by one script in the words of none of them.
+ * @module
+ */
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { checkVendorBody, checkVendorHeaders, type VendorModels, withoutBetaFields } from './messages-vendor.ts';
+import { checkChat, seenInChat } from './model-provider-chat.ts';
+import { chatDocument, chatError, chatEvents } from './model-provider-chat-answer.ts';
+import { Refused } from './model-provider-checks.ts';
+import { checkMessages, seenInMessages } from './model-provider-messages.ts';
+import { messagesDocument, messagesError, messagesEvents } from './model-provider-messages-answer.ts';
+import { checkResponses, seenInResponses } from './model-provider-responses.ts';
+import { numbered, responsesDocument, responsesEvents } from './model-provider-responses-answer.ts';
+import type { Answer, AnswerIds, Asked, Failure, Seen } from './model-provider-script.ts';
+import { type Exchange, type ScriptedUpstream, sse, startUpstream } from './scripted-upstream.ts';
+
+export type { Answer, AnswerIds, Asked, Failure, Said, Seen } from './model-provider-script.ts';
+
+/** What the model does with a request. */
+export type Model = (asked: Asked) => Answer | Failure;
+
+/** The running provider. */
+export interface ModelProvider {
+  readonly url: string;
+  readonly upstream: ScriptedUpstream;
+  /** What the model does with the next requests. */
+  model: Model;
+  /** Requests that were accepted, oldest first. */
+  readonly asked: Asked[];
+  /** Why requests were refused, oldest first; a test that expects none compares with `[]`. */
+  readonly refused: string[];
+  /** The only accepted request so far. */
+  only(): Asked;
+  /** Forgets requests, and answers with a short text again. */
+  reset(): void;
+  close(): Promise<void>;
+}
+
+/** How one API is spoken. */
+interface Voice {
+  check(body: unknown): void;
+  seen(body: unknown): Seen;
+  document(answer: Answer, ids: AnswerIds): object;
+  events(answer: Answer, ids: AnswerIds, include_usage: boolean): string[];
+  error(failure: Failure, param?: string): object;
+  /** An error in a stream, after so many events. */
+  streamError(failure: Failure, after: number): string;
+}
+
+const VOICES: Readonly<Record<Protocol, Voice>> = {
+  messages: {
+    check: checkMessages,
+    seen: seenInMessages,
+    document: messagesDocument,
+    events: messagesEvents,
+    error: messagesError,
+    streamError: (failure) => sse(messagesError(failure)),
+  },
+  chat: {
+    check: checkChat,
+    seen: seenInChat,
+    document: chatDocument,
+    events: chatEvents,
+    error: chatError,
+    streamError: (failure) => `data: ${JSON.stringify(chatError(failure))}\n\n`,
+  },
+  responses: {
+    check: checkResponses,
+    seen: seenInResponses,
+    document: responsesDocument,
+    events: responsesEvents,
+    error: chatError,
+    streamError: (failure, after) => {
+      const { error } = chatError(failure);
+      const { message, code, param } = error;
+      const failed = { id: 'resp_1', object: 'response', status: 'failed', error: { code, message }, output: [] };
+      return numbered(
+        [
+          { type: 'error', code, message, param },
+          { type: 'response.failed', response: failed },
+        ],
+        after,
+      ).join('');
+    },
+  },
+};
+
+const PATHS: Readonly<Record<string, Protocol>> = {
+  '/v1/messages': 'messages',
+  '/v1/chat/completions': 'chat',
+  '/v1/responses': 'responses',
+};
+
+const ID_PREFIXES: Readonly<Record<Protocol, readonly [answer: string, call: string]>> = {
+  messages: ['msg_01Scripted', 'toolu_01Scripted'],
+  chat: ['chatcmpl-Scripted', 'call_Scripted'],
+  responses: ['resp_Scripted', 'call_Scripted'],
+};
+
+/** Identifiers of the answer with this number, as the API makes them. */
+export function idsOf(protocol: Protocol, number: number, model: string): AnswerIds {
+  const [answer, call] = ID_PREFIXES[protocol];
+  return { id: `${answer}${number}`, model, created: 1_790_000_000, call: (index) => `${call}${number}n${index}` };
+}
+
+/** Events of a stream that says this, as the upstream sends them. */
+export function eventsOf(protocol: Protocol, answer: Answer, include_usage = true): string[] {
+  return VOICES[protocol].events(answer, idsOf(protocol, 1, 'upstream-model'), include_usage);
+}
+
+/** The document that says this, as the upstream sends it. */
+export function documentOf(protocol: Protocol, answer: Answer): object {
+  return VOICES[protocol].document(answer, idsOf(protocol, 1, 'upstream-model'));
+}
+
+/** Refuses, with Refused, what this API would refuse. */
+export function checkRequest(protocol: Protocol, body: unknown): Seen {
+  VOICES[protocol].check(body);
+  return VOICES[protocol].seen(body);
+}
+
+function send({ res }: Exchange, status: number, body: object, headers: Failure['headers'] = {}): void {
+  res.writeHead(status, { 'content-type': 'application/json', ...headers });
+  res.end(JSON.stringify(body));
+}
+
+/** Writes these bytes and, where the answer says so, cuts the connection in their middle. */
+async function write(
+  { res, socket }: Exchange,
+  parts: readonly string[],
+  { cut_after_bytes = Infinity, stalls_after }: Answer,
+) {
+  let left = cut_after_bytes;
+  for (const [index, part] of parts.entries()) {
+    if (index === stalls_after) return;
+    const bytes = Buffer.from(part);
+    if (res.destroyed) return;
+    await new Promise((resolve) => res.write(bytes.subarray(0, left), resolve));
+    left -= bytes.length;
+    if (left <= 0) return void socket.destroy();
+  }
+  res.end();
+}
+
+async function answerWith(exchange: Exchange, asked: Asked, answer: Answer, ids: AnswerIds): Promise<void> {
+  const voice = VOICES[asked.protocol];
+  if (!asked.stream) {
+    const document = JSON.stringify(voice.document(answer, ids));
+    exchange.res.writeHead(200, { 'content-type': 'application/json', 'request-id': 'req_provider' });
+    return write(exchange, [document], answer);
+  }
+  const events = voice.events(answer, ids, asked.body.stream_options?.include_usage === true);
+  const { fails } = answer;
+  const sent = fails === undefined ? events : [...events.slice(0, fails.after), voice.streamError(fails, fails.after)];
+  exchange.res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'request-id': 'req_provider' });
+  await write(exchange, sent, answer);
+}
+
+/** Headers without which the API refuses. */
+function checkHeaders(protocol: Protocol, { received }: Exchange): void {
+  const type = received.headers['content-type'] ?? '';
+  if (!type.startsWith('application/json')) throw new Refused('content-type', `Unsupported content type ${type}`);
+  if (protocol === 'messages') checkVendorHeaders(received.headers);
+  else if (!received.headers.authorization?.startsWith('Bearer ')) throw new Refused('authorization', 'no API key');
+}
+
+const statusOf = ({ param }: Refused): number => (param === 'authentication' ? 401 : param === 'model' ? 404 : 400);
+
+/** Answers with a short text. */
+const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
+
+/** Answers with a JSON text of what the model saw. */
+export const sayWhatWasSeen: Model = ({ seen }) => ({ said: [{ kind: 'text', text: JSON.stringify(seen) }] });
+
+/** Starts a provider on a free port of the loopback address. `models` are those of its Messages API, absent: any. */
+export async function startModelProvider(options: { readonly models?: VendorModels } = {}): Promise<ModelProvider> {
+  const asked: Asked[] = [];
+  const refused: string[] = [];
+  const upstream = await startUpstream();
+  upstream.script = async (exchange) => {
+    const { received } = exchange;
+    const protocol = PATHS[received.url.replace(/^\/anthropic\//, '/').split('?')[0]!];
+    if (protocol === undefined || received.method !== 'POST') {
+      refused.push(`${received.method} ${received.url}`);
+      return send(exchange, 404, chatError({ status: 404, message: `no such path: ${received.url}` }));
+    }
+    const voice = VOICES[protocol];
+    try {
+      const body = JSON.parse(received.body.toString());
+      checkHeaders(protocol, exchange);
+      const { headers } = received;
+      const checked = protocol === 'messages' ? withoutBetaFields(body, headers) : body;
+      const question = { protocol, stream: body.stream === true, body, seen: checkRequest(protocol, checked) };
+      if (protocol === 'messages') checkVendorBody(checked, headers, options.models);
+      asked.push(question);
+      const reply = provider.model(question);
+      if ('status' in reply) return send(exchange, reply.status, voice.error(reply), reply.headers);
+      await answerWith(exchange, question, reply, idsOf(protocol, asked.length, body.model));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      refused.push(`${protocol}: ${error.message}`);
+      const status = statusOf(error);
+      send(exchange, status, voice.error({ status, message: error.message }, error.param));
+    }
+  };
+  const provider: ModelProvider = {
+    url: upstream.url,
+    upstream,
+    model: sayHello,
+    asked,
+    refused,
+    only() {
+      if (asked.length !== 1)
+        throw new Error(`the provider accepted ${asked.length} requests; refused: ${refused.join(' | ')}`);
+      return asked[0]!;
+    },
+    reset() {
+      asked.length = 0;
+      refused.length = 0;
+      upstream.requests.length = 0;
+      provider.model = sayHello;
+    },
+    close: () => upstream.close(),
+  };
+  return provider;
+}

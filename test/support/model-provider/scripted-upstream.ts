@@ -1,0 +1,125 @@
+/**
+ * A Messages upstream for tests, on the engine's scripted one: what it answers, down to raw bytes and cut connections.
+ * @module
+ */
+
+import {
+  EVENT_STREAM,
+  openUpstream,
+  type Script,
+  type ScriptedUpstream,
+  sse,
+} from '../../../engine/simulate/upstream.ts';
+import { freePort } from '../free-port.ts';
+import { until } from '../until.ts';
+
+export {
+  EVENT_STREAM,
+  type Exchange,
+  type Received,
+  type Script,
+  type ScriptedUpstream,
+  sse,
+} from '../../../engine/simulate/upstream.ts';
+
+/** Starts an upstream on a free port of the loopback address. */
+export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
+  const upstream = await openUpstream(script, await freePort());
+  return Object.assign(upstream, {
+    // A request that never comes fails the test instead of hanging it.
+    arrived: async (count: number) => {
+      await until(`the upstream has seen ${count} requests`, () => upstream.requests.length >= count);
+      return upstream.requests.at(-1)!;
+    },
+  });
+}
+
+/** Headers as names and values in turn (repetition and spelling kept), or as a record. */
+export type ReplyHeaders = readonly string[] | Readonly<Record<string, string>>;
+
+function headList(headers: ReplyHeaders): string[] {
+  return Array.isArray(headers) ? [...headers] : Object.entries(headers).flat();
+}
+
+/** Answers these bytes with these headers and nothing else but the framing. */
+export function answerBytes(status: number, headers: ReplyHeaders, body: Buffer | string): Script {
+  return ({ res }) => {
+    const bytes = Buffer.from(body as string);
+    res.writeHead(status, [...headList(headers), 'content-length', String(bytes.length)]);
+    res.end(bytes);
+  };
+}
+
+/** Answers JSON. */
+export function answerJson(value: unknown, status = 200, headers: Record<string, string> = {}): Script {
+  return answerBytes(
+    status,
+    { 'content-type': 'application/json', 'request-id': 'req_scripted', ...headers },
+    JSON.stringify(value),
+  );
+}
+
+/** Answers a stream, one write per chunk, each in a turn of its own. */
+export function answerChunks(chunks: readonly (string | Buffer)[], headers: ReplyHeaders = EVENT_STREAM): Script {
+  return async ({ res }) => {
+    res.writeHead(200, headList(headers));
+    for (const chunk of chunks) {
+      res.write(chunk);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    res.end();
+  };
+}
+
+/** Writes these bytes to the connection as they are, then closes it. */
+export function answerRaw(bytes: Buffer | string): Script {
+  return ({ socket }) => {
+    socket.end(bytes);
+  };
+}
+
+/** Never answers. */
+export const hang: Script = () => {};
+
+/** Resets the connection instead of answering. */
+export const reset: Script = ({ socket }) => {
+  socket.resetAndDestroy();
+};
+
+/** Usage as the Messages API reports it, with every kind of cache token. */
+export const USAGE = {
+  input_tokens: 100,
+  cache_creation_input_tokens: 30,
+  cache_read_input_tokens: 2000,
+  cache_creation: { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 20 },
+  output_tokens: 40,
+  service_tier: 'standard',
+};
+
+/** A complete Messages response. */
+export function message(usage: object = USAGE): object {
+  return {
+    id: 'msg_scripted',
+    type: 'message',
+    role: 'assistant',
+    model: 'upstream-model',
+    content: [{ type: 'text', text: 'Hello there.' }],
+    stop_reason: 'end_turn',
+    stop_sequence: null,
+    usage,
+  };
+}
+
+/** The events of a Messages stream that says `words` and reports `usage`. */
+export function messageEvents(words: readonly string[] = ['Hello ', 'there.'], usage: object = USAGE): string[] {
+  const delta = (text: string) => ({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
+  return [
+    { type: 'message_start', message: { ...message({ ...usage, output_tokens: 1 }), content: [], stop_reason: null } },
+    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+    { type: 'ping' },
+    ...words.map(delta),
+    { type: 'content_block_stop', index: 0 },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 40 } },
+    { type: 'message_stop' },
+  ].map(sse);
+}
