@@ -1,6 +1,6 @@
 /** What the READMEs say is true: their YAML passes the check, their links lead somewhere, their commands exist. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, globSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -98,6 +98,18 @@ test('every link between documents leads to something', async () => {
       assert.ok(existsSync(join(REPOSITORY, dirname(document), link!)), `${document} links to ${link}`);
     }
   }
+});
+
+describe('the READMEs of the engine', () => {
+  test('the one of the decisions lists every record once, and no number is used twice', async () => {
+    const directory = join(REPOSITORY, 'engine/decisions');
+    const records = globSync('*/*.md', { cwd: directory }).toSorted();
+    const index = await readFile(join(directory, 'README.md'), 'utf8');
+    const listed = [...index.matchAll(/^- \[(\d{4})\]\(([^)]+)\)/gm)].map(([, number, file]) => ({ number, file }));
+    assert.deepEqual(listed.map(({ file }) => file).toSorted(), records);
+    for (const { number, file } of listed) assert.equal(file!.split('/')[1]!.slice(0, 4), number);
+    assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
+  });
 });
 
 test('every npm script and every file that a README tells to run exists', async () => {
