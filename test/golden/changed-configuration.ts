@@ -40,7 +40,7 @@ function apply(section: string, directory: string): void {
   writeFileSync(file, how === 'Windows line breaks' ? text.replaceAll('\n', '\r\n') : text, 'latin1');
 }
 
-/** What `appscli check` prints about the base configuration after the changes of an input; see check/README.md. */
+/** What `appscli check` prints about the base configuration after the changes of an input; see README.md. */
 export async function checkChanged(input: string): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'appscli-check-'));
   cpSync(BASE, directory, { recursive: true });

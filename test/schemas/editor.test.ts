@@ -11,6 +11,7 @@ import type { JsonSchema } from '../../engine/api.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
 import { ANNOTATIONS } from '../../engine/source/validate.ts';
 import { stages } from '../../stages/index.ts';
+import { type GoldenCase, readGoldens } from '../golden/cases.ts';
 import { conditions } from '../rules/support/conditions.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -58,9 +59,8 @@ function filesBelow(directory: string, ending: string): string[] {
 }
 
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
-/** The configuration files of a golden file; without a name it is gateway.yaml. */
-function configurationsOf(path: string): { readonly kind: Kind; readonly text: string }[] {
-  const [input = ''] = read(path).split(/^-{80}$/m);
+/** The configuration files of an input; without a name it is gateway.yaml. */
+function configurationsOf({ input }: GoldenCase): { readonly kind: Kind; readonly text: string }[] {
   const sections = input.startsWith('=== ') ? input.split(/^=== /m).slice(1) : [`gateway.yaml\n${input}`];
   return sections.flatMap((section) => {
     const [name] = section.split(/\s/, 1);
@@ -68,6 +68,9 @@ function configurationsOf(path: string): { readonly kind: Kind; readonly text: s
     return name!.endsWith('.yaml') ? [{ kind: kindOf(name!, text), text }] : [];
   });
 }
+
+const casesOf = (code: RegExp) =>
+  readGoldens('diagnostics').flatMap((file) => (code.test(file.code) ? file.cases : []));
 
 const shipped = [
   ...filesBelow('pipelines', '.yaml'),
@@ -101,8 +104,8 @@ describe('what is shipped is accepted', () => {
   });
 
   test('every configuration of the golden files that the loader has nothing to say about', () => {
-    for (const path of filesBelow('test/golden/diagnostics', '.txt').filter((name) => /\/none-/.test(name))) {
-      for (const { kind, text } of configurationsOf(path)) assert.deepEqual(problems(kind, text), [], path);
+    for (const golden of casesOf(/none/)) {
+      for (const { kind, text } of configurationsOf(golden)) assert.deepEqual(problems(kind, text), [], golden.name);
     }
   });
 });
@@ -306,12 +309,9 @@ describe('conditions', () => {
 
 describe('a condition that the loader refuses for its operators or facts is refused', () => {
   // What a named rule may read depends on where it is used, which no schema can tell.
-  const goldens = filesBelow('test/golden/diagnostics', '.txt')
-    .filter((name) => /\/C500[1235]-/.test(name))
-    .filter((name) => !/\brules?:/.test(read(name)));
-  for (const path of goldens) {
-    test(path, () => {
-      const refused = configurationsOf(path).filter(({ kind, text }) => problems(kind, text).length > 0);
+  for (const golden of casesOf(/C500[1235]/).filter(({ input }) => !/\brules?:/.test(input))) {
+    test(golden.name, () => {
+      const refused = configurationsOf(golden).filter(({ kind, text }) => problems(kind, text).length > 0);
       assert.equal(refused.length, 1);
     });
   }
