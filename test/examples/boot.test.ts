@@ -1,0 +1,40 @@
+/** The examples that no other test boots start as they are, on ports and databases of the test. */
+import assert from 'node:assert/strict';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startGateway } from '../../engine/gateway/start-gateway.ts';
+import { stages } from '../../stages/index.ts';
+import { cli, collectingLog } from '../cli/support.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
+import { REPOSITORY } from '../support/readme-blocks.ts';
+import { until } from '../support/until.ts';
+
+for (const name of ['rules', 'operations', 'every-client']) {
+  test(`examples/${name} passes the check without a warning and serves requests`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    // All of them, as one may name a file of another.
+    await cp(join(REPOSITORY, 'examples'), directory, { recursive: true });
+    const { url: DATABASE_URL, drop } = await createTestDatabase();
+    t.after(drop);
+    const config_file = join(directory, name, 'gateway.yaml');
+    const shipped = await readFile(config_file, 'utf8');
+    const address = `127.0.0.1:${await freePort()}`;
+    const database = /^database:/m.test(shipped) ? '' : '\ndatabase:\n  postgres: { url_env: DATABASE_URL }\n';
+    const moved = shipped.replace(/listen: \S+/, `listen: ${address}`);
+    await writeFile(config_file, moved + database);
+    const secrets = [...shipped.matchAll(/_env: (\w+)/g)].map(([, variable]) => [variable!, 'not-needed-here']);
+    const env = { ...process.env, ...Object.fromEntries(secrets), DATABASE_URL };
+
+    const checked = await cli(['check', '--deny-warnings', '--config', config_file], { env });
+    assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
+    const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
+    t.after(() => gateway.close());
+    await until('the database is ready', async () => (await gateway.database.check()).ok);
+    assert.equal((await fetch(`http://${address}/readyz`)).status, 200);
+    assert.equal((await fetch(`http://${address}/v1/models`)).status, 401);
+  });
+}
