@@ -6,19 +6,11 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
-import { GATEWAY_SCHEMA } from '../engine/source/schemas.ts';
 import { stages } from '../stages/index.ts';
 import { decisivePage } from './generate/decisive.ts';
-import {
-  fragmentEditorSchema,
-  gatewayEditorSchema,
-  pipelineEditorSchema,
-  pipelineTestEditorSchema,
-  policyEditorSchema,
-  profileEditorSchema,
-  type Sources,
-} from './generate/editor.ts';
+import { editorSchemas, type Sources } from './generate/editor.ts';
 import { headersPage } from './generate/headers.ts';
+import { json } from './generate/json.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { printedDiagnostics } from './generate/printed.ts';
@@ -31,12 +23,10 @@ const GENERATED = join(SCHEMAS, 'generated');
 const readSchema = (name: string) =>
   JSON.parse(readFileSync(join(SCHEMAS, `${name}.schema.json`), 'utf8')) as JsonSchema;
 
-const json = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
-
 /** The text of every generated file, by its path below `schemas/generated/`. */
 export function generateFiles(): ReadonlyMap<string, string> {
   const sources: Sources = {
-    gateway: GATEWAY_SCHEMA,
+    gateway: readSchema('gateway'),
     pipeline: readSchema('pipeline'),
     fragment: readSchema('fragment'),
     policy: readSchema('policy'),
@@ -45,12 +35,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
   };
   const printed = printedDiagnostics();
   return new Map([
-    ['gateway.schema.json', json(gatewayEditorSchema(sources))],
-    ['pipeline.schema.json', json(pipelineEditorSchema(sources, stages))],
-    ['fragment.schema.json', json(fragmentEditorSchema(sources, stages))],
-    ['policy.schema.json', json(policyEditorSchema(sources))],
-    ['profile.schema.json', json(profileEditorSchema(sources))],
-    ['pipeline-test.schema.json', json(pipelineTestEditorSchema(sources))],
+    ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],

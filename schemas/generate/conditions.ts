@@ -1,35 +1,37 @@
+import type { JsonSchema } from '../../engine/api.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { OPERATORS, type OperatorSpec } from '../../engine/rules/operators.ts';
 import { choice, factMeaning } from './words.ts';
 
-type Definitions = Record<string, Record<string, unknown>>;
-
-const ref = (name: string) => ({ $ref: `#/definitions/${name}` });
+/** Definitions of a schema by name. */
+export type Definitions = Readonly<Record<string, JsonSchema>>;
 
 const SCALARS = ['string', 'number', 'boolean', 'null'];
 
-/** The facts a condition may read, where it is evaluated; `true` stands for all. */
-function visibleFacts(sections: unknown): FactPath[] {
+/** The facts a condition may read where it is evaluated, by section or one by one; `true` stands for all. */
+function visibleFacts(known: unknown): FactPath[] {
   const paths = Object.keys(FACTS) as FactPath[];
-  if (!Array.isArray(sections)) return paths;
-  return paths.filter((path) => sections.some((section) => path === section || path.startsWith(`${section}.`)));
+  if (!Array.isArray(known)) return paths;
+  return paths.filter((path) => known.some((name) => path === name || path.startsWith(`${name}.`)));
 }
 
-function varSchema(facts: readonly FactPath[]): Record<string, unknown> {
-  const path = choice(Object.fromEntries(facts.map((fact) => [fact, factMeaning(fact)])));
-  return { anyOf: [...path.anyOf, { type: 'array', items: path, minItems: 1, maxItems: 1 }] };
+/** The path of a fact, as it is or in brackets. In one list: where there are several, editors show the meanings of all. */
+export function factsSchema(name: string, known: unknown): JsonSchema {
+  const paths = choice(Object.fromEntries(visibleFacts(known).map((path) => [path, factMeaning(path)])));
+  const items = { $ref: `#/definitions/${name}` };
+  return { anyOf: [...paths.anyOf, { type: 'array', items, minItems: 1, maxItems: 1 }] };
 }
 
 /** The operands of an operator: `operand` for each, but `item` for what is evaluated once per item of a list. */
-function operandsSchema(spec: OperatorSpec, operand: string, item: string): Record<string, unknown> {
+function operandsSchema(spec: OperatorSpec, operand: JsonSchema, item: JsonSchema): JsonSchema {
   const [min, max] = spec.operands;
   const bounds = { minItems: min, ...(Number.isFinite(max) && { maxItems: max }) };
-  if (spec.iterates) return { type: 'array', items: [ref(operand), ref(item)], ...bounds };
+  if (spec.iterates) return { type: 'array', items: [operand, item], ...bounds };
   // A single operand may stand without brackets.
-  return min <= 1 ? { ...ref(operand), ...bounds } : { type: 'array', items: ref(operand), ...bounds };
+  return min <= 1 ? { ...operand, ...bounds } : { type: 'array', items: operand, ...bounds };
 }
 
-function expressionSchema(var_schema: Record<string, unknown>, operand: string, item: string, named_rules: boolean) {
+function expressionSchema(var_schema: JsonSchema, operand: JsonSchema, item: JsonSchema): JsonSchema {
   const operators = Object.entries(OPERATORS as Record<string, OperatorSpec>).map(([name, spec]) => {
     const description = `${spec.meaning}.`;
     const schema = name === 'var' ? var_schema : operandsSchema(spec, operand, item);
@@ -39,22 +41,25 @@ function expressionSchema(var_schema: Record<string, unknown>, operand: string, 
   const rule = { description: 'The condition of this name under `rules:`.', type: 'string' };
   return {
     type: ['object', 'array', ...SCALARS],
-    items: ref(operand),
+    items: operand,
     additionalProperties: false,
-    properties: { ...Object.fromEntries(operators), ...(named_rules && { rule }) },
+    properties: { ...Object.fromEntries(operators), rule },
     // Beside `properties` it would keep yaml-language-server from completing the first key.
     allOf: [{ minProperties: 1, maxProperties: 1 }],
   };
 }
 
-/** The definitions of conditions over the facts of some sections; `name` is the one that a `when:` refers to. */
-export function conditionDefinitions(name: string, sections: unknown, named_rules: boolean): Definitions {
-  const operand = `${name}_operand`;
-  const item = `${name}_item`;
-  const item_var = { enum: ['', ['']] };
+/** A condition about an item of a list: it sees nothing else. */
+export function itemDefinitions(): Definitions {
+  const item = { $ref: '#/definitions/item' };
+  return { item: expressionSchema({ enum: ['', ['']] }, item, item) };
+}
+
+/** The definitions of conditions; `name` is the one that a `when:` refers to, `facts` what they may read. */
+export function conditionDefinitions(name: string, facts: JsonSchema): Definitions {
+  const operand = { $ref: `#/definitions/${name}_operand` };
   return {
-    [name]: { anyOf: [{ type: 'object', ...ref(operand) }, { type: 'boolean' }] },
-    [operand]: expressionSchema(varSchema(visibleFacts(sections)), operand, item, named_rules),
-    [item]: expressionSchema(item_var, item, item, named_rules),
+    [name]: { anyOf: [{ type: 'object', ...operand }, { type: 'boolean' }] },
+    [`${name}_operand`]: expressionSchema(facts, operand, { $ref: '#/definitions/item' }),
   };
 }

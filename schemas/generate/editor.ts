@@ -5,7 +5,7 @@ import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
 import { flow } from '../../engine/source/schema-wording.ts';
-import { conditionDefinitions } from './conditions.ts';
+import { conditionDefinitions, type Definitions, factsSchema, itemDefinitions } from './conditions.ts';
 import { stageEntry } from './entries.ts';
 import { isSchema, mapChildren, schemasIn } from './schema.ts';
 import { choice, errorMeaning, factMeaning } from './words.ts';
@@ -26,16 +26,15 @@ const ENVIRONMENT_NAME = {
   maxLength: 64,
 };
 
-/** A schema under construction, with the shared definitions that it turned out to need. */
+const FILE_OF_GATEWAY = 'gateway.schema.json';
+/** The file of what several schemas refer to. */
+const SHARED = 'shared.schema.json';
+const shared = (name: string) => ({ $ref: `${SHARED}#/definitions/${name}` });
+
+/** Puts what editors understand in the place of what only the loader does, and keeps the conditions that are needed. */
 class Editor {
-  readonly definitions: Record<string, unknown> = {};
-  private readonly named_rules: boolean;
+  readonly conditions: Record<string, JsonSchema> = {};
 
-  constructor(named_rules: boolean) {
-    this.named_rules = named_rules;
-  }
-
-  /** Replaces what only the loader understands by what editors understand. */
   translate = (schema: JsonSchema): JsonSchema => {
     const entries = Object.entries(schema);
     const kept = entries.filter(([keyword, value]) => !keyword.startsWith('x-') && value !== 'listen-address');
@@ -53,7 +52,7 @@ class Editor {
         return this.condition(value);
       case 'x-ref':
         if (value !== 'error-code') return {};
-        return Array.isArray(type) ? { anyOf: [this.errorCode(), { type: 'null' }] } : this.errorCode();
+        return Array.isArray(type) ? { anyOf: [shared('error_code'), { type: 'null' }] } : shared('error_code');
       case 'x-secret':
         return { ...ENVIRONMENT_NAME, ...(typeof value === 'string' && { examples: [value] }) };
       case 'x-url':
@@ -69,16 +68,12 @@ class Editor {
     }
   }
 
-  errorCode(): { $ref: string } {
-    const codes = Object.keys(ERRORS) as ErrorCode[];
-    this.definitions.error_code ??= choice(Object.fromEntries(codes.map((code) => [code, errorMeaning(code)])));
-    return { $ref: '#/definitions/error_code' };
-  }
-
-  private condition(sections: unknown): { $ref: string } {
-    const known = Array.isArray(sections) ? ['condition', ...sections].join('_').replaceAll('.', '_') : 'condition';
-    Object.assign(this.definitions, conditionDefinitions(known, sections, this.named_rules));
-    return { $ref: `#/definitions/${known}` };
+  private condition(known: unknown): JsonSchema {
+    const names = Array.isArray(known) ? ['', ...known].join('_').replaceAll('.', '_') : '';
+    const facts = `facts${names}`;
+    this.conditions[facts] = factsSchema(facts, known);
+    Object.assign(this.conditions, conditionDefinitions(`condition${names}`, { $ref: `#/definitions/${facts}` }));
+    return shared(`condition${names}`);
   }
 }
 
@@ -95,85 +90,54 @@ function hover(schema: JsonSchema): { markdownDescription?: string } {
 
 const isEmptyMap = (value: unknown) => isSchema(value) && Object.keys(value).length === 0;
 
-function finish(editor: Editor, schema: JsonSchema, definitions: Record<string, unknown> = {}): JsonSchema {
-  const { definitions: own, ...rest } = schema;
-  const all = { ...(own as object | undefined), ...definitions, ...editor.definitions };
-  return Object.keys(all).length === 0 ? rest : { ...rest, definitions: all };
+function errorCodes(): JsonSchema {
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  return choice(Object.fromEntries(codes.map((code) => [code, errorMeaning(code)])));
 }
 
-function optionsDefinitions(editor: Editor, stages: readonly StageDefinition[]): Record<string, JsonSchema> {
+/** What `allow` may hold: the codes of warnings, each with what it says. */
+function allowedWarnings(): JsonSchema {
+  const codes = (Object.keys(DIAGNOSTICS) as DiagnosticCode[]).filter((code) => code.startsWith('W'));
+  const warnings = codes.map((code) => {
+    const { title, explanation }: DiagnosticSpec = DIAGNOSTICS[code];
+    return [code, { description: `${title}. ${explanation} Say here why it is meant.`, type: 'string', minLength: 1 }];
+  });
+  return { type: 'object', additionalProperties: false, properties: Object.fromEntries(warnings) };
+}
+
+/** A schema with other properties of the same names. */
+function withProperties(schema: JsonSchema, changes: Readonly<Record<string, JsonSchema>>): JsonSchema {
+  const properties = Object.fromEntries(schemasIn(schema, 'properties'));
+  const changed = Object.entries(changes).map(([name, change]) => [name, { ...properties[name], ...change }]);
+  return { ...schema, properties: { ...properties, ...Object.fromEntries(changed) } };
+}
+
+/** A list of warnings that are meant, with the codes there are. */
+function withWarnings(schema: JsonSchema): JsonSchema {
+  const { description } = Object.fromEntries(schemasIn(schema, 'properties')).allow!;
+  const { allow: _, ...properties } = schema.properties as Record<string, unknown>;
+  return { ...schema, properties: { ...properties, allow: { description, ...shared('allowed_warnings') } } };
+}
+
+function optionsDefinitions(editor: Editor, stages: readonly StageDefinition[]): Definitions {
   return Object.fromEntries(stages.map(({ name, options }) => [`options_of_${name}`, editor.translate(options)]));
 }
 
-/** For gateway.yaml. */
-export function gatewayEditorSchema({ gateway }: Sources): JsonSchema {
-  const editor = new Editor('rules' in (gateway.properties as object));
-  return finish(editor, editor.translate(gateway));
-}
-
-function warnings(): Record<string, JsonSchema> {
-  const codes = (Object.keys(DIAGNOSTICS) as DiagnosticCode[]).filter((code) => code.startsWith('W'));
-  return Object.fromEntries(
-    codes.map((code) => {
-      const { title, explanation }: DiagnosticSpec = DIAGNOSTICS[code];
-      return [
-        code,
-        { description: `${title}. ${explanation} Say here why it is meant.`, type: 'string', minLength: 1 },
-      ];
-    }),
-  );
-}
-
-/** Lets `allow` hold the codes there are, each with what it says. */
-function withWarnings({ propertyNames: _names, additionalProperties: _values, ...allow }: JsonSchema): JsonSchema {
-  return { ...allow, additionalProperties: false, properties: warnings() };
-}
-
-/** For profiles. */
-export function profileEditorSchema({ profile }: Sources): JsonSchema {
-  const editor = new Editor(false);
-  return finish(editor, editor.translate(profile));
-}
-
-/** For managed policies. */
-export function policyEditorSchema({ policy }: Sources): JsonSchema {
-  const editor = new Editor(false);
-  const translated = editor.translate(policy);
-  const properties = Object.fromEntries(schemasIn(translated, 'properties'));
-  return finish(editor, { ...translated, properties: { ...properties, allow: withWarnings(properties.allow!) } });
-}
-
-/** For pipelines, as they stand in their files: with entries that use fragments. */
-export function pipelineEditorSchema({ pipeline }: Sources, stages: readonly StageDefinition[]): JsonSchema {
-  const editor = new Editor(true);
-  const translated = editor.translate(pipeline);
-  const { entry, clause } = Object.fromEntries(schemasIn(translated, 'definitions'));
-  const properties = Object.fromEntries(schemasIn(translated, 'properties'));
-  const errors = {
-    ...schemasIn(clause!, 'properties').find(([name]) => name === 'errors')![1],
-    items: editor.errorCode(),
-  };
-  return finish(
-    editor,
-    {
-      ...translated,
-      properties: {
-        ...properties,
-        finally: { ...properties.finally, items: { $ref: '#/definitions/final_entry' } },
-        allow: withWarnings(properties.allow!),
-      },
-    },
-    {
+/** Pipelines as they stand in their files: with entries that use fragments. */
+function pipelineSchema(editor: Editor, source: JsonSchema, stages: readonly StageDefinition[]): JsonSchema {
+  const translated = editor.translate(source);
+  const { entry, clause, ...definitions } = Object.fromEntries(schemasIn(translated, 'definitions'));
+  const coded = withProperties(clause!, { errors: { items: shared('error_code') } });
+  return {
+    ...withProperties(withWarnings(translated), { finally: { items: { $ref: '#/definitions/final_entry' } } }),
+    definitions: {
+      ...definitions,
       entry: stageEntry(entry!, stages, ({ place }) => place === 'stages'),
       final_entry: stageEntry(entry!, stages, ({ place }) => place === 'finally'),
-      clause: stageEntry(
-        { ...clause!, properties: { ...(clause!.properties as object), errors } },
-        stages,
-        ({ terminal }) => terminal,
-      ),
+      clause: stageEntry(coded, stages, ({ terminal }) => terminal),
       ...optionsDefinitions(editor, stages),
     },
-  );
+  };
 }
 
 const PLACEHOLDER = {
@@ -197,42 +161,48 @@ function withPlaceholders(schema: JsonSchema): JsonSchema {
   });
 }
 
-/** For fragments: entries as in a pipeline's `stages` or `finally`, with placeholders. */
-export function fragmentEditorSchema(sources: Sources, stages: readonly StageDefinition[]): JsonSchema {
-  const editor = new Editor(true);
-  const translated = editor.translate(sources.fragment);
-  const pipeline = editor.translate(sources.pipeline);
-  const { entry, clause: _, ...shared } = Object.fromEntries(schemasIn(pipeline, 'definitions'));
-  const properties = Object.fromEntries(schemasIn(translated, 'properties'));
-  const used = {
-    ...shared,
+/** Fragments: entries as in a pipeline's `stages` or `finally`, with placeholders, in their conditions too. */
+function fragmentSchema(
+  editor: Editor,
+  { fragment, pipeline }: Sources,
+  stages: readonly StageDefinition[],
+): JsonSchema {
+  const { entry, clause: _, ...own } = Object.fromEntries(schemasIn(editor.translate(pipeline), 'definitions'));
+  const used: Definitions = {
+    ...own,
+    guard: { ...own.guard, $ref: '#/definitions/condition' },
     entry: stageEntry(entry!, stages, () => true),
     ...optionsDefinitions(editor, stages),
-    ...editor.definitions,
+    ...conditionDefinitions('condition', shared('facts')),
+    ...itemDefinitions(),
   };
-  const definitions = Object.entries(used as Record<string, JsonSchema>).map(([name, schema]) => [
-    name,
-    withPlaceholders(schema),
-  ]);
+  const definitions = Object.entries(used).map(([name, schema]) => [name, withPlaceholders(schema)]);
   return {
-    ...translated,
-    properties: { ...properties, stages: { ...properties.stages, items: { $ref: '#/definitions/entry' } } },
+    ...withProperties(editor.translate(fragment), { stages: { items: { $ref: '#/definitions/entry' } } }),
     definitions: { ...Object.fromEntries(definitions), placeholder: PLACEHOLDER },
   };
 }
 
-/** A part of something: every key of its mappings may be left out, as what a test says is laid over a whole. */
-function partial(schema: JsonSchema): JsonSchema {
-  const { required: _, ...rest } = schema;
-  return schema.type === 'object'
-    ? mapChildren(rest, (child, keyword) => (keyword === 'properties' ? partial(child) : child))
-    : schema;
+/** A part of gateway.yaml: every key of its mappings may be left out, as what a test says is laid over a whole. */
+function partOf(whole: JsonSchema): JsonSchema {
+  const definitions = Object.fromEntries(schemasIn(whole, 'definitions'));
+  const partial = (schema: JsonSchema, pointer: string): JsonSchema => {
+    const { $ref: local, ...own } = schema;
+    const defined = typeof local === 'string' && local.startsWith('#');
+    const target = defined ? definitions[local.split('/').at(-1)!]! : schema;
+    const at = `${defined ? `${FILE_OF_GATEWAY}${local}` : pointer}/properties/`;
+    const parts = schemasIn(target, 'properties').map(
+      ([name, child]) => [name, partial(child, `${at}${name}`)] as const,
+    );
+    const { required, ...rest } = target;
+    if (required === undefined && parts.every(([name, { $ref }]) => $ref === `${at}${name}`)) return { $ref: pointer };
+    return { ...rest, ...(defined && own), properties: Object.fromEntries(parts) };
+  };
+  return partial(whole, `${FILE_OF_GATEWAY}#`);
 }
 
-/** For tests of pipelines. */
-export function pipelineTestEditorSchema(sources: Sources): JsonSchema {
-  const editor = new Editor('rules' in (sources.gateway.properties as object));
-  const { description, ...gateway } = partial(editor.translate(sources.gateway));
+/** Tests of pipelines. */
+function pipelineTestSchema(editor: Editor, source: JsonSchema, gateway: JsonSchema): JsonSchema {
   const types = { string: 'string', number: 'number', boolean: 'boolean', strings: 'array', object: 'object' };
   const facts = (Object.keys(FACTS) as FactPath[]).map((path) => [
     path,
@@ -240,13 +210,37 @@ export function pipelineTestEditorSchema(sources: Sources): JsonSchema {
   ]);
   const withFacts = (schema: JsonSchema): JsonSchema => {
     const mapped = mapChildren(schema, withFacts);
-    const properties = Object.fromEntries(schemasIn(mapped, 'properties'));
-    if (properties.facts === undefined) return mapped;
-    const named = { ...properties.facts, additionalProperties: false, properties: Object.fromEntries(facts) };
-    return { ...mapped, properties: { ...properties, facts: named } };
+    const named = { additionalProperties: false, properties: Object.fromEntries(facts) };
+    return 'facts' in ((mapped.properties as object | undefined) ?? {})
+      ? withProperties(mapped, { facts: named })
+      : mapped;
   };
-  const translated = withFacts(editor.translate(sources.pipeline_test));
-  const overlay = Object.fromEntries(schemasIn(translated, 'definitions')).gateway;
-  const { title: _title, $schema: _schema, definitions: _none, ...sections } = gateway;
-  return finish(editor, translated, { gateway: { ...sections, description: overlay?.description ?? description } });
+  const translated = withFacts(editor.translate(source));
+  const definitions = Object.fromEntries(schemasIn(translated, 'definitions'));
+  const { title: _title, $schema: _schema, definitions: _none, ...part } = partOf(gateway);
+  return { ...translated, definitions: { ...definitions, gateway: { ...part, ...definitions.gateway } } };
+}
+
+/** The schemas for editors, by file. */
+export function editorSchemas(
+  sources: Sources,
+  stages: readonly StageDefinition[],
+): Readonly<Record<string, JsonSchema>> {
+  const editor = new Editor();
+  const gateway = editor.translate(sources.gateway);
+  const schemas = {
+    [FILE_OF_GATEWAY]: gateway,
+    'pipeline.schema.json': pipelineSchema(editor, sources.pipeline, stages),
+    'fragment.schema.json': fragmentSchema(editor, sources, stages),
+    'policy.schema.json': withWarnings(editor.translate(sources.policy)),
+    'profile.schema.json': editor.translate(sources.profile),
+    'pipeline-test.schema.json': pipelineTestSchema(editor, sources.pipeline_test, gateway),
+  };
+  const definitions = {
+    ...editor.conditions,
+    ...itemDefinitions(),
+    error_code: errorCodes(),
+    allowed_warnings: allowedWarnings(),
+  };
+  return { ...schemas, [SHARED]: { $schema: sources.gateway.$schema, title: 'Shared by the others', definitions } };
 }

@@ -20,19 +20,20 @@ type Kind = (typeof KINDS)[number];
 
 const ajv = new Ajv({ strict: false, allErrors: true });
 
-/** Where editors find a schema; one that stages and rules have no part in is not generated. */
-function placeOf(kind: Kind): string {
+/** Where editors find a schema. */
+function placeOf(kind: Kind | 'shared'): string {
   return join('schemas/generated', `${kind}.schema.json`);
 }
 
-function readSchema(kind: Kind): JsonSchema {
+function readSchema(kind: Kind | 'shared'): JsonSchema {
   return JSON.parse(readFileSync(join(ROOT, placeOf(kind)), 'utf8')) as JsonSchema;
 }
 
-const validators = Object.fromEntries(KINDS.map((kind) => [kind, ajv.compile(readSchema(kind))])) as Record<
-  Kind,
-  ValidateFunction
->;
+// Files refer to each other by name, as they stand in one folder.
+for (const name of ['shared', 'gateway'] as const) ajv.addSchema(readSchema(name), `${name}.schema.json`);
+const validators = Object.fromEntries(
+  KINDS.map((kind) => [kind, ajv.getSchema(`${kind}.schema.json`) ?? ajv.compile(readSchema(kind))]),
+) as Record<Kind, ValidateFunction>;
 
 /** Where a text breaks its schema, and why; empty when it does not. */
 function problems(kind: Kind, text: string): string[] {
@@ -319,7 +320,7 @@ describe('a condition that the loader refuses for its operators or facts is refu
 
 test('no keyword of the loader is left in a schema for editors', () => {
   for (const keyword of [...ANNOTATIONS, 'x-also', 'x-expected', 'x-ref']) {
-    for (const kind of KINDS)
+    for (const kind of [...KINDS, 'shared'] as const)
       assert.ok(!JSON.stringify(readSchema(kind)).includes(`"${keyword}":`), `${kind} ${keyword}`);
   }
 });
