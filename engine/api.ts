@@ -1,5 +1,5 @@
 /**
- * The one public surface of the engine for stages: everything a stage may import from this project.
+ * The one public protocol of the engine for stages: everything a stage may import from this project.
  * @module
  */
 
@@ -26,6 +26,7 @@ export type {
   CacheLifetime,
   Clock,
   CounterName,
+  CounterStatus,
   EffectivePolicy,
   EffectivePrice,
   FactView,
@@ -34,7 +35,7 @@ export type {
   Ledger,
   LedgerIdentity,
   LimitClaim,
-  LimitStanding,
+  LimitStatus,
   LimitsInForce,
   LimitUnit,
   LimitWindow,
@@ -52,7 +53,6 @@ export type {
   Served,
   Services,
   Settlement,
-  Standing,
   Timer,
   TokenCounts,
   Usage,
@@ -79,7 +79,7 @@ export { isEventStream, isPlain, jsonTypeProblem } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
 export { createOnceLog } from './kit/once-log.ts';
 export { type Ending, endingOf, type Settled, settleUnknown } from './money/ledger/ending.ts';
-export { type HoldWatch, moreToHold, watchHold } from './money/ledger/hold-watch.ts';
+export { moreToReserve, type ReservationWatch, watchReservation } from './money/ledger/hold-watch.ts';
 export { ledgerIdentity } from './money/ledger/ledger-identity.ts';
 export { settleUnmetered } from './money/ledger/unmetered.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './money/limits/at-once.ts';

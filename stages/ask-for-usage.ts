@@ -11,13 +11,13 @@ export default defineStage({
     'Asks a chat completions upstream to report usage in its stream where the client did not, and takes the report out of what the client gets.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: ask-for-usage' }],
-  reads: ['request.surface', 'request.stream', 'route.protocol', 'route.upstream'],
+  reads: ['request.protocol', 'request.stream', 'route.protocol', 'route.upstream'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   create(_options, { config }) {
     const can = new Set(config.upstreams.filter(({ supports }) => supports.stream_usage).map(({ name }) => name));
     return {
       request(ctx): undefined {
-        if (!ctx.get('request.stream') || ctx.get('request.surface') !== 'chat') return;
+        if (!ctx.get('request.stream') || ctx.get('request.protocol') !== 'chat') return;
         if (ctx.get('route.protocol') !== 'chat' || !can.has(ctx.get('route.upstream'))) return;
         const options = optionsOf(ctx.body!.value('stream_options'));
         if (options.include_usage === true) return;

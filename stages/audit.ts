@@ -5,7 +5,7 @@ interface AuditOptions {
   readonly json_lines?: string;
 }
 
-const READS = ['request.id', 'request.method', 'request.path', 'request.surface', 'request.received_at'] as const;
+const READS = ['request.id', 'request.method', 'request.path', 'request.protocol', 'request.received_at'] as const;
 
 const READS_IF_SET = [
   'request.client.address',
@@ -45,7 +45,7 @@ const READS_IF_SET = [
   'spend.rule',
   'request.limit_rule',
   'spend.reserved_nano_usd',
-  'spend.unheld',
+  'spend.unreserved',
   'translation.losses',
   'upstream.status',
   'upstream.attempts',
@@ -116,7 +116,7 @@ function describeBill(ctx: AuditContext): AuditRecord {
 function describe(ctx: AuditContext, now: number): AuditRecord {
   const cost = ctx.get('usage.cost_nano_usd');
   const possibly_billed = ctx.get('usage.possibly_billed_nano_usd');
-  const held = ctx.get('spend.reserved_nano_usd');
+  const reserved = ctx.get('spend.reserved_nano_usd');
   return {
     at: new Date(now).toISOString(),
     request_id: ctx.get('request.id'),
@@ -125,17 +125,17 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     token_id: ctx.get('principal.token.id') ?? null,
     team: ctx.get('principal.team') ?? null,
     project: ctx.get('principal.project') ?? null,
-    surface: ctx.get('request.surface'),
+    protocol: ctx.get('request.protocol'),
     method: ctx.get('request.method'),
     path: ctx.get('request.path'),
     model: ctx.get('request.model')?.slice(0, MODEL_LENGTH_MAX) ?? null,
     stream: ctx.get('request.stream') ?? null,
     upstream: ctx.get('route.upstream') ?? null,
-    protocol: ctx.get('route.protocol'),
+    upstream_protocol: ctx.get('route.protocol'),
     route_rule: ctx.get('route.rule') ?? null,
     spend_rule: ctx.get('spend.rule') ?? ctx.get('request.limit_rule') ?? null,
-    held_usd: held === undefined ? undefined : nanoToUsd(held),
-    unheld: ctx.get('spend.unheld'),
+    reserved_usd: reserved === undefined ? undefined : nanoToUsd(reserved),
+    unreserved: ctx.get('spend.unreserved'),
     status: ctx.get('outcome.status') ?? null,
     upstream_status: ctx.get('upstream.status') ?? null,
     attempts: ctx.get('upstream.attempts'),

@@ -2,7 +2,7 @@ import {
   compileLimits,
   defineStage,
   highestCost,
-  type LimitStanding,
+  type LimitStatus,
   limitHeaders,
   type ModelConfig,
   type MostTokens,
@@ -28,7 +28,7 @@ interface CheckBudgetOptions {
 
 const READS = [
   'request.id',
-  'request.surface',
+  'request.protocol',
   'request.received_at',
   'request.model',
   'request.input_tokens_estimate',
@@ -67,17 +67,17 @@ const WRITES = [
   'spend.reserved_nano_usd',
   'spend.most_nano_usd',
   'spend.most_tokens',
-  'spend.unheld',
+  'spend.unreserved',
   'spend.rule',
 ] as const;
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What was held for a request, the token counts behind it, and how its limits in money stand with it. */
+/** What was reserved for a request, the token counts behind it, and how its limits in money stand with it. */
 interface Hold {
   readonly reservation: ReservationRequest;
   readonly tokens: TokenCounts;
-  readonly standings: readonly LimitStanding[];
+  readonly statuses: readonly LimitStatus[];
 }
 
 /** What a request may come to. */
@@ -116,8 +116,8 @@ function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: Upstream
   const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
   return mostTokens(model, upstream, {
     window_asked: ctx.get('request.context_window'),
-    surface: ctx.get('request.surface'),
-    protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
+    protocol: ctx.get('request.protocol'),
+    upstream_protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
     input_max: ctx.get('request.input_tokens_max'),
     output_bounds: bounds as Readonly<Record<string, number>>,
     max_tokens,
@@ -254,7 +254,7 @@ export default defineStage({
       const { claims, on_store_error } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
       return {
         request_id: ctx.get('request.id'),
-        surface: ctx.get('request.surface'),
+        protocol: ctx.get('request.protocol'),
         principal_id: ctx.get('principal.id'),
         user: keys.user,
         team: keys.team ?? null,
@@ -289,7 +289,7 @@ export default defineStage({
       async request(ctx) {
         const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
         const reservation = reservationFor(ctx, expected);
-        const { exceeded, shadows, standings, unheld, decided_at } = await place(reservation);
+        const { exceeded, shadows, statuses, unreserved, decided_at } = await place(reservation);
         for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length > 0) {
           ctx.set('spend.rule', exceeded[0]!.rule);
@@ -297,23 +297,23 @@ export default defineStage({
           throw refuseForLimits(exceeded, reservation, style, decided_at ?? clock.now());
         }
         try {
-          ctx.state = { reservation, tokens: expected.most, standings } satisfies Hold;
+          ctx.state = { reservation, tokens: expected.most, statuses } satisfies Hold;
         } catch (error) {
-          // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the hold back.
+          // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the reservation back.
           void ledger.release(reservation.request_id);
           throw error;
         }
-        ctx.set('spend.reserved_nano_usd', unheld ? 0 : reservation.amount_nano_usd);
+        ctx.set('spend.reserved_nano_usd', unreserved ? 0 : reservation.amount_nano_usd);
         ctx.set('spend.most_nano_usd', expected.most_nano_usd);
         ctx.set('spend.most_tokens', expected.possible);
-        if (unheld) ctx.set('spend.unheld', true);
+        if (unreserved) ctx.set('spend.unreserved', true);
         return undefined;
       },
       // What the upstream says about limits is about the gateway's account. Its errors are passed on as they are.
       response(ctx, head) {
         if (head.status >= 400) return;
         const hold = ctx.state as Hold | undefined;
-        head.replaceAll(headers.prefix, headers.onSuccess(hold?.standings ?? []));
+        head.replaceAll(headers.prefix, headers.onSuccess(hold?.statuses ?? []));
       },
       // Nothing is awaited: the ledger keeps what it can't write yet, and the client has its answer.
       finish(ctx) {

@@ -83,7 +83,7 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
   }
 }
 
-type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.surface';
+type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.protocol';
 type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream' | 'spend.most_nano_usd';
 type Writes =
   | 'request.dropped_headers'
@@ -102,7 +102,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
   summary: "Sends the received bytes to the route's upstream and streams its response back.",
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
-  reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.surface'],
+  reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.protocol'],
   readsIfSet: ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'],
   writes: [
     'request.dropped_headers',
@@ -130,12 +130,12 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
 
     /** Raises not_supported when the upstream would not understand the body. */
     function prepare(ctx: ForwardContext, target: Target): OutgoingRequest {
-      const surface = ctx.get('request.surface');
-      const spoken = protocolOf(surface);
-      const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(surface, target.protocols);
+      const own = ctx.get('request.protocol');
+      const spoken = protocolOf(own);
+      const protocol = (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(own, target.protocols);
       const foreign = spoken !== undefined && protocol !== spoken;
       const body = ctx.body!;
-      if (foreign && !body.replaced) throw notTranslated(target, surface, spoken);
+      if (foreign && !body.replaced) throw notTranslated(target, own, spoken);
       const model = ctx.get('route.upstream_model');
       if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model')))
         body.rewrite('model', model);
@@ -156,7 +156,7 @@ export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
 
     /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */
     function firstByteSeconds(ctx: ForwardContext): number {
-      const soon = ctx.get('request.stream') === true || ctx.get('request.surface') === 'count_tokens';
+      const soon = ctx.get('request.stream') === true || ctx.get('request.protocol') === 'count_tokens';
       return soon ? timeouts.first_byte_seconds : timeouts.unstreamed_first_byte_seconds;
     }
 
@@ -238,13 +238,13 @@ function tooLate(
 
 /** Whether there is a bill to be known: counting tokens and what is not charged cost nothing. */
 function hasBill(ctx: ForwardContext): boolean {
-  return ctx.get('request.surface') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
+  return ctx.get('request.protocol') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
 }
 
-function notTranslated({ name, protocols }: Target, surface: string, spoken: Protocol): StageError {
+function notTranslated({ name, protocols }: Target, protocol: string, spoken: Protocol): StageError {
   const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
   const message =
-    surface === 'count_tokens'
+    protocol === 'count_tokens'
       ? `${speaks}, so it cannot count tokens.`
       : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\`.`;
   return new StageError('not_supported', message, { details: { upstream: name } });

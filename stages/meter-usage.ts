@@ -12,15 +12,15 @@ import {
   type Ending,
   emptyBill,
   endingOf,
-  type HoldWatch,
   type ModelConfig,
-  moreToHold,
+  moreToReserve,
   NO_TOKENS,
   newUsageReading,
   type Possible,
   type PriceNote,
   type Provenance,
   possibleFor,
+  type ReservationWatch,
   type ResponseEvent,
   type Services,
   type Settled,
@@ -32,7 +32,7 @@ import {
   type UsageReading,
   unpricedTools,
   usageReader,
-  watchHold,
+  watchReservation,
 } from '../engine/api.ts';
 
 interface MeterUsageOptions {
@@ -43,15 +43,15 @@ interface MeterUsageOptions {
 interface Metering {
   readonly reading: UsageReading;
   readonly read: UsageReader;
-  /** Absent when the most the request can cost is held, or nothing. */
-  readonly watch: HoldWatch | undefined;
+  /** Absent when the most the request can cost is reserved, or nothing. */
+  readonly watch: ReservationWatch | undefined;
 }
 
 type MeterContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
 const READS = [
   'request.id',
-  'request.surface',
+  'request.protocol',
   'request.received_at',
   'request.model',
   'request.input_tokens_estimate',
@@ -131,20 +131,27 @@ function expected(ctx: MeterContext, { context_window: own, max_output_tokens }:
   };
 }
 
-/** A hold of less than the most the request can cost is watched while the answer streams. */
+/** A reservation of less than the most the request can cost is watched while the answer streams. */
 function startMetering(ctx: MeterContext, services: Services): Metering {
-  const held = ctx.get('spend.reserved_nano_usd');
+  const reserved = ctx.get('spend.reserved_nano_usd');
   const most = ctx.get('spend.most_nano_usd');
   const reading = newUsageReading();
   const read = usageReader(ctx.get('route.protocol'));
-  if (held === undefined || most === undefined || held >= most) return { reading, read, watch: undefined };
+  if (reserved === undefined || most === undefined || reserved >= most) return { reading, read, watch: undefined };
   const model = modelOf(ctx, services);
   const { input_estimate, cache_asked } = expected(ctx, model);
   const price = priceOf(ctx, services, model);
   return {
     reading,
     read,
-    watch: watchHold({ held, most, price, input_estimate, cache_asked, asked: servedAsAsked((path) => ctx.get(path)) }),
+    watch: watchReservation({
+      reserved,
+      most,
+      price,
+      input_estimate,
+      cache_asked,
+      asked: servedAsAsked((path) => ctx.get(path)),
+    }),
   };
 }
 
@@ -175,7 +182,7 @@ function settle(ctx: MeterContext, { ledger, log }: Services, charge: Charge): v
   const { server_tools, ...tokens } = usage;
   const settlement: Settlement = {
     request_id,
-    surface: ctx.get('request.surface'),
+    protocol: ctx.get('request.protocol'),
     principal_id: ctx.get('principal.id'),
     user: ctx.get('principal.email'),
     team: ctx.get('principal.team') ?? null,
@@ -263,7 +270,7 @@ function createCharger(services: Services) {
     if (unpriced_serving) {
       const { service_tier, speed, inference_geo } = reading.served ?? {};
       const how = { model: model.id, service_tier, speed, inference_geo };
-      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the dearest there is');
+      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
     }
     const unknown_model = price.source === 'prices.unknown_model';
     if (unknown_model) tellOnce({ model: model.id }, 'a model without a price was charged by prices.unknown_model');
@@ -280,9 +287,9 @@ function createCharger(services: Services) {
     const is_known = bill.provenance.cost === 'upstream' && impossible.length === 0;
     const cost = atMost(ctx, charged.cost, is_known);
     if (ending === 'known' || ending === 'refused') return { usage, provenance, billed, cost };
-    const held = ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd');
+    const reserved = ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd');
     const { input_estimate: input, output_max: output } = bounds;
-    const most = held ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
+    const most = reserved ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
     const settled = settledUnknown(ctx, services, { ending, known: cost, most });
     return {
       usage,
@@ -330,7 +337,7 @@ export default defineStage({
           const { reading, read, watch } = ctx.state as Metering;
           reading.chars += event.large?.bytes ?? event.data.length;
           read(reading, event);
-          const more = watch && moreToHold(watch, reading);
+          const more = watch && moreToReserve(watch, reading);
           if (more !== undefined) services.ledger.topUp(ctx.get('request.id'), more);
         },
       }),

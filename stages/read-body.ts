@@ -48,9 +48,9 @@ const WRITES = [
   'request.decisive_fields',
 ] as const;
 
-type BodyContext = StageContext<'request.surface', (typeof CALLER)[number], (typeof WRITES)[number]>;
+type BodyContext = StageContext<'request.protocol', (typeof CALLER)[number], (typeof WRITES)[number]>;
 
-/** What refuses a request for a limit on requests at once; nothing is held for it, so the amounts don't matter. */
+/** What refuses a request for a limit on requests at once; nothing is reserved for it, so the amounts don't matter. */
 const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
 
 /**
@@ -58,7 +58,7 @@ const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
  * before their bodies are read, where the ledger, which counts in all processes, could only refuse them afterwards.
  * `undefined` when there is no such limit.
  */
-function createDoor({ config, condition, facts, limits_in_force, clock }: Services) {
+function createRoute({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
   if (limitsOf === undefined) return undefined;
   const { status = 429, advice } = config.spend_limits ?? {};
@@ -80,7 +80,7 @@ function createDoor({ config, condition, facts, limits_in_force, clock }: Servic
       const amount = await limits_in_force.amount(limit, limit.limit).catch(() => Number.POSITIVE_INFINITY);
       if (await ctx.occupyInTime(place, amount)) continue;
       ctx.set('request.limit_rule', limit.rule);
-      const taken = { limit: amount, spent: 0, held: amount, in_flight: amount, most: amount, resets_at: null };
+      const taken = { limit: amount, spent: 0, reserved: amount, in_flight: amount, most: amount, resets_at: null };
       throw refuseForLimits([{ ...limit, ...taken }], NEEDS, style, clock.now());
     }
   };
@@ -105,13 +105,13 @@ function refuseOtherThanJson(headers: StageContext['headers']): void {
   }
 }
 
-export default defineStage<Record<never, never>, 'request.surface', (typeof CALLER)[number], (typeof WRITES)[number]>({
+export default defineStage<Record<never, never>, 'request.protocol', (typeof CALLER)[number], (typeof WRITES)[number]>({
   name: 'read-body',
   version: 1,
   summary: 'Reads the request body into memory and notes what routing and spend rules may know about it.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: read-body' }],
-  reads: ['request.surface'],
+  reads: ['request.protocol'],
   readsIfSet: CALLER,
   writes: WRITES,
   raises: [
@@ -127,7 +127,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
   needs: ['raw-body'],
   create(_options, services) {
     const { models } = services;
-    const admit = createDoor(services);
+    const admit = createRoute(services);
     const isModel = modelNames(services.config);
     const words = servedWords(services.config);
     return {
@@ -135,7 +135,7 @@ export default defineStage<Record<never, never>, 'request.surface', (typeof CALL
         refuseOtherThanJson(ctx.headers);
         if (admit !== undefined) await admit(ctx);
         const body = await ctx.readBody();
-        const facts = await readBodyFacts(ctx.get('request.surface'), body, isModel);
+        const facts = await readBodyFacts(ctx.get('request.protocol'), body, isModel);
         // A model nobody has is refused by the stage that routes.
         const model = models.find(facts.model)?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);

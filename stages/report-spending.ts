@@ -1,9 +1,9 @@
 import {
   answerJson,
+  type CounterStatus,
   compileLimits,
   defineStage,
   type LimitClaim,
-  type Standing,
   usageReport,
   WINDOWS,
 } from '../engine/api.ts';
@@ -26,11 +26,11 @@ function ownClaims(user: string): LimitClaim[] {
 }
 
 /** Counters in money; one that has a limit stands for the claim on it that has none. */
-function withoutRepeats(standings: readonly Standing[]): Standing[] {
-  const name = ({ scope, key, window }: Standing) => JSON.stringify([scope, key, window]);
-  const limited = new Set(standings.flatMap((each) => (each.limit === null ? [] : [name(each)])));
+function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
+  const name = ({ scope, key, window }: CounterStatus) => JSON.stringify([scope, key, window]);
+  const limited = new Set(statuses.flatMap((each) => (each.limit === null ? [] : [name(each)])));
   const seen = new Set<string>();
-  return standings.filter((each) => {
+  return statuses.filter((each) => {
     if (each.limit !== null) return true;
     const repeated = limited.has(name(each)) || seen.has(name(each));
     seen.add(name(each));
@@ -65,8 +65,8 @@ export default defineStage({
         };
         const { claims } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
         const in_money = claims.filter(({ unit, shadow }) => unit === 'nano_usd' && shadow !== true);
-        const standings = await services.ledger.standings([...in_money, ...ownClaims(user)]);
-        return answerJson(200, usageReport(withoutRepeats(standings)), { 'cache-control': 'private, no-cache' });
+        const statuses = await services.ledger.statuses([...in_money, ...ownClaims(user)]);
+        return answerJson(200, usageReport(withoutRepeats(statuses)), { 'cache-control': 'private, no-cache' });
       },
     };
   },

@@ -96,7 +96,7 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.surface', 'request.model', 'request.received_at', 'principal.email', 'principal.groups'],
+  reads: ['request.protocol', 'request.model', 'request.received_at', 'principal.email', 'principal.groups'],
   readsIfSet: [
     'request.alias',
     'principal.token.group',
@@ -134,7 +134,7 @@ export default defineStage({
           choices: ctx.get('request.choices') ?? 1,
         };
         const priced_as = { upstream: default_upstream.name, at: ctx.get('request.received_at') };
-        const is_free = ctx.get('request.surface') === 'count_tokens';
+        const is_free = ctx.get('request.protocol') === 'count_tokens';
         ctx.set('route.estimate_nano_usd', is_free ? 0 : likelyCost(models, model, tokens, priced_as));
         const rules = rules_by_model.get(model)!;
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
@@ -142,7 +142,7 @@ export default defineStage({
         const upstream = rule?.upstream ?? default_upstream;
         const other = shadows?.find((shadow) => shadow.upstream !== upstream);
         if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
-        const there = upstreamFacts(ctx.get('request.surface'), model, upstream);
+        const there = upstreamFacts(ctx.get('request.protocol'), model, upstream);
         for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
         refuseDecisiveQuery(ctx.url, upstream);

@@ -16,7 +16,14 @@ export default defineStage({
     'Translates where the upstream does not speak the API of the client, and takes translated reasoning out of conversations where it does.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
-  reads: ['request.id', 'request.surface', 'request.model', 'route.protocol', 'route.upstream', 'route.upstream_model'],
+  reads: [
+    'request.id',
+    'request.protocol',
+    'request.model',
+    'route.protocol',
+    'route.upstream',
+    'route.upstream_model',
+  ],
   readsIfSet: ['request.unproven_reasoning', 'request.input_tokens_estimate'],
   writes: ['translation.losses'],
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
@@ -25,8 +32,8 @@ export default defineStage({
   create(_options, { models, clock }) {
     return {
       async request(ctx): Promise<undefined> {
-        const surface = ctx.get('request.surface');
-        const from = protocolOf(surface);
+        const protocol = ctx.get('request.protocol');
+        const from = protocolOf(protocol);
         const to = ctx.get('route.protocol') as Protocol;
         if (from === to) {
           const found = ctx.get('request.unproven_reasoning');
@@ -36,9 +43,9 @@ export default defineStage({
           return;
         }
         // Where tokens cannot be counted is for the stages below to say.
-        if (surface === 'count_tokens') return;
+        if (protocol === 'count_tokens') return;
         if (from === undefined)
-          throw new StageError('invalid_request', `The surface ${surface} has no API to translate.`);
+          throw new StageError('invalid_request', `Requests of the protocol ${protocol} cannot be translated.`);
         const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
         const { json, ...translation } = translateRequest({
           from,

@@ -27,7 +27,7 @@ export type AdminAction =
   | 'token.move'
   | 'session.end'
   | 'person.cut_off'
-  | 'person.rest'
+  | 'person.suspend'
   | 'person.rebind'
   | 'limit.set'
   | 'limit.clear'

@@ -22,7 +22,7 @@ export const FACTS = {
   },
   'request.method': { kind: 'string', meaning: 'HTTP method, upper case' },
   'request.path': { kind: 'string', meaning: 'URL path without the query string' },
-  'request.surface': {
+  'request.protocol': {
     kind: 'string',
     meaning: 'API the pipeline serves',
     values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],
@@ -159,7 +159,7 @@ export const FACTS = {
 
   'spend.reserved_nano_usd': {
     kind: 'number',
-    meaning: 'Amount held for this request before it left, in nano-USD; 0 when it went out without a hold',
+    meaning: 'Amount reserved for this request before it left, in nano-USD; 0 when it went out without a reservation',
   },
   'spend.most_nano_usd': { kind: 'number', meaning: 'Most this request can cost, in nano-USD' },
   'spend.most_tokens': {
@@ -167,9 +167,10 @@ export const FACTS = {
     meaning:
       'Most tokens this request can use, every run of the model counted: input, output, and input_limit, which no answer passes; and other_runs, how often each other model may be run',
   },
-  'spend.unheld': {
+  'spend.unreserved': {
     kind: 'boolean',
-    meaning: 'Whether the request went out without a hold, because the database was away and its limits allow it then',
+    meaning:
+      'Whether the request went out without a reservation, because the database was away and its limits allow it then',
   },
   'spend.rule': { kind: 'string', meaning: 'Spend rule whose limit refused the request' },
 
@@ -244,7 +245,7 @@ export const FACTS = {
   'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
   'outcome.shadow': {
     kind: 'strings',
-    meaning: 'Rules in shadow mode that held, by name: what they would have done did not happen',
+    meaning: 'Rules in shadow mode that reserved, by name: what they would have done did not happen',
   },
   'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
 
@@ -270,7 +271,7 @@ export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']]
 /** Facts the engine itself writes before the first stage or after the last; no stage may declare them in `writes`. */
 export const ENGINE_FACTS: readonly FactPath[] = (Object.keys(FACTS) as FactPath[]).filter(
   (path) =>
-    /^request\.(id|method|path|surface|received_at|region|client\.|session_id)/.test(path) ||
+    /^request\.(id|method|path|protocol|received_at|region|client\.|session_id)/.test(path) ||
     path.startsWith('outcome.') ||
     path.startsWith('error.'),
 );
@@ -280,7 +281,7 @@ export const INITIAL_FACTS: readonly FactPath[] = [
   'request.id',
   'request.method',
   'request.path',
-  'request.surface',
+  'request.protocol',
   'request.received_at',
   'request.client.address',
 ];

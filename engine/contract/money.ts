@@ -45,7 +45,7 @@ export interface LimitClaim extends CounterName {
 /** Who asked whom for what; the identity part of a ledger row. */
 export interface LedgerIdentity {
   readonly request_id: string;
-  readonly surface: string;
+  readonly protocol: string;
   readonly principal_id: string;
   readonly user: string;
   readonly team: string | null;
@@ -56,15 +56,15 @@ export interface LedgerIdentity {
   readonly upstream_model: string;
 }
 
-/** A hold to place before forwarding. */
+/** A reservation to place before forwarding. */
 export interface ReservationRequest extends LedgerIdentity {
-  /** What is held: the most the request can cost, or less when the reservation is typical. */
+  /** What is reserved: the most the request can cost, or less when the reservation is typical. */
   readonly amount_nano_usd: number;
   /** The most it can cost. */
   readonly most_nano_usd: number;
   /**
    * Set for a typical reservation: how many percent of a limit the most that everything in flight can cost may pass it by.
-   * A limit with nothing in flight lets one request through whose hold fits. Absent: nothing passes a limit.
+   * A limit with nothing in flight lets one request through whose reservation fits. Absent: nothing passes a limit.
    */
   readonly overshoot_percent?: number;
   /** Tokens it counts as against limits by tokens, until it is known better. */
@@ -75,15 +75,15 @@ export interface ReservationRequest extends LedgerIdentity {
 }
 
 /** The state of one limit; numbers in its unit. */
-export interface LimitStanding extends CounterName {
+export interface LimitStatus extends CounterName {
   readonly rule: string;
   /** The limit in force: that of the configuration or the one set in its place, and what is granted on top. */
   readonly limit: number;
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
   /** Requests in flight that hold something of it. */
   readonly in_flight: number;
-  /** The most that what is in flight can come to; `held` unless reservations are typical. */
+  /** The most that what is in flight can come to; `reserved` unless reservations are typical. */
   readonly most: number;
   /** End of the window, milliseconds since the epoch; `null` for the window `open`. */
   readonly resets_at: number | null;
@@ -91,14 +91,14 @@ export interface LimitStanding extends CounterName {
 
 /** What came of a reservation. */
 export interface Reservation {
-  /** The limits that had no room, the one that resets last first; empty when the hold was placed. */
-  readonly exceeded: readonly LimitStanding[];
-  /** The limits in shadow mode that had no room, when the hold was placed nevertheless. */
-  readonly shadows: readonly LimitStanding[];
-  /** Every limit in money that applies, with this hold in it, when the hold was placed; empty while the store is away. */
-  readonly standings: readonly LimitStanding[];
-  /** Whether the request may go out without a hold because the store is away and the operator wants it so. */
-  readonly unheld: boolean;
+  /** The limits that had no room, the one that resets last first; empty when the reservation was placed. */
+  readonly exceeded: readonly LimitStatus[];
+  /** The limits in shadow mode that had no room, when the reservation was placed nevertheless. */
+  readonly shadows: readonly LimitStatus[];
+  /** Every limit in money that applies, with this hold in it, when the reservation was placed; empty while the store is away. */
+  readonly statuses: readonly LimitStatus[];
+  /** Whether the request may go out without a reservation because the store is away and the operator wants it so. */
+  readonly unreserved: boolean;
   /** When a limit had no room: the time by the clock that windows go by, in milliseconds since the epoch. */
   readonly decided_at?: number;
 }
@@ -111,7 +111,7 @@ export interface Reservation {
 export type Provenance = 'upstream' | 'estimate' | 'abort' | 'learned' | 'most' | 'possible' | 'clamped';
 
 /**
- * What is remarkable about a price: that of a model without one, none for a tool that was used, or the dearest because the
+ * What is remarkable about a price: that of a model without one, none for a tool that was used, or the most expensive because the
  * upstream served it in a way that has none.
  */
 export type PriceNote = 'unknown_model' | 'unpriced' | 'unknown_tier';
@@ -169,15 +169,15 @@ export interface Ledger {
    * waited for, never refused: the most it can cost was found room for before.
    */
   topUp(request_id: string, amount_nano_usd: number): void;
-  /** Writes the ledger row and turns the hold into spend, in one transaction. Kept and retried while the store is away. */
+  /** Writes the ledger row and turns the reservation into spend, in one transaction. Kept and retried while the store is away. */
   settle(settlement: Settlement): Promise<void>;
-  /** Gives a hold back without a ledger row, for a request that never left. */
+  /** Gives a reservation back without a ledger row, for a request that never left. */
   release(request_id: string): Promise<void>;
   /** What 95 of 100 requests of a caller to a model cost at most, in nano-USD; `undefined` while too little is known. */
   typicalCost(user: string, model: string): number | undefined;
   /** The limits in money among some claims, and counters without a limit, as they stand now. Raises store_unavailable. */
-  standings(claims: readonly LimitClaim[]): Promise<readonly Standing[]>;
+  statuses(claims: readonly LimitClaim[]): Promise<readonly CounterStatus[]>;
 }
 
 /** A counter as it stands, whether it has a limit or not. */
-export type Standing = Omit<LimitStanding, 'limit'> & { readonly limit: number | null };
+export type CounterStatus = Omit<LimitStatus, 'limit'> & { readonly limit: number | null };

@@ -1,17 +1,17 @@
-/** APIs for model requests: Messages, chat completions, Responses. The names are those of surfaces too. */
+/** The protocols of model requests: Messages, chat completions, Responses. */
 export const PROTOCOLS = ['messages', 'chat', 'responses'] as const;
 
-/** The API a client or an upstream speaks. */
+/** What a client or an upstream speaks. */
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** The API that clients of a surface speak; `undefined` for surfaces without model requests. */
-export function protocolOf(surface: string): Protocol | undefined {
-  return surface === 'count_tokens' ? 'messages' : PROTOCOLS.find((protocol) => protocol === surface);
+/** The protocol of the model requests that a pipeline serves; `undefined` where it serves none. */
+export function protocolOf(served: string): Protocol | undefined {
+  return served === 'count_tokens' ? 'messages' : PROTOCOLS.find((protocol) => protocol === served);
 }
 
-/** The API an upstream is asked in for clients of a surface: their own where it has that, else the first of its own. */
-export function askedIn(surface: string, protocols: readonly Protocol[]): Protocol {
-  const own = protocolOf(surface);
+/** The protocol an upstream is asked in: the client's own where the upstream has it, else the first of its own. */
+export function askedIn(served: string, protocols: readonly Protocol[]): Protocol {
+  const own = protocolOf(served);
   return own !== undefined && protocols.includes(own) ? own : protocols[0]!;
 }
 

@@ -95,7 +95,7 @@ export interface RequestBody {
   free(): void;
   /** Whether the bytes are no longer those that were received. */
   readonly rewritten: boolean;
-  /** Whether `replace` was called: the body is no longer what its surface's protocol says. */
+  /** Whether `replace` was called: the body is no longer what its protocol says. */
   readonly replaced: boolean;
 }
 

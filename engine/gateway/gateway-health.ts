@@ -3,7 +3,7 @@ import type { OpenRevocations } from '../identity/sessions/revocations.ts';
 import type { OpenAccessTokens } from '../identity/tokens/access-tokens.ts';
 import type { OpenLedger } from '../money/ledger/ledger.ts';
 import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
-import { servesWithoutHolds } from '../money/spool/without-store.ts';
+import { servesWithoutReservations } from '../money/spool/without-store.ts';
 import type { Database } from '../store/database.ts';
 import { createHealth } from '../store/health.ts';
 import type { Reloader } from './reload.ts';
@@ -32,8 +32,8 @@ export function createGatewayHealth(parts: {
       read: database.check,
       spool: spooling.tryOut,
       knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
-      servesWithoutHolds: () => servesWithoutHolds(reloader().config()),
-      holdsMoney: () => reloader().holdsMoney(),
+      servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
+      reservesMoney: () => reloader().reservesMoney(),
     },
   });
 }

@@ -20,8 +20,8 @@ export interface Reloader {
   watch(): void;
   /** The configuration in force. */
   config(): GatewayConfig;
-  /** Whether money is held for any request, in this configuration. */
-  holdsMoney(): boolean;
+  /** Whether money is reserved for any request, in this configuration. */
+  reservesMoney(): boolean;
   state(): ReloadState;
   /** No reload begins any more. Resolves when the one that runs has ended. */
   stop(): Promise<void>;
@@ -157,7 +157,7 @@ export function createReloader<P extends Plan>(options: {
       });
     },
     config: () => plan.config,
-    holdsMoney: () => plan.holds_money,
+    reservesMoney: () => plan.reserves_money,
     state: () => state,
     async stop() {
       stopped = true;

@@ -6,13 +6,13 @@ import { DEFAULT_RETENTION } from '../contract/retention.ts';
 import type { Clock, Log, Services } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
-import { adminDoors } from '../http/admin/index.ts';
+import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { createServer, type GatewayServer } from '../http/server.ts';
-import { frontDoor, protocolDoor, signInDoors, signInOff } from '../http/sign-in/index.ts';
+import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
+import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
 import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
-import { vouchedDays } from '../identity/deprovisioning/resting.ts';
-import { startStandingChecks } from '../identity/deprovisioning/standing-checks.ts';
+import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
 import type { Identity } from '../identity/index.ts';
 import type { DecidingGroups } from '../identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
@@ -112,7 +112,7 @@ export async function startGateway(options: {
       const { services, identity } = made;
       of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
-      return servePlan(plan, log, doorsOf(plan, loaded, identity, opened));
+      return servePlan(plan, log, routesOf(plan, loaded, identity, opened));
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
@@ -133,7 +133,7 @@ export async function startGateway(options: {
     });
     closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
     const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
-    const checks = startStandingChecks({ database: opened.database, clock, log, signIn });
+    const checks = startAccountChecks({ database: opened.database, clock, log, signIn });
     closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
     const url = await listen(listening, config);
     closing.push({
@@ -186,7 +186,7 @@ async function openServices(
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
   phases.end('database');
   const limitsNow = () => reloader().config().spend_limits;
-  const vouched_days = () => vouchedDays(reloader().config());
+  const verified_days = () => verifiedDays(reloader().config());
   const goes_on_without = () => goesOnWithoutStore(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
   const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
@@ -198,7 +198,7 @@ async function openServices(
   await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
   const access_tokens = opened(
     'access tokens',
-    openAccessTokens({ database, clock, log, groups, vouched_days, goes_on_without }),
+    openAccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
   );
   const foundation: Foundation = {
     database,
@@ -251,7 +251,7 @@ async function openServices(
 }
 
 /** What serves the paths that belong to no pipeline. */
-function doorsOf(
+function routesOf(
   plan: Plan,
   loaded: Loaded,
   identity: Identity | undefined,
@@ -259,15 +259,15 @@ function doorsOf(
 ): Router[] {
   const { config, services } = plan;
   const { clock, log, models, tokens } = services;
-  const protocol = protocolDoor({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
+  const protocol = protocolRoute({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
   const sign_in =
     identity === undefined
       ? signInOff({ branding: config.branding, clock, log })
-      : signInDoors({ config, identity, database, clock, log });
+      : signInRoutes({ config, identity, database, clock, log });
   const verify = (token: string) => tokens.verify(token);
   const { catchUp } = foundation;
-  const front = frontDoor({ config, clock, log });
-  return [front, protocol, sign_in, adminDoors({ config, identity, database, catchUp, clock, log, verify, models })];
+  const front = frontRoute({ config, clock, log });
+  return [front, protocol, sign_in, adminRoutes({ config, identity, database, catchUp, clock, log, verify, models })];
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

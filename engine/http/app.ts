@@ -12,11 +12,11 @@ export interface ServedPlan extends Plan {
   readonly app: RequestListener;
 }
 
-/** Puts the express application behind the pipelines of a plan: the given doors, in order, and an error for the rest. */
-export function servePlan(plan: Plan, log: Log, doors: readonly Router[] = []): ServedPlan {
+/** Puts the express application behind the pipelines of a plan: the given routes, in order, and an error for the rest. */
+export function servePlan(plan: Plan, log: Log, routes: readonly Router[] = []): ServedPlan {
   const app = express();
   app.disable('x-powered-by').disable('etag');
-  for (const door of doors) app.use(door);
+  for (const route of routes) app.use(route);
   app.use((req: Request, res: Response) => {
     const path = pathOf(req.originalUrl);
     const methods = plan.pipelinesAt(path);

@@ -3,17 +3,17 @@ import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import { errorBody, errorHeaders, surfaceOfPath } from '../run/answer/envelopes.ts';
+import { errorBody, errorHeaders, protocolOfPath } from '../run/answer/envelopes.ts';
 import { endSocket, isUnheard, sendWhole } from '../run/answer/send-whole.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 
-function compose(surface: Parameters<typeof errorBody>[0], error: StageError) {
+function compose(protocol: Parameters<typeof errorBody>[0], error: StageError) {
   const request_id = randomUUID();
-  const body = errorBody(surface, error, request_id);
+  const body = errorBody(protocol, error, request_id);
   const headers = {
-    ...errorHeaders(surface, error),
+    ...errorHeaders(protocol, error),
     'content-length': Buffer.byteLength(body),
     [REQUEST_ID_HEADER]: request_id,
   };
@@ -22,7 +22,7 @@ function compose(surface: Parameters<typeof errorBody>[0], error: StageError) {
 
 /** Answers a request that reaches no pipeline, in the envelope of the API its path belongs to. */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
-  const { headers, body } = compose(surfaceOfPath(path), error);
+  const { headers, body } = compose(protocolOfPath(path), error);
   sendWhole(res, error.status, headers, body);
 }
 

@@ -139,7 +139,7 @@ export function createServer(options: {
     ctx.note('request.id', randomUUID());
     ctx.note('request.method', req.method!);
     ctx.note('request.path', path);
-    ctx.note('request.surface', pipeline.spec.match.surface);
+    ctx.note('request.protocol', pipeline.spec.match.protocol);
     ctx.note('request.received_at', clock.now());
     noteClient(ctx);
     running.add(ctx);

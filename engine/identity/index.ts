@@ -1,7 +1,7 @@
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../contract/config.ts';
 import type { Clock, Log } from '../contract/services.ts';
 import type { Database } from '../store/database.ts';
-import { type Admission, admit, isVouchedFor, mayStay, type Person } from './provider/admit.ts';
+import { type Admission, admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './provider/issuer.ts';
 import type { Claims, IdentityProvider } from './provider/provider.ts';
@@ -30,7 +30,7 @@ export interface Identity {
   /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
   catchUp(): Promise<void>;
   /** Whether a session comes from the identity provider of this configuration. */
-  isVouchedFor(person: Pick<Person, 'issuer'>): boolean;
+  isVerified(person: Pick<Person, 'issuer'>): boolean;
 }
 
 /** Requests to the provider that a refresh can take: discovery document, token endpoint, keys, userinfo endpoint. */
@@ -88,7 +88,7 @@ export function createIdentity(
       );
       return row?.groups;
     },
-    mayStay: (person) => isVouchedFor(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
+    mayStay: (person) => isVerified(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
   });
   const { marks, key_ids } = tokens;
   // Others are to know of these keys before anything is signed with them; what is issued makes sure.
@@ -104,6 +104,6 @@ export function createIdentity(
     admit: (claims) => admit(claims, sign_in),
     claimProblem: (person) => claimProblem(database, person),
     catchUp,
-    isVouchedFor: (person) => isVouchedFor(person, sign_in.oidc),
+    isVerified: (person) => isVerified(person, sign_in.oidc),
   };
 }

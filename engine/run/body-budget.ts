@@ -52,7 +52,7 @@ export class BodyBudget {
     const message = `Your requests under way hold ${describeBytes(held_bytes)} of the gateway's memory, and those of one caller may hold ${describeBytes(limit_bytes)}; send this one again when some of them are answered.`;
     return new StageError('rate_limit_exceeded', message, {
       headers: { 'retry-after': String(NEXT_ROOM_SECONDS) },
-      details: { limit: limit_bytes, unit: 'bytes', held: held_bytes, needed: needed_bytes },
+      details: { limit: limit_bytes, unit: 'bytes', reserved: held_bytes, needed: needed_bytes },
     });
   }
 }

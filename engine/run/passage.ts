@@ -61,7 +61,7 @@ export function openPassage(
     converter === undefined
       ? plainPassage(events, ends)
       : convertingPassage(from_events ? converter : counted(ctx, converter), inflate, events, from_events, ends);
-  if (events === undefined || ctx.pipeline.spec.match.surface !== 'messages') return passage;
+  if (events === undefined || ctx.pipeline.spec.match.protocol !== 'messages') return passage;
   return {
     ...passage,
     ping() {
@@ -103,9 +103,9 @@ function endOf(
   } catch {
     // The converter is what failed; the engine's own words do as well.
   }
-  const { surface } = ctx.pipeline.spec.match;
-  const sequence_number = surface === 'responses' ? nextNumber(latest.toString()) : 0;
-  return between + brokenStreamEvents(surface, error, { request_id: ctx.peek('request.id')!, sequence_number });
+  const { protocol } = ctx.pipeline.spec.match;
+  const sequence_number = protocol === 'responses' ? nextNumber(latest.toString()) : 0;
+  return between + brokenStreamEvents(protocol, error, { request_id: ctx.peek('request.id')!, sequence_number });
 }
 
 /** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */

@@ -21,8 +21,8 @@ export interface Plan {
   /** The pipelines that serve a path, by method. */
   pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
   readonly services: Services;
-  /** Whether money is held for any request before it leaves. */
-  readonly holds_money: boolean;
+  /** Whether money is reserved for any request before it leaves. */
+  readonly reserves_money: boolean;
   /** Counts a request in; the returned function counts it out. */
   enter(): () => void;
   /** Resolves when the last request has left and every stage has released what it opened. */
@@ -35,7 +35,7 @@ export interface PlanObserver {
   onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
 }
 
-function holdsMoney({ definition, mode }: StageEntry): boolean {
+function reservesMoney({ definition, mode }: StageEntry): boolean {
   return mode === 'enforce' && definition.writes.includes('spend.reserved_nano_usd');
 }
 
@@ -92,7 +92,7 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
   return {
     config,
     services,
-    holds_money: loaded.pipelines.some(({ stages }) => stages.some(holdsMoney)),
+    reserves_money: loaded.pipelines.some(({ stages }) => stages.some(reservesMoney)),
     pipelinesAt(path) {
       const served = findPath(path);
       return served === undefined ? undefined : index.get(served);

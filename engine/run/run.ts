@@ -222,13 +222,13 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
     handled.response.destroy();
   }
   const error = handled instanceof StageError ? handled : raised;
-  const { surface } = ctx.pipeline.spec.match;
+  const { protocol } = ctx.pipeline.spec.match;
   const { refusal_header } = plan.config.server.profile;
   sendAnswer(ctx, {
     kind: 'answer',
     status: error.status,
-    headers: errorHeaders(surface, error, refusal_header),
-    body: errorBody(surface, error, ctx.peek('request.id')!),
+    headers: errorHeaders(protocol, error, refusal_header),
+    body: errorBody(protocol, error, ctx.peek('request.id')!),
   });
 }
 

@@ -1,6 +1,6 @@
 import type { LimitUnit } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
-import type { ClaimStanding } from './memory/memory-ledger.ts';
+import type { DemandStatus } from './memory/memory-ledger.ts';
 
 /** A limit as the request would find it; amounts in the unit. */
 export interface LimitStep {
@@ -11,7 +11,7 @@ export interface LimitStep {
   readonly unit: 'usd' | 'requests' | 'tokens';
   readonly limit: number;
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
   readonly needed: number;
   readonly room: boolean;
 }
@@ -19,7 +19,7 @@ export interface LimitStep {
 /** A limit with the amounts of its counter, for people: money in USD. */
 function limitStep(
   claim: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
-  amounts: Pick<LimitStep, 'limit' | 'spent' | 'held' | 'needed'>,
+  amounts: Pick<LimitStep, 'limit' | 'spent' | 'reserved' | 'needed'>,
 ): LimitStep {
   const { rule, scope, key, window, unit, room } = claim;
   const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
@@ -31,17 +31,17 @@ function limitStep(
     unit: unit === 'nano_usd' ? 'usd' : unit,
     limit: shown(amounts.limit),
     spent: shown(amounts.spent),
-    held: shown(amounts.held),
+    reserved: shown(amounts.reserved),
     needed: shown(amounts.needed),
     room,
   };
 }
 
 /** The limits among what a request is counted under. */
-export function limitSteps(standings: readonly ClaimStanding[]): LimitStep[] {
-  return standings.flatMap((standing) => {
-    const { in_force: limit } = standing;
+export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
+  return statuses.flatMap((limit_status) => {
+    const { in_force: limit } = limit_status;
     // Counted, not limited.
-    return limit === null ? [] : limitStep(standing, { ...standing, limit });
+    return limit === null ? [] : limitStep(limit_status, { ...limit_status, limit });
   });
 }

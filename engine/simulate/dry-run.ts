@@ -13,7 +13,7 @@ import type { Call, Played } from './suite/played.ts';
 import type { StageTrace } from './suite/watch.ts';
 
 /** A condition as it turned out for a request. */
-export interface Verdict {
+export interface Decision {
   readonly in_words: string;
   readonly held: boolean;
   readonly reasons: readonly Reason[];
@@ -27,7 +27,7 @@ export interface StageStep {
   readonly line: number;
   readonly mode: 'enforce' | 'shadow';
   /** Absent for an entry without a condition, and for one that was not reached. */
-  readonly guard?: Verdict;
+  readonly guard?: Decision;
   /** `skipped` by its guard or its mode; `unknown` where its guard depends on what the audit log does not keep. */
   readonly fate: 'runs' | 'skipped' | 'unreached' | 'unknown';
   /** Facts that the guard depends on and nobody knows any more. */
@@ -39,7 +39,7 @@ export interface StageStep {
 }
 
 /** A rule of gateway.yaml as it turned out. */
-export interface RuleStep extends Verdict {
+export interface RuleStep extends Decision {
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   readonly line: number | undefined;
@@ -82,7 +82,7 @@ export interface DryRun {
 }
 
 /** How a condition turns out for these facts. */
-export function verdictOf(logic: unknown, facts: FactView): Verdict {
+export function decisionOf(logic: unknown, facts: FactView): Decision {
   const trace = traceCondition(logic, facts);
   const held = Array.isArray(trace.value) ? trace.value.length > 0 : Boolean(trace.value);
   return { in_words: describeCondition(logic), held, reasons: reasonsOf(trace) };
@@ -99,7 +99,7 @@ function stageStep(trace: StageTrace, shadow: readonly string[]): StageStep {
   const skipped = guard?.held === false || shadow.includes(entry.id);
   return {
     ...entryStep(entry, list),
-    ...(guard === undefined || entry.when === undefined ? {} : { guard: verdictOf(entry.when, guard.facts) }),
+    ...(guard === undefined || entry.when === undefined ? {} : { guard: decisionOf(entry.when, guard.facts) }),
     fate: ran ? 'runs' : skipped ? 'skipped' : 'unreached',
     wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path))),
     ...(raised === undefined ? {} : { raised }),
@@ -119,7 +119,7 @@ export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactV
   let decided = false;
   return routingRules(config).map(({ index, name, mode, logic, upstream }) => {
     const step: RuleStep = {
-      ...verdictOf(logic, facts),
+      ...decisionOf(logic, facts),
       name,
       mode,
       line: loaded.placeOf(`/routing/rules/${index}`)?.line,
@@ -166,7 +166,7 @@ export function spendingSteps(
   const limits = spendLimits(config).filter(({ pointer }) => pointer.startsWith('/spend_limits/rules/'));
   const asked = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
   return [...Map.groupBy(asked, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
-    ...verdictOf(of_rule[0]!.logic, facts),
+    ...decisionOf(of_rule[0]!.logic, facts),
     name: of_rule[0]!.name,
     mode: of_rule[0]!.mode,
     line: loaded.placeOf(pointer)?.line,
@@ -249,7 +249,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     stages,
     routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
-    limits: played.attempts.flatMap(({ standings }) => limitSteps(standings)),
+    limits: played.attempts.flatMap(({ statuses }) => limitSteps(statuses)),
     shadow,
     ...(sent === undefined ? {} : { sent }),
     ...(own_answer

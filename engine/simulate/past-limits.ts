@@ -8,7 +8,7 @@ import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 import { type Counted, openMemoryLedger } from './memory/memory-ledger.ts';
 
 /**
- * The limits that a request with these facts comes under, with what is spent and held now. What it would need is what it
+ * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
  * is likely to: the most depends on its body.
  */
 export function limitsOfPast(

@@ -3,6 +3,7 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type {
   AuditRecord,
+  CounterStatus,
   LimitClaim,
   ManagedPolicies,
   Principal,
@@ -10,7 +11,6 @@ import type {
   ReservationRequest,
   Services,
   Settlement,
-  Standing,
 } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { type FrozenClock, frozenClock } from '../kit/clock.ts';
@@ -105,7 +105,7 @@ export interface Recorded {
   readonly settlements: Settlement[];
   readonly reservations: ReservationRequest[];
   readonly released: string[];
-  /** What holds were raised to, in order. */
+  /** What reservations were raised to, in order. */
   readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
   /** Records by file. */
@@ -118,14 +118,14 @@ export interface Recorded {
 export interface ServiceWishes {
   /** Whom `tokens.verify` finds; throws to refuse. */
   readonly verify?: (token: string) => Principal | Promise<Principal>;
-  /** What `ledger.reserve` finds, as far as it is not a hold that was placed where nothing is limited; throws to fail. */
+  /** What `ledger.reserve` finds, as far as it is not a reservation that was placed where nothing is limited; throws to fail. */
   readonly reserve?: (
     request: ReservationRequest,
   ) => Partial<Reservation> | undefined | Promise<Partial<Reservation> | undefined>;
   /** What `ledger.typicalCost` knows; nothing unless this says so. */
   readonly typicalCost?: (user: string, model: string) => number | undefined;
-  /** What `ledger.standings` finds; throws to fail. */
-  readonly standings?: (claims: readonly LimitClaim[]) => readonly Standing[] | Promise<readonly Standing[]>;
+  /** What `ledger.statuses` finds; throws to fail. */
+  readonly statuses?: (claims: readonly LimitClaim[]) => readonly CounterStatus[] | Promise<readonly CounterStatus[]>;
   /** What `ledger.settle` does after noting the settlement. */
   readonly settle?: () => Promise<void>;
   /** What `health.check` finds. */
@@ -174,7 +174,7 @@ function fakeServices(
     ledger: {
       async reserve(request) {
         recorded.reservations.push(request);
-        return { exceeded: [], shadows: [], standings: [], unheld: false, ...(await wishes.reserve?.(request)) };
+        return { exceeded: [], shadows: [], statuses: [], unreserved: false, ...(await wishes.reserve?.(request)) };
       },
       topUp(request_id, amount_nano_usd) {
         recorded.topped_up.push({ request_id, amount_nano_usd });
@@ -187,9 +187,9 @@ function fakeServices(
         recorded.released.push(request_id);
       },
       typicalCost: (user, model) => wishes.typicalCost?.(user, model),
-      async standings(claims) {
-        if (wishes.standings === undefined) throw new Error('the test does not say how limits stand');
-        return wishes.standings(claims);
+      async statuses(claims) {
+        if (wishes.statuses === undefined) throw new Error('the test does not say how limits stand');
+        return wishes.statuses(claims);
       },
     },
     audit: {

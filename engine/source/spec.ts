@@ -54,7 +54,7 @@ export interface PipelineSpec {
   readonly match: {
     readonly methods: readonly string[];
     readonly paths: readonly string[];
-    readonly surface: 'messages' | 'count_tokens' | 'models' | 'chat' | 'responses' | 'none';
+    readonly protocol: 'messages' | 'count_tokens' | 'models' | 'chat' | 'responses' | 'none';
   };
   readonly limits: { readonly body_bytes?: number };
   readonly rules: readonly NamedRule[];

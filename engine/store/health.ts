@@ -45,10 +45,10 @@ export interface ReadinessTries {
   spool(): Promise<boolean>;
   /** Whether some callers can be told without the database. */
   knowsCallers(): boolean;
-  /** Whether the configuration lets requests go out without a hold. */
-  servesWithoutHolds(): boolean;
-  /** Whether requests are held money for at all. */
-  holdsMoney(): boolean;
+  /** Whether the configuration lets requests go out without a reservation. */
+  servesWithoutReservations(): boolean;
+  /** Whether requests are reserved money for at all. */
+  reservesMoney(): boolean;
 }
 
 /** What was found out about the store at some moment. */
@@ -110,8 +110,12 @@ export function createHealth(options: {
   };
   /** A database that does not answer is away like any other. */
   const silence = (): Finding => {
-    const spool = !tries.servesWithoutHolds() ? 'unused' : last?.finding.spool === 'unavailable' ? 'unavailable' : 'ok';
-    return { ...SILENT, spool, serves: tries.knowsCallers() && (!tries.holdsMoney() || spool === 'ok') };
+    const spool = !tries.servesWithoutReservations()
+      ? 'unused'
+      : last?.finding.spool === 'unavailable'
+        ? 'unavailable'
+        : 'ok';
+    return { ...SILENT, spool, serves: tries.knowsCallers() && (!tries.reservesMoney() || spool === 'ok') };
   };
 
   return {
@@ -130,7 +134,7 @@ export function createHealth(options: {
 }
 
 async function tryAll(tries: ReadinessTries): Promise<Finding> {
-  const may_go_out = tries.servesWithoutHolds();
+  const may_go_out = tries.servesWithoutReservations();
   try {
     await tries.write();
     return { database: 'ok', spool: may_go_out ? 'ok' : 'unused', serves: true };
@@ -138,7 +142,7 @@ async function tryAll(tries: ReadinessTries): Promise<Finding> {
     const { ok, detail = error instanceof Error ? error.message : String(error) } = await tries.read();
     const spool = !may_go_out ? 'unused' : (await tries.spool()) ? 'ok' : 'unavailable';
     const known = ok || tries.knowsCallers();
-    const serves = known && (!tries.holdsMoney() || spool === 'ok');
+    const serves = known && (!tries.reservesMoney() || spool === 'ok');
     return { database: ok ? 'read_only' : 'unavailable', spool, detail, serves };
   }
 }

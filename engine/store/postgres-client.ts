@@ -86,7 +86,7 @@ export function createConnections(address: PostgresAddress): PostgresConnections
         connectionTimeoutMillis: PATIENCE_SECONDS * 1000,
         idleTimeoutMillis: 60_000,
         // Without the time limit a statement that its caller has given up could still commit later. Most servers compile
-        // what they think to be dear, which takes a second for a batch that runs in a millisecond. Not start-up parameters:
+        // what they think to be expensive, which takes a second for a batch that runs in a millisecond. Not start-up parameters:
         // connection poolers in front of PostgreSQL refuse those.
         onConnect: async (client) => {
           await client.query(`set statement_timeout = ${statement_ms}; set jit = off`);

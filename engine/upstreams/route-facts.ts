@@ -43,16 +43,16 @@ export function modelFacts({
   };
 }
 
-/** Where a request of a surface for a model goes when an upstream was chosen. */
+/** Where a request of a protocol for a model goes when an upstream was chosen. */
 export function upstreamFacts(
-  surface: string,
+  protocol: string,
   model: ModelConfig,
   upstream: UpstreamConfig,
 ): Written<(typeof UPSTREAM_FACTS)[number]> {
   const { name, region, protocols, supports } = upstream;
   return {
     'route.upstream': name,
-    'route.protocol': askedIn(surface, protocols),
+    'route.protocol': askedIn(protocol, protocols),
     'route.upstream_model': model.upstream_ids[name] ?? model.id,
     ...(region !== undefined && { 'route.region': region }),
     'route.supports.count_tokens': supports.count_tokens,

@@ -145,8 +145,8 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
   const raised_by = (name: ErrorCode) =>
     stages.filter((stage) => stage.name !== 'fail' && stage.raises.includes(name)).map((stage) => stage.name);
   const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
-  const envelope = (surface: 'messages' | 'chat') =>
-    block('json', JSON.stringify(JSON.parse(errorBody(surface, example, 'req_1')), null, 2));
+  const envelope = (protocol: 'messages' | 'chat') =>
+    block('json', JSON.stringify(JSON.parse(errorBody(protocol, example, 'req_1')), null, 2));
   return page('Errors', [
     "Every error the gateway itself answers with. An upstream's own error is passed on as it came. `on_error` handles these codes, and the stage `fail` raises any of them.",
     'On Messages paths:',

@@ -50,7 +50,7 @@ function pipelineYaml(rules: number): string {
   return `pipeline: messages
 version: 1
 summary: Refuses what each team's own rule refuses.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 rules:
 ${numbers(rules)
   .map(

@@ -90,11 +90,11 @@ async function main(): Promise<number> {
       quick,
       ...measured,
     };
-    const verdicts = judge(results);
-    writeFileSync(resolve(json), `${JSON.stringify({ ...results, verdicts }, null, 2)}\n`);
+    const decisions = judge(results);
+    writeFileSync(resolve(json), `${JSON.stringify({ ...results, decisions }, null, 2)}\n`);
     console.log(renderReport(results));
     progress(`\nwritten to ${json}${profile ? ' and gateway.cpuprofile' : ''}`);
-    return verdicts.every(({ met }) => met) ? 0 : 1;
+    return decisions.every(({ met }) => met) ? 0 : 1;
   } finally {
     await clean();
   }

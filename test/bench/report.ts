@@ -17,7 +17,7 @@ export interface Results {
 }
 
 /** One goal and whether this run met it. */
-export interface Verdict {
+export interface Decision {
   readonly goal: string;
   readonly measured: string;
   readonly met: boolean;
@@ -88,28 +88,28 @@ function cpuRatio(measured: Record<Subject, BodyMeasurement>): number {
 }
 
 /** Compares a run with the goals; what was not measured is left out. */
-export function judge(results: Results): Verdict[] {
-  const verdicts: Verdict[] = [];
+export function judge(results: Results): Decision[] {
+  const decisions: Decision[] = [];
   for (const name of ['0.5k', '100k'] as const) {
     const measured = results.bodies[name];
     if (measured === undefined) continue;
     const ratio = cpuRatio(measured);
     const goal = `governed / bare CPU per request, ${name} body, at most ${GOALS.cpu_ratio}`;
-    verdicts.push({ goal, measured: ratio.toFixed(2), met: ratio <= GOALS.cpu_ratio });
+    decisions.push({ goal, measured: ratio.toFixed(2), met: ratio <= GOALS.cpu_ratio });
   }
   if (results.streams !== undefined) {
     const { ttfb_p50_added_ms, events_lost } = results.streams.governed;
-    verdicts.push({
+    decisions.push({
       goal: `512 streams, median first byte added, under ${GOALS.ttfb_added_ms} ms`,
       measured: `${ms(ttfb_p50_added_ms)} ms`,
       met: ttfb_p50_added_ms < GOALS.ttfb_added_ms,
     });
-    verdicts.push({ goal: '512 streams, events lost, none', measured: String(events_lost), met: events_lost === 0 });
+    decisions.push({ goal: '512 streams, events lost, none', measured: String(events_lost), met: events_lost === 0 });
   }
   const all = [...Object.values(results.bodies), ...(results.streams ? [results.streams] : [])];
   const failed = all.reduce((sum, measured) => sum + measured.governed.failed + measured.bare.failed, 0);
-  verdicts.push({ goal: 'failed requests, none', measured: String(failed), met: failed === 0 });
-  return verdicts;
+  decisions.push({ goal: 'failed requests, none', measured: String(failed), met: failed === 0 });
+  return decisions;
 }
 
 /** The run as text, at most 100 columns wide. */
@@ -142,8 +142,8 @@ export function renderReport(results: Results): string {
       table(header, streamRows(results.streams)),
     );
   }
-  const verdicts = judge(results).map(
+  const decisions = judge(results).map(
     ({ goal, measured, met }) => `${met ? 'met   ' : 'MISSED'}  ${goal}: ${measured}`,
   );
-  return [...parts, verdicts.join('\n')].join('\n\n');
+  return [...parts, decisions.join('\n')].join('\n\n');
 }

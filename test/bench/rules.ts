@@ -14,7 +14,7 @@ const FACTS: Facts = {
   'request.id': 'req-1',
   'request.method': 'POST',
   'request.path': '/v1/messages',
-  'request.surface': 'messages',
+  'request.protocol': 'messages',
   'request.received_at': Date.parse('2026-03-10T12:00:00Z'),
   'request.client.address': '192.0.2.1',
   'request.body_bytes': 512,

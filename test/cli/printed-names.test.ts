@@ -79,7 +79,7 @@ before(async () => {
   const session = { id: 'ses_1', principal_id, person: '{}', sealed_grant: 's', client: 'c', client_address: 'a' };
   await gateway.database.knex('sessions').insert({ ...session, ...times });
   await plant('ledger', ['request_id', 'scopes', 'provenance', 'usage']);
-  await plant('audit_log', ['request_id', 'method', 'path', 'surface', 'received_at', 'at']);
+  await plant('audit_log', ['request_id', 'method', 'path', 'protocol', 'received_at', 'at']);
   await plant('access_tokens', ['id', 'hash', 'principal_id']);
   await plant('limit_settings', ['scope', 'window_kind', 'unit']);
   await plant('limit_grants', ['id', 'scope', 'window_kind', 'unit']);

@@ -3,19 +3,19 @@ import { beforeEach, test } from 'node:test';
 import { type ApiClient, openClient } from '../../engine/client/api-client.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { held, keep, kept, NOW } from './keep-credentials.ts';
-import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
+import { type Backend, createBackend, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
 
 let gateway: ScriptedGateway;
-let desk: Desk;
+let backend: Backend;
 const clock = frozenClock(NOW);
 
 beforeEach(async () => {
   gateway = await startScriptedGateway();
-  desk = createDesk();
-  keep(desk, { [gateway.url]: held(3000) });
+  backend = createBackend();
+  keep(backend, { [gateway.url]: held(3000) });
 });
 
-const open = (): Promise<ApiClient> => openClient({ env: desk.env, clock });
+const open = (): Promise<ApiClient> => openClient({ env: backend.env, clock });
 
 test('a request carries the token, and JSON both ways; errors of the gateway are answers', async () => {
   gateway.scripts.set('/admin/api/tokens', ({ text }) => ({ status: 201, body: { got: JSON.parse(text) } }));
@@ -41,7 +41,7 @@ test('a token that the gateway refuses is renewed once, however long it has to l
   const { status } = await (await open()).request('GET', '/admin/api/me');
   assert.equal(status, 200);
   assert.equal(gateway.to('/oauth/token').length, 1);
-  assert.equal(kept(desk)[gateway.url]?.access_token, gateway.access_token);
+  assert.equal(kept(backend)[gateway.url]?.access_token, gateway.access_token);
 });
 
 test('refused again, it is over', async () => {
@@ -70,8 +70,8 @@ test('a path can not lead to another host', async () => {
 });
 
 test('who is not signed in learns so when it is opened', async () => {
-  desk = createDesk();
-  await assert.rejects(openClient({ env: desk.env, base_url: gateway.url }), {
+  backend = createBackend();
+  await assert.rejects(openClient({ env: backend.env, base_url: gateway.url }), {
     exit_code: 1,
     message: /not signed in/,
   });

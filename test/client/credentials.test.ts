@@ -18,16 +18,16 @@ import { credentialsPath, openCredentials } from '../../engine/client/credential
 import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
 import { held, keep } from './keep-credentials.ts';
-import { createDesk, type Desk } from './scripted-gateway.ts';
+import { type Backend, createBackend } from './scripted-gateway.ts';
 
 const U = 'https://gateway.example.com';
-let desk: Desk;
+let backend: Backend;
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
 });
 
 const mode = (path: string) => statSync(path).mode & 0o777;
-const write = (env = desk.env) => openCredentials(env).write(U, held(60) as Credentials);
+const write = (env = backend.env) => openCredentials(env).write(U, held(60) as Credentials);
 
 describe('where the file is', () => {
   test('APPSCLI_CREDENTIALS, else XDG_CONFIG_HOME, else ~/.config; an empty variable counts for none', () => {
@@ -42,67 +42,67 @@ describe('writing', () => {
   test('leaves a private file and nothing else, whatever the umask', async () => {
     const before = process.umask(0);
     try {
-      await openCredentials(desk.env).locked(async () => write());
+      await openCredentials(backend.env).locked(async () => write());
     } finally {
       process.umask(before);
     }
-    assert.equal(mode(desk.path), 0o600);
-    assert.equal(mode(dirname(desk.path)), 0o700);
-    assert.deepEqual(readdirSync(dirname(desk.path)), ['credentials.json']);
+    assert.equal(mode(backend.path), 0o600);
+    assert.equal(mode(dirname(backend.path)), 0o700);
+    assert.deepEqual(readdirSync(dirname(backend.path)), ['credentials.json']);
   });
 
   test('replaces a link instead of following it', () => {
-    mkdirSync(dirname(desk.path), { recursive: true });
-    const target = join(desk.home, 'precious');
+    mkdirSync(dirname(backend.path), { recursive: true });
+    const target = join(backend.home, 'precious');
     writeFileSync(target, formatCredentials(new Map()), { mode: 0o600 });
-    symlinkSync(target, desk.path);
+    symlinkSync(target, backend.path);
     write();
-    assert.equal(lstatSync(desk.path).isSymbolicLink(), false);
+    assert.equal(lstatSync(backend.path).isSymbolicLink(), false);
     assert.equal(readFileSync(target, 'utf8'), formatCredentials(new Map()));
   });
 
   test('into a directory of others leaves that directory as it is', () => {
-    chmodSync(desk.home, 0o755);
-    write({ ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'mine.json') });
-    assert.equal(mode(desk.home), 0o755);
-    assert.equal(mode(join(desk.home, 'mine.json')), 0o600);
+    chmodSync(backend.home, 0o755);
+    write({ ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'mine.json') });
+    assert.equal(mode(backend.home), 0o755);
+    assert.equal(mode(join(backend.home, 'mine.json')), 0o600);
   });
 
   test('where it can not be says why, and leaves no draft behind', async () => {
-    writeFileSync(join(desk.home, 'file'), '');
-    const env = { ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'file', 'credentials.json') };
+    writeFileSync(join(backend.home, 'file'), '');
+    const env = { ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'file', 'credentials.json') };
     assert.throws(() => openCredentials(env).read(), { message: /cannot be read: a file stands where a directory is/ });
     await assert.rejects(
       openCredentials(env).locked(async () => {}),
       { name: 'StartError', message: /cannot be written: a file stands where a directory is needed/ },
     );
-    const taken = { ...desk.env, APPSCLI_CREDENTIALS: join(desk.home, 'taken') };
-    mkdirSync(join(desk.home, 'taken'));
+    const taken = { ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'taken') };
+    mkdirSync(join(backend.home, 'taken'));
     assert.throws(() => write(taken), /is no file/);
-    assert.deepEqual(readdirSync(desk.home).sort(), ['file', 'taken']);
+    assert.deepEqual(readdirSync(backend.home).sort(), ['file', 'taken']);
   });
 });
 
 describe('reading', () => {
   test('a file that others could read becomes private, and the person is told', () => {
-    keep(desk, { [U]: held(60) }, 0o600);
-    chmodSync(desk.path, 0o644);
+    keep(backend, { [U]: held(60) }, 0o600);
+    chmodSync(backend.path, 0o644);
     const warnings: string[] = [];
-    assert.equal(openCredentials(desk.env, (words) => warnings.push(words)).read().size, 1);
-    assert.equal(mode(desk.path), 0o600);
+    assert.equal(openCredentials(backend.env, (words) => warnings.push(words)).read().size, 1);
+    assert.equal(mode(backend.path), 0o600);
     assert.match(warnings.join(), /^other users could read .*; it is private now, but sign in again/);
   });
 
   test('a named pipe in its place keeps nobody waiting', { skip: process.platform === 'win32' }, () => {
-    mkdirSync(dirname(desk.path), { recursive: true });
-    execFileSync('mkfifo', [desk.path]);
-    assert.throws(() => openCredentials(desk.env).read(), /is no file/);
+    mkdirSync(dirname(backend.path), { recursive: true });
+    execFileSync('mkfifo', [backend.path]);
+    assert.throws(() => openCredentials(backend.env).read(), /is no file/);
   });
 
   test('a huge file is not read', () => {
-    keep(desk, {});
-    writeFileSync(desk.path, ' '.repeat(1_100_000));
-    assert.throws(() => openCredentials(desk.env).read(), /larger than 1 MiB/);
+    keep(backend, {});
+    writeFileSync(backend.path, ' '.repeat(1_100_000));
+    assert.throws(() => openCredentials(backend.env).read(), /larger than 1 MiB/);
   });
 });
 

@@ -43,7 +43,7 @@ test('what stops a request is what it rejects with', async () => {
   await assert.rejects(asked, reason);
 });
 
-test('a certificate nobody vouches for is named, with what to do about it', async () => {
+test('a certificate nobody verifies is named, with what to do about it', async () => {
   const server = createServer(CERTIFICATES.first, (_req, res) => res.end('{}'));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -1,7 +1,7 @@
-/** Puts credentials into the file of a desk. */
+/** Puts credentials into the file of a backend. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { Desk } from './scripted-gateway.ts';
+import type { Backend } from './scripted-gateway.ts';
 
 /** The moment tests begin at. */
 export const NOW = '2027-01-31T12:00:00Z';
@@ -19,12 +19,12 @@ export function held(left_seconds: number, more: object = {}): object {
 }
 
 /** Writes a credentials file. */
-export function keep(desk: Desk, gateways: Readonly<Record<string, object>>, mode = 0o600): void {
-  mkdirSync(dirname(desk.path), { recursive: true, mode: 0o700 });
-  writeFileSync(desk.path, JSON.stringify({ version: 1, gateways }), { mode });
+export function keep(backend: Backend, gateways: Readonly<Record<string, object>>, mode = 0o600): void {
+  mkdirSync(dirname(backend.path), { recursive: true, mode: 0o700 });
+  writeFileSync(backend.path, JSON.stringify({ version: 1, gateways }), { mode });
 }
 
 /** What the file holds for each gateway. */
-export function kept(desk: Desk): Record<string, Record<string, unknown>> {
-  return JSON.parse(readFileSync(desk.path, 'utf8')).gateways;
+export function kept(backend: Backend): Record<string, Record<string, unknown>> {
+  return JSON.parse(readFileSync(backend.path, 'utf8')).gateways;
 }

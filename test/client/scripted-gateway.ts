@@ -147,7 +147,7 @@ function refresh(gateway: ScriptedGateway, { form }: Received): Reply {
 }
 
 /** A command's surroundings: a home directory of its own, and a terminal that keeps what it is told. */
-export interface Desk {
+export interface Backend {
   readonly context: CommandContext;
   readonly env: NodeJS.ProcessEnv;
   readonly home: string;
@@ -157,8 +157,8 @@ export interface Desk {
   words(): string;
 }
 
-/** Sets up a desk that is cleared away with the test file. */
-export function createDesk(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Desk {
+/** Sets up a backend that is cleared away with the test file. */
+export function createBackend(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Backend {
   const home = mkdtempSync(join(tmpdir(), 'appscli-home-'));
   closing.push(() => rmSync(home, { recursive: true, force: true }));
   const said = { data: '', words: '' };

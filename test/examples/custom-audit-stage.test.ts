@@ -84,7 +84,7 @@ describe('the stage siem', () => {
   }
 
   function happen(id: string, facts: Facts = {}, headers: Record<string, string> = {}): void {
-    const request = { 'request.method': 'POST', 'request.path': '/v1/messages', 'request.surface': 'messages' };
+    const request = { 'request.method': 'POST', 'request.path': '/v1/messages', 'request.protocol': 'messages' };
     stage.hooks.finally?.(stage.request({ facts: { 'request.id': id, ...request, ...facts }, headers }));
   }
 
@@ -127,7 +127,7 @@ describe('the stage siem', () => {
         'request.id': 'one',
         'request.method': 'POST',
         'request.path': '/v1/messages',
-        'request.surface': 'messages',
+        'request.protocol': 'messages',
         'principal.email': 'ann@example.com',
         'outcome.status': 429,
         'outcome.error': 'spend_limit_exceeded',

@@ -32,7 +32,7 @@ function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = []) {
     version: 1,
     summary: 'A pipeline.',
     file: place.file,
-    match: { methods: ['GET'], paths: ['/mine'], surface: 'none' },
+    match: { methods: ['GET'], paths: ['/mine'], protocol: 'none' },
     limits: {},
     rules: [],
     stages,

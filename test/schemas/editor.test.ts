@@ -127,7 +127,7 @@ function pipelineWith(lines: string): string {
 pipeline: mine
 version: 1
 summary: Does something.
-match: { methods: [POST], paths: [/mine], surface: messages }
+match: { methods: [POST], paths: [/mine], protocol: messages }
 ${lines}`;
 }
 

@@ -83,7 +83,7 @@ test('the example of every operator passes the check', async () => {
     ({ example }, i) => `  - { stage: fail, id: guard-${i}, when: ${example}, options: { error: forbidden } }`,
   );
   const head = 'pipeline: mine\nversion: 1\nsummary: Tries operators.';
-  const match = 'match: { methods: [POST], paths: [/mine], surface: messages }';
+  const match = 'match: { methods: [POST], paths: [/mine], protocol: messages }';
   const above = ['authenticate', 'read-body', 'resolve-route'].map((name) => `  - stage: ${name}`);
   const below = ['check-budget', 'meter-usage', 'forward'].map((name) => `  - stage: ${name}`);
   const lines = [head, match, 'stages:', ...above, ...guards, ...below, 'finally: [{ stage: audit }]', ''];

@@ -12,7 +12,7 @@ import { counterStatesOf, quietLog, reservation, type TestStore } from '../suppo
 export interface Bench {
   readonly ledger: Ledger;
   readonly clock: FrozenClock;
-  balance(name: CounterName): Promise<{ spent: number; held: number; most: number; in_flight: number }>;
+  balance(name: CounterName): Promise<{ spent: number; reserved: number; most: number; in_flight: number }>;
   /** Sets a limit at run time. */
   set(name: CounterName, amount: number): Promise<unknown>;
   /** Grants room for some hours. */
@@ -51,8 +51,8 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<OpenLedger, 'cl
             const rows = await counterStatesOf(database, key);
             const mine = rows.filter((row) => row.scope === scope && row.window_kind === window && row.unit === unit);
             assert.ok(mine.length > 0, `${scope} ${key} has no counter`);
-            const { spent, held, most, in_flight } = mine.at(-1)!;
-            return { spent, held, most, in_flight };
+            const { spent, reserved, most, in_flight } = mine.at(-1)!;
+            return { spent, reserved, most, in_flight };
           },
           set: ({ scope, key, window, unit }, amount) =>
             database.query(

@@ -138,7 +138,7 @@ const scenarios: Scenarios = {
     await ledger.reserve(reservation({ claims: [claims[0]!, claims[2]!] }));
     await set(claims[3]!, 900);
     await grant(claims[3]!, 11, 1);
-    return [await ledger.standings(claims), await ledger.standings([])];
+    return [await ledger.statuses(claims), await ledger.statuses([])];
   },
 
   async "adds a user's days up where nothing limits and so counts a week or month"({ ledger, clock, set }, key) {
@@ -155,16 +155,16 @@ const scenarios: Scenarios = {
     await spend(`${key}-counted`, 50, false);
     clock.advance(86_400_000);
     await spend(key, 5);
-    const told = [await ledger.standings(windows(key)), await ledger.standings(windows(key, 100))];
-    told.push(await ledger.standings(windows(`${key}-counted`)));
+    const told = [await ledger.statuses(windows(key)), await ledger.statuses(windows(key, 100))];
+    told.push(await ledger.statuses(windows(`${key}-counted`)));
     // From the 11th to the 16th, a Monday: another week.
     clock.advance(5 * 86_400_000);
     await spend(key, 7);
-    told.push(await ledger.standings([...windows(key), claim(key, null, { scope: 'team', window: 'month' })]));
+    told.push(await ledger.statuses([...windows(key), claim(key, null, { scope: 'team', window: 'month' })]));
     await set(claim(key, null, { window: 'month' }), 40);
-    told.push(await ledger.standings(windows(key)));
+    told.push(await ledger.statuses(windows(key)));
     clock.advance(20 * 86_400_000);
-    told.push(await ledger.standings(windows(key)));
+    told.push(await ledger.statuses(windows(key)));
     assert.deepEqual(
       told[0]!.map(({ spent }) => spent),
       [5, 8, 8],

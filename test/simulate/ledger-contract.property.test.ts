@@ -120,7 +120,7 @@ async function answers(bench: Bench, acts: readonly Act[], prefix: string): Prom
         claims,
       });
       requests.push(request);
-      told.push(await ledger.reserve(request), await ledger.standings(claims));
+      told.push(await ledger.reserve(request), await ledger.statuses(claims));
     } else if (each.kind === 'set' || each.kind === 'grant') {
       const name = own(each.name);
       if (each.kind === 'set') await bench.set(name, each.amount);

@@ -52,10 +52,10 @@ const scenarios: Scenarios = {
     const claims = [claim(key, 1000, { rule: 'wide' }), claim(key, 150, { rule: 'narrow' })];
     const first = reservation({ claims });
     const granted = await ledger.reserve(first);
-    const held = await balance(claim(key, null));
+    const reserved = await balance(claim(key, null));
     const refused = await ledger.reserve(reservation({ claims }));
     await ledger.settle(settlement(first));
-    return [granted, held, refused, await balance(claim(key, null))];
+    return [granted, reserved, refused, await balance(claim(key, null))];
   },
 
   async 'tells of a limit in shadow mode without enforcing it'({ ledger, balance }, key) {
@@ -68,7 +68,7 @@ const scenarios: Scenarios = {
     return await ledger.reserve(reservation({ claims }));
   },
 
-  async 'turns a hold into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
+  async 'turns a reservation into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, user: 'u', team: 't', claims: [claim(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle(settlement(request));
@@ -83,7 +83,7 @@ const scenarios: Scenarios = {
     return [await balance(claim(key, null)), (await rows(key)).length];
   },
 
-  async 'charges what was held when the cost is no amount'({ ledger, balance, rows }, key) {
+  async 'charges what was reserved when the cost is no amount'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, claims: [claim(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle({ ...settlement(request), cost_nano_usd: Number.NaN });

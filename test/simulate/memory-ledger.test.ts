@@ -25,7 +25,7 @@ describe('a ledger in memory that is away', () => {
     state.away = true;
     const away = { code: 'store_unavailable' };
     await assert.rejects(ledger.reserve(reservation({ claims: [day] })), away);
-    await assert.rejects(ledger.standings([day]), away);
+    await assert.rejects(ledger.statuses([day]), away);
     assert.deepEqual(ledger.attempts, []);
   });
 
@@ -33,22 +33,22 @@ describe('a ledger in memory that is away', () => {
     const { state, ledger } = open();
     state.away = true;
     const request = reservation({ claims: [day, week, parallel], on_store_error: 'allow' });
-    assert.deepEqual(await ledger.reserve(request), { exceeded: [], shadows: [], standings: [], unheld: true });
+    assert.deepEqual(await ledger.reserve(request), { exceeded: [], shadows: [], statuses: [], unreserved: true });
     ledger.topUp(request.request_id, 100);
-    assert.deepEqual([ledger.held(), ledger.balance(day).in_flight], [0, 0]);
+    assert.deepEqual([ledger.reserved(), ledger.balance(day).in_flight], [0, 0]);
     await ledger.settle(settlement(request, { reserved: false }));
     await ledger.settle(settlement(request, { reserved: false }));
     const spent = [day, week, parallel].map((name) => ledger.balance(name).spent);
     assert.deepEqual([spent, ledger.rows.length], [[60, 60, 0], 1]);
   });
 
-  it('forgets what went out without a hold and never left', async () => {
+  it('forgets what went out without a reservation and never left', async () => {
     const { state, ledger } = open();
     state.away = true;
     const request = reservation({ claims: [day], on_store_error: 'allow' });
     await ledger.reserve(request);
     await ledger.release(request.request_id);
-    assert.deepEqual(ledger.balance(day), { spent: 0, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(ledger.balance(day), { spent: 0, reserved: 0, most: 0, in_flight: 0 });
     assert.deepEqual(ledger.rows, []);
   });
 });
@@ -61,21 +61,21 @@ describe('a ledger in memory', () => {
     assert.deepEqual([ledger.typicalCost('ana', 'coder-1'), ledger.typicalCost('ana', 'mini-1')], [7, undefined]);
   });
 
-  it('takes over what is held with the most it can come to, and by how many', async () => {
+  it('takes over what is reserved with the most it can come to, and by how many', async () => {
     const { ledger } = open();
     const { scope, key, window, unit }: CounterName = day;
-    ledger.put({ scope, key, window, unit, spent: 5, held: 10, most: 90, in_flight: 3 });
-    assert.deepEqual(ledger.balance(day), { spent: 5, held: 10, most: 90, in_flight: 3 });
+    ledger.put({ scope, key, window, unit, spent: 5, reserved: 10, most: 90, in_flight: 3 });
+    assert.deepEqual(ledger.balance(day), { spent: 5, reserved: 10, most: 90, in_flight: 3 });
     const { exceeded } = await ledger.reserve(reservation({ amount_nano_usd: 6, claims: [day] }));
     assert.deepEqual(
-      exceeded.map(({ spent, held, most, in_flight }) => [spent, held, most, in_flight]),
+      exceeded.map(({ spent, reserved, most, in_flight }) => [spent, reserved, most, in_flight]),
       [[5, 10, 90, 3]],
     );
   });
 
   it('goes back to the limits of the configuration when one is unset and a grant revoked', async () => {
     const { ledger } = open();
-    const limits = async () => (await ledger.standings([day])).map(({ limit }) => limit);
+    const limits = async () => (await ledger.statuses([day])).map(({ limit }) => limit);
     ledger.set(day, 5);
     const revoke = ledger.grant(day, 3, Number.POSITIVE_INFINITY);
     assert.deepEqual(await limits(), [8]);
@@ -90,8 +90,8 @@ describe('a ledger in memory', () => {
     const shadow = claim('ana', 10, { shadow: true, rule: 'noted' });
     await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
     await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
-    const told = ledger.attempts.map(({ standings, exceeded }) => [
-      standings.map(({ in_force, spent, held, needed, room }) => [in_force, spent, held, needed, room]),
+    const told = ledger.attempts.map(({ statuses, exceeded }) => [
+      statuses.map(({ in_force, spent, reserved, needed, room }) => [in_force, spent, reserved, needed, room]),
       exceeded.map(({ window }) => window),
     ]);
     assert.deepEqual(told, [
@@ -124,6 +124,6 @@ describe('a ledger in memory', () => {
     ]) {
       await assert.rejects(ledger.reserve(reservation({ claims: [day], ...wrong })), RangeError);
     }
-    assert.deepEqual(ledger.balance(day), { spent: 0, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(ledger.balance(day), { spent: 0, reserved: 0, most: 0, in_flight: 0 });
   });
 });

@@ -108,7 +108,7 @@ describe('what is spent before a case', () => {
 
   const mistakes: readonly (readonly [spent: string, message: RegExp])[] = [
     ['{ scope: user, window: day }', /^C3002 `usd` is missing$/],
-    ['{ scope: user, window: day, held_usd: 1 }', /^C3002 `usd` is missing$/],
+    ['{ scope: user, window: day, reserved_usd: 1 }', /^C3002 `usd` is missing$/],
     ['{ scope: user, window: minute }', /^C3002 `requests` or `tokens` is missing$/],
     ['{ scope: user, window: week, requests: 1 }', /^C4009 `requests` does not go with the window "week"$/],
     ['{ scope: user, window: open, tokens: 1 }', /^C4009 `tokens` does not go with the window "open"$/],

@@ -271,7 +271,7 @@ const withStage = (stage: string) => ({
 pipeline: messages
 version: 2
 summary: Does something odd first.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages: [{ stage: ${stage}, timeout_seconds: 3600 }, { stage: authenticate }, { stage: list-models }]
 allow: {}
 `.replace('allow: {}\n', ''),
@@ -326,7 +326,14 @@ describe('a dry run', () => {
         at: '2026-03-10T23:30:00Z',
         counted: {
           balances: [
-            { scope: 'user', key: 'alice@example.com', window: 'day', unit: 'nano_usd', spent: 1_500_000_000, held: 0 },
+            {
+              scope: 'user',
+              key: 'alice@example.com',
+              window: 'day',
+              unit: 'nano_usd',
+              spent: 1_500_000_000,
+              reserved: 0,
+            },
           ],
         },
       },
@@ -344,7 +351,7 @@ describe('a dry run', () => {
     assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
     const [attempt] = played.attempts;
     assert.deepEqual(
-      attempt?.standings.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]),
+      attempt?.statuses.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]),
       [
         ['defaults.user_daily_usd', 'alice@example.com', 50_000_000_000, 1_500_000_000],
         ['contractors', 'alice@example.com', 20_000_000_000, 1_500_000_000],

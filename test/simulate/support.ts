@@ -36,7 +36,7 @@ export const PIPELINE = `
 pipeline: messages
 version: 2
 summary: Forwards Messages requests of up to a kilobyte.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body

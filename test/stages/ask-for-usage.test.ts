@@ -6,7 +6,7 @@ import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import askForUsage from '../../stages/ask-for-usage.ts';
 
 const FACTS = {
-  'request.surface': 'chat',
+  'request.protocol': 'chat',
   'request.stream': true,
   'route.protocol': 'chat',
   'route.upstream': 'main',
@@ -69,7 +69,7 @@ describe('nothing is touched', () => {
     ['without a stream', '{}', { facts: { 'request.stream': false } }],
     ['when the upstream cannot tell', '{}', { stream_usage: false }],
     ['when the request is translated', '{}', { facts: { 'route.protocol': 'messages' } }],
-    ['on other surfaces', '{}', { facts: { 'request.surface': 'messages', 'route.protocol': 'messages' } }],
+    ['on other protocols', '{}', { facts: { 'request.protocol': 'messages', 'route.protocol': 'messages' } }],
   ];
   for (const [when, sent, wishes] of cases) {
     it(when, async () => {

@@ -9,7 +9,7 @@ const ARRIVED: Facts = {
   'request.id': 'req-1',
   'request.method': 'POST',
   'request.path': '/v1/messages',
-  'request.surface': 'messages',
+  'request.protocol': 'messages',
   'request.received_at': NOON - 1234,
 };
 
@@ -28,9 +28,9 @@ async function recorded(facts: Facts, options: object = { table: true }) {
 }
 
 describe('audit', () => {
-  it('says of a request that went out while the database was away that nothing was held for it', async () => {
-    const { audit: records } = await recorded({ 'spend.reserved_nano_usd': 0, 'spend.unheld': true });
-    assert.deepEqual([records[0]!.held_usd, records[0]!.unheld], [0, true]);
+  it('says of a request that went out while the database was away that nothing was reserved for it', async () => {
+    const { audit: records } = await recorded({ 'spend.reserved_nano_usd': 0, 'spend.unreserved': true });
+    assert.deepEqual([records[0]!.reserved_usd, records[0]!.unreserved], [0, true]);
   });
 
   it('keeps no more of a model identifier than one can be long', async () => {
@@ -104,7 +104,7 @@ describe('audit', () => {
         token_id: 'tok_1',
         team: 'search',
         project: 'apollo',
-        surface: 'messages',
+        protocol: 'messages',
         method: 'POST',
         path: '/v1/messages',
         model: 'coder-1',
@@ -118,11 +118,11 @@ describe('audit', () => {
         inference_geo: 'us',
         dropped_headers: ['openai-project'],
         upstream: 'main',
-        protocol: 'chat',
+        upstream_protocol: 'chat',
         route_rule: 'default',
         spend_rule: null,
-        held_usd: 0.002,
-        unheld: undefined,
+        reserved_usd: 0.002,
+        unreserved: undefined,
         status: 200,
         upstream_status: 200,
         attempts: 2,

@@ -1,5 +1,5 @@
 /** A request that is about to leave, and check-budget with the limits a test wishes. */
-import type { GatewayConfig, LimitStanding, SpendRuleConfig } from '../../engine/api.ts';
+import type { GatewayConfig, LimitStatus, SpendRuleConfig } from '../../engine/api.ts';
 import { type Facts, openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import checkBudget from '../../stages/check-budget.ts';
 import { spendLimitsSection } from '../support/spend-limits.ts';
@@ -10,7 +10,7 @@ export const USD = 1_000_000_000;
 
 const ROUTED: Facts = {
   'request.id': 'req-1',
-  'request.surface': 'messages',
+  'request.protocol': 'messages',
   'request.received_at': NOON - 5,
   'request.model': 'coder-1',
   'request.input_tokens_estimate': 800,
@@ -63,7 +63,7 @@ export async function reserved(situation: Situation = {}) {
 }
 
 /** A daily limit of 50 USD with half a cent of it left. */
-export function standing(more: Partial<LimitStanding> = {}): LimitStanding {
+export function limit_status(more: Partial<LimitStatus> = {}): LimitStatus {
   return {
     scope: 'user',
     key: 'alice@example.com',
@@ -72,7 +72,7 @@ export function standing(more: Partial<LimitStanding> = {}): LimitStanding {
     rule: 'defaults.user_daily_usd',
     limit: 50 * USD,
     spent: 49_995_000_000,
-    held: 0,
+    reserved: 0,
     in_flight: 0,
     most: 0,
     resets_at: MIDNIGHT,

@@ -1,36 +1,36 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { LimitStanding } from '../../engine/api.ts';
+import type { LimitStatus } from '../../engine/api.ts';
 import { UpstreamHead } from '../../engine/run/upstream-head.ts';
-import { enter, MIDNIGHT, standing, USD } from './budget-bench.ts';
+import { enter, limit_status, MIDNIGHT, USD } from './budget-bench.ts';
 
 const UNIFIED = 'vendor-ratelimit-unified-';
 
 interface Answered {
-  readonly standings?: readonly LimitStanding[];
+  readonly statuses?: readonly LimitStatus[];
   readonly status?: number;
   readonly from_upstream?: readonly string[];
   readonly header_prefix?: string;
 }
 
 /** Headers of the answer a caller gets whose limits stand so, as a flat list. */
-async function headersOf({ standings = [], status = 200, from_upstream = [], ...more }: Answered): Promise<string[]> {
-  const { stage, ctx } = enter({ reserve: () => ({ standings }), ...more });
+async function headersOf({ statuses = [], status = 200, from_upstream = [], ...more }: Answered): Promise<string[]> {
+  const { stage, ctx } = enter({ reserve: () => ({ statuses }), ...more });
   await stage.hooks.request!(ctx);
   const head = new UpstreamHead(status, [...from_upstream]);
   stage.hooks.response!(ctx, head);
   return head.headers;
 }
 
-async function told(...standings: LimitStanding[]): Promise<Record<string, string>> {
-  const headers = await headersOf({ standings });
+async function told(...statuses: LimitStatus[]): Promise<Record<string, string>> {
+  const headers = await headersOf({ statuses });
   const pairs = Array.from({ length: headers.length / 2 }, (_, i) => headers.slice(2 * i, 2 * i + 2));
   return Object.fromEntries(pairs.map(([name, value]) => [name!.replace(UNIFIED, ''), value!]));
 }
 
-const used = (share: number, more: Partial<LimitStanding> = {}) =>
-  standing({ limit: 100 * USD, spent: share * 100 * USD, ...more });
+const used = (share: number, more: Partial<LimitStatus> = {}) =>
+  limit_status({ limit: 100 * USD, spent: share * 100 * USD, ...more });
 
 describe('an answer to a caller with a limit', () => {
   it('tells how much of it is used and when it resets', async () => {
@@ -59,8 +59,8 @@ describe('an answer to a caller with a limit', () => {
     assert.deepEqual(await said(1.3), ['allowed_warning', '0.99', '0.95'], 'a limit was lowered meanwhile');
   });
 
-  it('counts what is held as used', async () => {
-    const headers = await told(used(0.5, { held: 30 * USD, in_flight: 2 }));
+  it('counts what is reserved as used', async () => {
+    const headers = await told(used(0.5, { reserved: 30 * USD, in_flight: 2 }));
     assert.deepEqual([headers.status, headers['overage-utilization']], ['allowed_warning', '0.80']);
   });
 
@@ -77,7 +77,7 @@ describe('an answer to a caller with a limit', () => {
 
   it('says every percent as it is, also where the share as a fraction is a little less', async () => {
     for (let percent = 0; percent < 100; percent++) {
-      const headers = await told(standing({ limit: 100 * USD, spent: percent * USD }));
+      const headers = await told(limit_status({ limit: 100 * USD, spent: percent * USD }));
       assert.equal(headers['overage-utilization'], `0.${String(percent).padStart(2, '0')}`);
     }
   });
@@ -85,8 +85,8 @@ describe('an answer to a caller with a limit', () => {
   it('always says two decimals below 1 and agrees with itself', async () => {
     const amount = fc.integer({ min: 0, max: 2 ** 52 });
     await fc.assert(
-      fc.asyncProperty(amount, amount, amount, async (limit, spent, held) => {
-        const headers = await told(standing({ limit, spent, held }));
+      fc.asyncProperty(amount, amount, amount, async (limit, spent, reserved) => {
+        const headers = await told(limit_status({ limit, spent, reserved }));
         assert.match(headers['overage-utilization']!, /^0\.\d\d$/);
         assert.equal(headers.status === 'allowed_warning', headers['overage-surpassed-threshold'] !== undefined);
       }),
@@ -116,14 +116,14 @@ describe("the upstream's own figures about limits", () => {
   });
 
   it('give way to those of the caller', async () => {
-    const headers = await headersOf({ from_upstream, standings: [used(0.5)] });
+    const headers = await headersOf({ from_upstream, statuses: [used(0.5)] });
     assert.deepEqual(headers.slice(0, others.length), others);
     assert.equal(headers.filter((name) => name.toLowerCase() === `${UNIFIED}status`).length, 1);
   });
 
   it('stay on its errors, which are passed on as they are, and ours are not added', async () => {
     for (const status of [400, 429, 529]) {
-      assert.deepEqual(await headersOf({ status, from_upstream, standings: [used(0.5)] }), from_upstream);
+      assert.deepEqual(await headersOf({ status, from_upstream, statuses: [used(0.5)] }), from_upstream);
     }
   });
 });
@@ -131,7 +131,7 @@ describe("the upstream's own figures about limits", () => {
 describe('the names of a profile', () => {
   it('are those of what is taken off and of what is put on', async () => {
     const from_upstream = ['acme-ratelimit-tokens', '5', 'vendor-ratelimit-tokens', '6'];
-    const headers = await headersOf({ standings: [used(0.5)], from_upstream, header_prefix: 'acme' });
+    const headers = await headersOf({ statuses: [used(0.5)], from_upstream, header_prefix: 'acme' });
     assert.deepEqual(headers.slice(0, 4), ['vendor-ratelimit-tokens', '6', 'acme-ratelimit-unified-status', 'allowed']);
   });
 });

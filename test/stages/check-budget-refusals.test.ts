@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { LimitStanding } from '../../engine/api.ts';
+import type { LimitStatus } from '../../engine/api.ts';
 import { StageError } from '../../engine/api.ts';
-import { enter, MIDNIGHT, NOON, type Situation, spendLimits, standing, USD } from './budget-bench.ts';
+import { enter, limit_status, MIDNIGHT, NOON, type Situation, spendLimits, USD } from './budget-bench.ts';
 
 /** The error of a request, which may cost 0.0105 USD, that these limits have no room for. */
-async function refused(exceeded: readonly Partial<LimitStanding>[], situation: Situation = {}): Promise<StageError> {
-  const standings = exceeded.map(standing);
-  const { stage, ctx } = enter({ ...situation, reserve: () => ({ exceeded: standings }) });
+async function refused(exceeded: readonly Partial<LimitStatus>[], situation: Situation = {}): Promise<StageError> {
+  const statuses = exceeded.map(limit_status);
+  const { stage, ctx } = enter({ ...situation, reserve: () => ({ exceeded: statuses }) });
   try {
     await stage.hooks.request!(ctx);
   } catch (error) {
-    assert.deepEqual(ctx.written, { 'spend.rule': standings[0]!.rule });
+    assert.deepEqual(ctx.written, { 'spend.rule': statuses[0]!.rule });
     assert.ok(error instanceof StageError);
     await stage.hooks.finish!(ctx);
     assert.deepEqual([stage.released, stage.settlements], [[], []]);
@@ -36,8 +36,8 @@ describe('a refusal for money', () => {
     assert.deepEqual(error.details, {
       limit_usd: 50,
       spent_usd: 49.995,
-      held_usd: 0,
-      held_by_requests: 0,
+      reserved_usd: 0,
+      reserved_by_requests: 0,
       needed_usd: 0.0105,
       window: 'day',
       scope: 'user',
@@ -57,17 +57,17 @@ describe('a refusal for money', () => {
     });
   });
 
-  it('tells money held by requests in flight from money spent', async () => {
-    const held = { spent: 10 * USD, held: 40 * USD, in_flight: 3 };
-    const { message: text, details } = await refused([held]);
+  it('tells money reserved by requests in flight from money spent', async () => {
+    const reserved = { spent: 10 * USD, reserved: 40 * USD, in_flight: 3 };
+    const { message: text, details } = await refused([reserved]);
     assert.match(
       text,
-      / has no room while 3 requests run; it resets at \S+Z\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is held by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
+      / has no room while 3 requests run; it resets at \S+Z\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
     );
-    assert.deepEqual([details.held_usd, details.held_by_requests], [40, 3]);
+    assert.deepEqual([details.reserved_usd, details.reserved_by_requests], [40, 3]);
     assert.match(
-      await message([{ ...held, in_flight: 1 }]),
-      /while 1 request runs; .* Try again when it has finished\. .* held by 1 request in flight/,
+      await message([{ ...reserved, in_flight: 1 }]),
+      /while 1 request runs; .* Try again when it has finished\. .* reserved by 1 request in flight/,
     );
   });
 
@@ -89,7 +89,7 @@ describe('a refusal for money', () => {
   it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
     const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
     assert.match(await message([{}], typical), /49.995 USD is spent, and this request is likely to cost 0.006 USD\.$/);
-    const crowded = { spent: 49 * USD, held: USD / 10, in_flight: 4, most: 6 * USD };
+    const crowded = { spent: 49 * USD, reserved: USD / 10, in_flight: 4, most: 6 * USD };
     const { message: text, details } = await refused([crowded], typical);
     assert.match(
       text,
@@ -141,8 +141,8 @@ describe('a refusal for money', () => {
   });
 
   it('names every part of a combination', async () => {
-    const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'dear' };
-    assert.match(await message([both]), /for user alice@example.com and model coder-1 has .* Spend rule dear: /);
+    const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'expensive' };
+    assert.match(await message([both]), /for user alice@example.com and model coder-1 has .* Spend rule expensive: /);
   });
 
   it('has the status the operator chose, and asks for at least a second of patience', async () => {
@@ -154,7 +154,7 @@ describe('a refusal for money', () => {
   it('ends with the advice of the operator where there is one, instead of our own', async () => {
     const advice = 'Ask in #ai-platform for a higher limit.';
     const texts = await Promise.all(
-      [{}, { spent: 0, held: 50 * USD, in_flight: 2 }, { limit: 1 }].map((each) =>
+      [{}, { spent: 0, reserved: 50 * USD, in_flight: 2 }, { limit: 1 }].map((each) =>
         message([each], { spend_limits: spendLimits({ advice }) }),
       ),
     );
@@ -171,14 +171,14 @@ describe('in the first 157 characters, all that the build CLI shows, every refus
   const advice = 'Ask in the channel ai-platform for more';
   const who = { key: 'dev@example.com', limit: 20 * USD };
   const per_minute = { window: 'minute', resets_at: NOON + 22_500, rule: 'tpm' } as const;
-  const cases: Readonly<Record<string, Partial<LimitStanding>>> = {
+  const cases: Readonly<Record<string, Partial<LimitStatus>>> = {
     'of what is spent': { ...who, spent: 20 * USD },
     'of a shared pool': { ...who, scope: 'team', key: 'search', window: 'month', spent: 20 * USD },
     'that nothing gets through': { ...who, limit: 0 },
     'of a request larger than the limit': { ...who, limit: USD / 1000 },
-    'of what is held': { ...who, spent: 0, held: 20 * USD, in_flight: 3 },
-    'of what may become of others': { ...who, spent: 0, held: 0, in_flight: 3, most: 20 * USD },
-    'of a minute': { ...who, ...per_minute, unit: 'tokens', limit: 2000, spent: 100, held: 1500, in_flight: 3 },
+    'of what is reserved': { ...who, spent: 0, reserved: 20 * USD, in_flight: 3 },
+    'of what may become of others': { ...who, spent: 0, reserved: 0, in_flight: 3, most: 20 * USD },
+    'of a minute': { ...who, ...per_minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, in_flight: 3 },
     'of a minute, for good': { ...who, ...per_minute, unit: 'tokens', limit: 3 },
     'of requests at once': {
       ...who,
@@ -186,7 +186,7 @@ describe('in the first 157 characters, all that the build CLI shows, every refus
       resets_at: null,
       unit: 'requests',
       limit: 2,
-      held: 2,
+      reserved: 2,
       in_flight: 2,
     },
   };
@@ -221,7 +221,7 @@ describe('the headers of a refusal for money', () => {
   });
 
   it('say which period, and whether the limit is shared with others', async () => {
-    const said = async (scope: string, window: LimitStanding['window']) => {
+    const said = async (scope: string, window: LimitStatus['window']) => {
       const key = scope.includes('+') ? '["a","b"]' : 'a';
       const { headers } = await refused([{ scope, key, window }]);
       const unified = 'vendor-ratelimit-unified-overage';
@@ -237,18 +237,18 @@ describe('the headers of a refusal for money', () => {
 });
 
 describe('a refusal for too many requests or tokens', () => {
-  const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, held: 2, in_flight: 2 } as const;
+  const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, reserved: 2, in_flight: 2 } as const;
   const concurrent = { ...busy, window: 'open', resets_at: null } as const;
   const minute = {
     ...busy,
     window: 'minute',
     limit: 60,
     spent: 57,
-    held: 3,
+    reserved: 3,
     in_flight: 3,
     resets_at: NOON + 22_500,
   } as const;
-  const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, held: 1500, rule: 'tpm' } as const;
+  const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, rule: 'tpm' } as const;
 
   it('at once asks to try again soon, and is no matter of money', async () => {
     const error = await refused([concurrent], { spend_limits: spendLimits({ status: 402 }) });
@@ -267,7 +267,7 @@ describe('a refusal for too many requests or tokens', () => {
       key: 'alice@example.com',
       rule: 'parallel',
       used: 0,
-      held: 2,
+      reserved: 2,
       in_flight: 2,
       needed: 1,
       resets_at: null,
@@ -276,7 +276,7 @@ describe('a refusal for too many requests or tokens', () => {
   });
 
   it('at once counts one request in words that fit', async () => {
-    const text = await message([{ ...concurrent, limit: 1, held: 1, in_flight: 1 }]);
+    const text = await message([{ ...concurrent, limit: 1, reserved: 1, in_flight: 1 }]);
     assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is under way\.$/);
   });
 
@@ -286,7 +286,7 @@ describe('a refusal for too many requests or tokens', () => {
       [minute, '0 requests per minute'],
       [tokens, '0 tokens per minute'],
     ] as const) {
-      const { message: text, headers } = await refused([{ ...counter, limit: 0, held: 0, in_flight: 0 }]);
+      const { message: text, headers } = await refused([{ ...counter, limit: 0, reserved: 0, in_flight: 0 }]);
       const who = 'user alice@example.com';
       const fact = `The limit of ${limit} for ${who} allows nothing`;
       assert.equal(text, `${fact}. Ask your administrator for a higher limit. Spend rule ${counter.rule}.`);
@@ -299,7 +299,7 @@ describe('a refusal for too many requests or tokens', () => {
     assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');
     assert.match(
       text,
-      /^The limit of 60 requests per minute for user \S+ has no room for this request; try again in 23 seconds\. Spend rule parallel: 57 used and 3 held by requests in flight in this minute\.$/,
+      /^The limit of 60 requests per minute for user \S+ has no room for this request; try again in 23 seconds\. Spend rule parallel: 57 used and 3 reserved by requests in flight in this minute\.$/,
     );
     assert.deepEqual(headers, { 'retry-after': '23' });
     assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\. /);
@@ -309,7 +309,7 @@ describe('a refusal for too many requests or tokens', () => {
     const { message: text, details } = await refused([tokens]);
     assert.match(
       text,
-      /^The limit of 2000 tokens per minute .* has no room for this request; .*: 100 used and 1500 held .*, and this request may need 1300 tokens\.$/,
+      /^The limit of 2000 tokens per minute .* has no room for this request; .*: 100 used and 1500 reserved .*, and this request may need 1300 tokens\.$/,
     );
     assert.equal(details.needed, 1300);
   });

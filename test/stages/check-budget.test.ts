@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../engine/api.ts';
 import { type Facts, stageConfig } from '../../engine/simulate/stage-harness.ts';
-import { enter, reserved, spendLimits, standing } from './budget-bench.ts';
+import { enter, limit_status, reserved, spendLimits } from './budget-bench.ts';
 
 /** What the harness's models cost, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
@@ -22,7 +22,7 @@ describe('what check-budget holds', () => {
     assert.deepEqual(ctx.written, { ...MOST, 'spend.reserved_nano_usd': COST, 'spend.most_nano_usd': COST });
   });
 
-  it('prices the input as the dearest cache write that was asked for', async () => {
+  it('prices the input as the most expensive cache write that was asked for', async () => {
     const amount = async (ttl: string) =>
       (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 1 } })).amount_nano_usd;
     assert.equal(await amount('none'), 1000 * PRICE.input + PRICE.output);
@@ -51,7 +51,7 @@ describe('what check-budget holds', () => {
   it('covers cache writes that nobody asked for, where the API of the upstream lets it make them', async () => {
     const amount = async (protocol: string, ttl = 'none') => {
       const facts = {
-        'request.surface': protocol,
+        'request.protocol': protocol,
         'route.protocol': protocol,
         'request.cache.ttl': ttl,
         'request.max_tokens': 1,
@@ -81,14 +81,14 @@ describe('what check-budget holds', () => {
     );
   });
 
-  it('is held for the caller, its request and where it goes', async () => {
+  it('is reserved for the caller, its request and where it goes', async () => {
     const { claims: _, ...identity } = await reserved({
       facts: { 'principal.team': 'search', 'principal.project': 'apollo' },
       spend_limits: spendLimits(),
     });
     assert.deepEqual(identity, {
       request_id: 'req-1',
-      surface: 'messages',
+      protocol: 'messages',
       principal_id: 'user:alice@example.com',
       user: 'alice@example.com',
       team: 'search',
@@ -135,7 +135,7 @@ describe('the most a request can cost', () => {
     assert.equal(short.most_nano_usd, 900 * 3000 + 500 * 15_000);
   });
 
-  it('counts the dearest cache price of the tier, and that of reading when it is dearest', async () => {
+  it('counts the most expensive cache price of the tier, and that of reading when it is most expensive', async () => {
     const long_context = { above_input_tokens: 900, input: 6, output: 15, cache_write_5m: 9 };
     const facts = { 'request.cache.ttl': '5m', 'request.max_tokens': 1 };
     assert.equal((await reserved({ models: priced({ long_context }), facts })).most_nano_usd, 1000 * 9000 + 15_000);
@@ -173,7 +173,7 @@ describe('a typical reservation', () => {
     assert.equal((await reserved({ spend_limits: typical, typicalCost: () => COST + 1 })).amount_nano_usd, COST);
   });
 
-  it('is not asked for where the worst case is to be held, nor for a free request', async () => {
+  it('is not asked for where the worst case is to be reserved, nor for a free request', async () => {
     const typicalCost = () => 1;
     const worst = await reserved({ spend_limits: spendLimits(), typicalCost });
     assert.deepEqual([worst.amount_nano_usd, worst.overshoot_percent], [COST, undefined]);
@@ -192,7 +192,7 @@ describe('a typical reservation', () => {
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [most, most, undefined]);
   });
 
-  it('that nobody metered is billed at what was held, as an estimate', async () => {
+  it('that nobody metered is billed at what was reserved, as an estimate', async () => {
     const { stage, ctx } = enter({ spend_limits: typical, typicalCost: () => 1234 });
     await stage.hooks.request!(ctx);
     ctx.note({ 'upstream.attempts': 1, 'upstream.status': 200 });
@@ -203,7 +203,7 @@ describe('a typical reservation', () => {
 
 describe('a limit in shadow mode', () => {
   it('that had no room lets the request go on, and is reported by name', async () => {
-    const { stage, ctx } = enter({ reserve: () => ({ shadows: [standing({ rule: 'trial' })] }) });
+    const { stage, ctx } = enter({ reserve: () => ({ shadows: [limit_status({ rule: 'trial' })] }) });
     await stage.hooks.request!(ctx);
     assert.deepEqual(ctx.shadows, ['spend:trial']);
     assert.equal(ctx.written['spend.reserved_nano_usd'], COST);
@@ -211,14 +211,14 @@ describe('a limit in shadow mode', () => {
 });
 
 describe('while the database is away', () => {
-  it('a request that may go out all the same goes out without a hold, and says so in a fact', async () => {
-    const { stage, ctx } = enter({ reserve: () => ({ unheld: true }) });
+  it('a request that may go out all the same goes out without a reservation, and says so in a fact', async () => {
+    const { stage, ctx } = enter({ reserve: () => ({ unreserved: true }) });
     await stage.hooks.request!(ctx);
     assert.deepEqual(ctx.written, {
       ...MOST,
       'spend.reserved_nano_usd': 0,
       'spend.most_nano_usd': COST,
-      'spend.unheld': true,
+      'spend.unreserved': true,
     });
     await stage.hooks.finish!(ctx);
     assert.deepEqual(stage.released, ['req-1'], 'it never left, which the ledger must hear');
@@ -260,7 +260,7 @@ describe('the end of a request that check-budget let through', () => {
     return stage;
   }
 
-  it('gives the hold back when the request never left', async () => {
+  it('gives the reservation back when the request never left', async () => {
     const { released, settlements } = await ended({});
     assert.deepEqual([released, settlements], [['req-1'], []]);
   });
@@ -270,7 +270,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.deepEqual([released, settlements], [[], []]);
   });
 
-  it('settles at the held amount what left and was not metered', async () => {
+  it('settles at the reserved amount what left and was not metered', async () => {
     const { released, settlements } = await ended({ 'upstream.attempts': 1, 'upstream.status': 200 });
     assert.deepEqual(released, []);
     assert.equal(settlements.length, 1);
@@ -294,7 +294,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.equal(settlements[0]?.status, 529);
   });
 
-  it('does nothing when nothing was held', async () => {
+  it('does nothing when nothing was reserved', async () => {
     const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
     const { stage, ctx } = enter({ reserve: () => Promise.reject(away) });
     await assert.rejects(async () => stage.hooks.request!(ctx), /cannot use its database/);
@@ -302,7 +302,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.deepEqual([stage.released, stage.settlements], [[], []]);
   });
 
-  it('gives back what it held when it has run out of time meanwhile', async () => {
+  it('gives back what it reserved when it has run out of time meanwhile', async () => {
     const { stage, ctx } = enter();
     Object.defineProperty(ctx, 'state', { set: () => assert.fail('the hook is over') });
     await assert.rejects(async () => stage.hooks.request!(ctx), /the hook is over/);

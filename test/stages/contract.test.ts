@@ -51,7 +51,7 @@ function pipelineAround(stage: StageDefinition, example: string): string {
     'pipeline: example',
     'version: 1',
     'summary: Holds one example.',
-    'match: { methods: [POST], paths: [/example], surface: messages }',
+    'match: { methods: [POST], paths: [/example], protocol: messages }',
     'stages:',
     ...[...before_it.map(entry), ...middle, ...answer].map(indent),
     'finally:',

@@ -8,13 +8,13 @@ const [vendor] = config.upstreams;
 const chat_only = { ...vendor!, name: 'chat-only', type: 'compat', protocols: ['chat'] } as const;
 const stage = openStage(forward, { config: { ...config, upstreams: [vendor!, chat_only] } });
 
-function ask(surface: string, upstream: string, protocol?: string) {
+function ask(protocol: string, upstream: string, upstream_protocol?: string) {
   const facts = {
-    'request.surface': surface,
+    'request.protocol': protocol,
     'request.model': 'coder-1',
     'route.upstream': upstream,
     'route.upstream_model': 'coder-1',
-    ...(protocol !== undefined && { 'route.protocol': protocol }),
+    ...(upstream_protocol !== undefined && { 'route.protocol': upstream_protocol }),
   };
   const ctx = stage.request({ facts, body: '{"model":"coder-1"}' } as never);
   return { ctx, answered: Promise.resolve(stage.hooks.request!(ctx)) };
@@ -27,14 +27,14 @@ describe('a request that nobody translated', () => {
     ['messages', 'chat-only', 'chat'],
     ['count_tokens', 'chat-only', 'chat'],
   ] as const;
-  for (const [surface, upstream, protocol] of CASES) {
+  for (const [protocol, upstream, upstream_protocol] of CASES) {
     for (const said of [true, false]) {
-      test(`from surface ${surface} to ${upstream} is refused${said ? '' : ', also when no stage told the API'}`, async () => {
-        const { ctx, answered } = ask(surface, upstream, said ? protocol : undefined);
+      test(`from protocol ${protocol} to ${upstream} is refused${said ? '' : ', also when no stage told the API'}`, async () => {
+        const { ctx, answered } = ask(protocol, upstream, said ? upstream_protocol : undefined);
         await assert.rejects(answered, (error: { code: string; message: string; details: object }) => {
           assert.equal(error.code, 'not_supported');
-          assert.match(error.message, new RegExp(`"${upstream}" speaks ${protocol} and not`));
-          const remedy = surface === 'count_tokens' ? /cannot count tokens/ : /`translate` belongs above `forward`/;
+          assert.match(error.message, new RegExp(`"${upstream}" speaks ${upstream_protocol} and not`));
+          const remedy = protocol === 'count_tokens' ? /cannot count tokens/ : /`translate` belongs above `forward`/;
           assert.match(error.message, remedy);
           assert.deepEqual(error.details, { upstream });
           return true;

@@ -51,14 +51,14 @@ describe('read-body', () => {
   });
 
   it('refuses a decisive key that occurs twice, also when one of them is spelt with escapes', async () => {
-    await refusal('{"model":"cheap","model":"dear"}', 'model');
-    await refusal('{"model":"cheap","mod\\u0065l":"dear"}', 'model');
+    await refusal('{"model":"cheap","model":"expensive"}', 'model');
+    await refusal('{"model":"cheap","mod\\u0065l":"expensive"}', 'model');
     await refusal('{"model":"m","max_tokens":1,"max_tokens":9}', 'max_tokens');
     const twice = await factsOf('{"model":"m","x":1,"x":2,"messages":[{"model":"deep"}]}');
     assert.equal(twice['request.model'], 'm');
   });
 
-  it('finds the longest cache lifetime asked for, and takes hidden spelling for the dearest', async () => {
+  it('finds the longest cache lifetime asked for, and takes hidden spelling for the most expensive', async () => {
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
     assert.equal((await factsOf({ model: 'm' }))['request.cache.ttl'], 'none');
     assert.equal((await factsOf(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Answer, type LimitClaim, StageError, type Standing } from '../../engine/api.ts';
+import { type Answer, type CounterStatus, type LimitClaim, StageError } from '../../engine/api.ts';
 import { openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import reportSpending from '../../stages/report-spending.ts';
 import { MIDNIGHT, ruleLimits, type SpendLimits, spendLimits, USD } from './budget-bench.ts';
@@ -12,18 +12,18 @@ const ADA = {
   'principal.token.id': 'tok_1',
 };
 
-function stand(claim: LimitClaim, more: Partial<Standing> = {}): Standing {
+function stand(claim: LimitClaim, more: Partial<CounterStatus> = {}): CounterStatus {
   const { shadow: _, ...name } = claim;
-  return { ...name, spent: 0, held: 0, in_flight: 0, most: 0, resets_at: MIDNIGHT, ...more };
+  return { ...name, spent: 0, reserved: 0, in_flight: 0, most: 0, resets_at: MIDNIGHT, ...more };
 }
 
-async function report(spend_limits: SpendLimits, more: (claim: LimitClaim) => Partial<Standing> = () => ({})) {
+async function report(spend_limits: SpendLimits, more: (claim: LimitClaim) => Partial<CounterStatus> = () => ({})) {
   const asked: LimitClaim[] = [];
-  const standings: ServiceWishes['standings'] = (claims) => {
+  const statuses: ServiceWishes['statuses'] = (claims) => {
     asked.push(...claims);
     return claims.map((claim) => stand(claim, more(claim)));
   };
-  const stage = openStage(reportSpending, { config: stageConfig({ spend_limits }), standings });
+  const stage = openStage(reportSpending, { config: stageConfig({ spend_limits }), statuses });
   const answer = (await stage.hooks.request!(stage.request({ facts: ADA }))) as Answer;
   return { asked, answer, body: JSON.parse(answer.body) };
 }
@@ -88,7 +88,7 @@ describe('report-spending', () => {
     const defaults = { user_daily_usd: 100, user_weekly_usd: 100, user_monthly_usd: 100, team_monthly_usd: 0 };
     const percent = { day: 74.9, week: 75, month: 95 };
     const { body } = await report(spendLimits({ defaults }), ({ scope, window }) =>
-      scope === 'user' ? { spent: Math.round(percent[window as keyof typeof percent] * USD), held: 50 * USD } : {},
+      scope === 'user' ? { spent: Math.round(percent[window as keyof typeof percent] * USD), reserved: 50 * USD } : {},
     );
     const common = { kind: 'spend', resets_at: '2026-03-11T00:00:00.000Z', is_active: false };
     const user = { ...common, scope: 'user' };
@@ -154,7 +154,7 @@ describe('report-spending', () => {
 
   it('says that it cannot tell while the database is away', async () => {
     const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
-    const stage = openStage(reportSpending, { standings: () => Promise.reject(away) });
+    const stage = openStage(reportSpending, { statuses: () => Promise.reject(away) });
     await assert.rejects(async () => stage.hooks.request!(stage.request({ facts: ADA })), away);
   });
 });

@@ -7,7 +7,7 @@ import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-
 import resolveRoute from '../../stages/resolve-route.ts';
 
 const ALICE: Facts = {
-  'request.surface': 'messages',
+  'request.protocol': 'messages',
   'request.model': 'coder-1',
   'request.tool_count': 3,
   'principal.email': 'alice@example.com',
@@ -122,25 +122,25 @@ describe('resolve-route', () => {
 
   it('lets the likely cost decide', () => {
     const rules = [
-      { name: 'dear', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
+      { name: 'expensive', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
     ];
     const sizes = (input: number, output: number): Facts => ({
       'request.input_tokens_estimate': input,
       'request.max_tokens': output,
     });
     assert.equal(ruleTaken(rules, sizes(5000, 1000)), 'default');
-    assert.equal(ruleTaken(rules, sizes(5001, 1000)), 'dear');
+    assert.equal(ruleTaken(rules, sizes(5001, 1000)), 'expensive');
   });
 
   it('does not take counting tokens, which is free, for an answer', () => {
     const rules = [
-      { name: 'dear', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
+      { name: 'expensive', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
     ];
     const facts = { 'request.input_tokens_estimate': 150_000 };
-    assert.equal(ruleTaken(rules, facts), 'dear');
+    assert.equal(ruleTaken(rules, facts), 'expensive');
     const { 'route.rule': rule, 'route.estimate_nano_usd': estimate } = route(rules, {
       ...facts,
-      'request.surface': 'count_tokens',
+      'request.protocol': 'count_tokens',
     });
     assert.deepEqual([rule, estimate], ['default', 0]);
   });
@@ -302,14 +302,18 @@ describe('the API an upstream is asked in', () => {
   const [coder] = stageConfig().models;
   const protocols = (...names: UpstreamConfig['protocols']): UpstreamConfig => ({ ...main!, protocols: names });
 
-  function asked(surface: string, upstream: UpstreamConfig, model: Partial<ModelConfig> = {}): Record<string, unknown> {
+  function asked(
+    protocol: string,
+    upstream: UpstreamConfig,
+    model: Partial<ModelConfig> = {},
+  ): Record<string, unknown> {
     const config = stageConfig({ upstreams: [upstream, spare!], models: [{ ...coder!, ...model }] });
     const stage = openStage(resolveRoute, { config });
-    const ctx = stage.request({ facts: { ...ALICE, 'request.surface': surface } });
+    const ctx = stage.request({ facts: { ...ALICE, 'request.protocol': protocol } });
     stage.hooks.request!(ctx);
     return ctx.written;
   }
-  const protocol = (surface: string, upstream: UpstreamConfig) => asked(surface, upstream)['route.protocol'];
+  const protocol = (served: string, upstream: UpstreamConfig) => asked(served, upstream)['route.protocol'];
 
   it("is the client's own where the upstream has it, and the first it has otherwise", () => {
     assert.equal(protocol('messages', protocols('messages')), 'messages');

@@ -7,7 +7,7 @@ import translate from '../../stages/translate.ts';
 
 const FACTS = {
   'request.id': '0a0b0c0d-0000-4000-8000-000000000001',
-  'request.surface': 'chat',
+  'request.protocol': 'chat',
   'request.model': 'coder-1',
   'route.protocol': 'messages',
   'route.upstream': 'spare',
@@ -58,14 +58,14 @@ describe('a request whose upstream speaks another API', () => {
 });
 
 describe('a request whose upstream speaks the API of its client', () => {
-  for (const [surface, protocol] of [
+  for (const [protocol, upstream_protocol] of [
     ['messages', 'messages'],
     ['count_tokens', 'messages'],
     ['chat', 'chat'],
     ['responses', 'responses'],
   ]) {
-    it(`passes untouched on the surface ${surface}`, async () => {
-      const ctx = await run({ 'request.surface': surface, 'route.protocol': protocol });
+    it(`passes untouched on the protocol ${protocol}`, async () => {
+      const ctx = await run({ 'request.protocol': protocol, 'route.protocol': upstream_protocol });
       assert.equal(ctx.body!.bytes.toString(), BODY);
       assert.equal(ctx.converts_response, false);
       assert.deepEqual(ctx.written, {});
@@ -78,15 +78,15 @@ describe('a conversation that was led with a model at another upstream before', 
   const body = (block: string) =>
     `{"model":"coder-1", "messages":[{"role":"assistant","content":[${block}{"type":"text","text":"a"}]}]}`;
   const facts = {
-    'request.surface': 'messages',
+    'request.protocol': 'messages',
     'request.unproven_reasoning': 'made',
     'route.protocol': 'messages',
     'route.upstream': 'main',
   };
 
-  for (const surface of ['messages', 'count_tokens']) {
-    it(`reaches a provider without what was translated in it, on the surface ${surface}`, async () => {
-      const ctx = await run({ ...facts, 'request.surface': surface }, body(made));
+  for (const protocol of ['messages', 'count_tokens']) {
+    it(`reaches a provider without what was translated in it, on the protocol ${protocol}`, async () => {
+      const ctx = await run({ ...facts, 'request.protocol': protocol }, body(made));
       assert.equal(ctx.body!.bytes.toString(), body(''));
       assert.deepEqual(ctx.rewrites, ['messages']);
       assert.equal(ctx.converts_response, false);

@@ -19,8 +19,8 @@ function open(tries: Partial<ReadinessTries> = {}, reloads: ReloadState = never_
     read: async () => ({ ok: true }),
     spool: async () => true,
     knowsCallers: () => true,
-    servesWithoutHolds: () => false,
-    holdsMoney: () => true,
+    servesWithoutReservations: () => false,
+    reservesMoney: () => true,
     ...tries,
   };
   const health = createHealth({ tries: all, clock, log, reloads: () => reloads, stopping: () => false });
@@ -35,7 +35,7 @@ async function found(tries: Partial<ReadinessTries>): Promise<readonly unknown[]
 
 const read_only = { write: refused };
 const away = { write: refused, read: async () => ({ ok: false }) };
-const allowed = { servesWithoutHolds: () => true };
+const allowed = { servesWithoutReservations: () => true };
 
 for (const [what, tries, expected] of [
   ['a database that takes writes serves', {}, ['ok', 'unused', true]],
@@ -43,7 +43,7 @@ for (const [what, tries, expected] of [
   ['a read-only database serves under allow', { ...read_only, ...allowed }, ['read_only', 'ok', true]],
   [
     'a read-only database serves where no money is held',
-    { ...read_only, holdsMoney: () => false },
+    { ...read_only, reservesMoney: () => false },
     ['read_only', 'unused', true],
   ],
   ['a database that is away serves nobody under deny', away, ['unavailable', 'unused', false]],

@@ -26,13 +26,13 @@ after(async () => {
 
 /** What a gateway of before had in its books: 60 spent by a request, 100 held for another. */
 const BOOKS = `
-insert into spend_counters (scope, key, window_kind, window_start, spent_nano_usd, held_nano_usd)
+insert into spend_counters (scope, key, window_kind, window_start, spent_nano_usd, reserved_nano_usd)
 values ('user', 'ann', 'day', '2026-03-10', 60, 100), ('user', 'bob', 'day', '2026-03-10', 0, 0);
 insert into reservations (request_id, process_id, reserved_at, amount_nano_usd, counter_ids,
-  surface, principal_id, user_email, model, upstream, upstream_model)
+  protocol, principal_id, user_email, model, upstream, upstream_model)
 select 'held', gen_random_uuid(), '2026-03-10T10:00:00Z', 100, array[id], 'messages', 'user:ann', 'ann', 'm', 'u', 'm'
 from spend_counters where key = 'ann';
-insert into ledger (request_id, surface, principal_id, user_email, model, upstream, upstream_model, status, aborted,
+insert into ledger (request_id, protocol, principal_id, user_email, model, upstream, upstream_model, status, aborted,
   input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd,
   provenance, counter_ids, forwarded_at, settled_at)
 select 'spent', 'messages', 'user:ann', 'ann', 'm', 'u', 'm', 200, false, 1, 1, 0, 0, 0, 60, '{}', array[id], now(), now()

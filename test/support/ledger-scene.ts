@@ -1,6 +1,6 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
-import type { LimitClaim, LimitStanding, Reservation, ReservationRequest } from '../../engine/api.ts';
+import type { LimitClaim, LimitStatus, Reservation, ReservationRequest } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
 import { lacksRoom, overshootOf } from '../../engine/money/limits/admission.ts';
@@ -14,7 +14,7 @@ const SHADOW_LIMIT = 180;
 /** Time passes while reservations are on their way, and none of them is late. */
 const reserve_timeout_ms = () => Number.MAX_SAFE_INTEGER;
 /** The most any request costs, in nano-USD. */
-export const DEAREST = 150;
+export const MOST_EXPENSIVE = 150;
 
 /** The smallest limit of each counter; in money each request also comes under a larger one, and some under one in shadow mode. */
 const LIMITS: readonly Pick<LimitClaim, 'scope' | 'window' | 'unit' | 'limit'>[] = [
@@ -126,7 +126,7 @@ export class LedgerScene {
     const over = await this.#databases[0].query(
       'test_over',
       `select * from spend_counters where key like $1 and
-         (held < 0 or in_flight < 0 or most < held
+         (reserved < 0 or in_flight < 0 or most < reserved
           or spent + most > ($2::jsonb ->> (scope || ' ' || window_kind || ' ' || unit))::bigint)`,
       [`%${this.#run}%`, JSON.stringify(Object.fromEntries(bounds))],
     );
@@ -158,7 +158,7 @@ export class LedgerScene {
     }
     const left = await this.#databases[0].query(
       'test_left',
-      'select * from spend_counters where key like $1 and (held <> 0 or most <> 0 or in_flight <> 0)',
+      'select * from spend_counters where key like $1 and (reserved <> 0 or most <> 0 or in_flight <> 0)',
       [`%${this.#run}%`],
     );
     assert.deepEqual(left, []);
@@ -171,7 +171,7 @@ export class LedgerScene {
 
   #boundOf(unit: string, limit: number): number {
     if (this.mode !== 'mixed' || unit !== 'nano_usd') return limit;
-    return limit + Math.max(overshootOf(limit, OVERSHOOT_PERCENT), DEAREST);
+    return limit + Math.max(overshootOf(limit, OVERSHOOT_PERCENT), MOST_EXPENSIVE);
   }
 
   #keyOf(scope: string, { user, model, project }: { user: string; model: string; project: string | null }) {
@@ -215,14 +215,14 @@ export class LedgerScene {
   }
 
   /** What was without room is without room by what is told of it, and what was let in is within what is told of it. */
-  #assertSensible(request: ReservationRequest, { exceeded, shadows, standings }: Reservation): void {
-    const isLacking = (limit: LimitStanding) => lacksRoom(limit, request);
+  #assertSensible(request: ReservationRequest, { exceeded, shadows, statuses }: Reservation): void {
+    const isLacking = (limit: LimitStatus) => lacksRoom(limit, request);
     assert.ok(exceeded.every(isLacking) && shadows.every(isLacking));
     assert.ok(shadows.every(({ rule, limit }) => rule === 'trial' && limit === SHADOW_LIMIT));
     assert.ok(exceeded.every(({ rule }) => rule !== 'trial'));
-    assert.equal(standings.length > 0, exceeded.length === 0);
-    for (const { unit, limit, spent, most, in_flight, held } of standings) {
-      assert.ok(in_flight > 0 && held <= most);
+    assert.equal(statuses.length > 0, exceeded.length === 0);
+    for (const { unit, limit, spent, most, in_flight, reserved } of statuses) {
+      assert.ok(in_flight > 0 && reserved <= most);
       assert.ok(spent + most <= this.#boundOf(unit, limit), `${spent} and ${most} at ${limit}`);
     }
   }

@@ -11,7 +11,7 @@ import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement, teamClaim, userClaim, useTestStore } from './store.ts';
 
 /** Who prices again. */
-export const OPERATOR = { kind: 'command', name: 'ann@desk' } as const;
+export const OPERATOR = { kind: 'command', name: 'ann@backend' } as const;
 /** Everything. */
 export const SINCE: RepriceWish = { since: '2026-03-01' };
 /** 1 nano-USD per token. */

@@ -91,7 +91,7 @@ const PIPELINE_SECTIONS: Readonly<Record<string, string>> = {
   pipeline: 'pipeline: messages',
   version: 'version: 1',
   summary: 'summary: Completes a part that a document shows.',
-  match: 'match: { methods: [POST], paths: [/v1/messages], surface: messages }',
+  match: 'match: { methods: [POST], paths: [/v1/messages], protocol: messages }',
   stages: ['stages:', ...STAGES.map((name) => `  - stage: ${name}`)].join('\n'),
   finally: 'finally:\n  - stage: audit',
 };

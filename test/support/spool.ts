@@ -57,7 +57,7 @@ export function fakeLedger(): FakeLedger {
       ledger.reserved.push(request);
       await ledger.onReserve();
       if (ledger.trouble !== undefined) throw ledger.trouble;
-      return { exceeded: [], shadows: [], standings: [], unheld: false };
+      return { exceeded: [], shadows: [], statuses: [], unreserved: false };
     },
     topUp: (request_id) => void ledger.topped_up.push(request_id),
     async settle(settlement) {
@@ -67,7 +67,7 @@ export function fakeLedger(): FakeLedger {
       ledger.released.push(request_id);
     },
     typicalCost: () => 7,
-    standings: async () => [],
+    statuses: async () => [],
     databaseId: async () => ledger.database_id,
     async settleAt(settlement, counters, at_ms, database_id) {
       if (ledger.trouble !== undefined) throw ledger.trouble;

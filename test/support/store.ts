@@ -72,7 +72,7 @@ export function reservation(more: Partial<ReservationRequest> = {}): Reservation
   const amount_nano_usd = more.amount_nano_usd ?? 100;
   return {
     request_id: `request-${++requests}`,
-    surface: 'messages',
+    protocol: 'messages',
     principal_id: `user:${user}`,
     user,
     team: null,
@@ -105,8 +105,8 @@ export function settlement(request: ReservationRequest, more: Partial<Settlement
 }
 
 /** Fails unless a reservation was placed. */
-export function assertGranted({ exceeded, unheld }: Reservation): void {
-  assert.deepEqual({ exceeded, unheld }, { exceeded: [], unheld: false });
+export function assertGranted({ exceeded, unreserved }: Reservation): void {
+  assert.deepEqual({ exceeded, unreserved }, { exceeded: [], unreserved: false });
 }
 
 /** One counter as the tests compare it. Amounts in nano-USD. */
@@ -114,14 +114,14 @@ export interface CounterRow {
   readonly window_kind: string;
   readonly window_start: string;
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
 }
 
 /** The counters under a key, by window. */
 export async function countersOf(database: Database, key: string): Promise<CounterRow[]> {
   const rows = await database.query<Omit<CounterRow, 'window_start'> & { window_start: Date }>(
     'test_counters',
-    `select window_kind, window_start, spent, held
+    `select window_kind, window_start, spent, reserved
      from spend_counters where key = $1 order by window_kind, window_start`,
     [key],
   );
@@ -141,17 +141,17 @@ export function counterStatesOf(database: Database, key: string): Promise<Counte
   return database.query<CounterState>(
     'test_counter_states',
     `select scope, window_kind, unit, case when isfinite(window_start) then window_start::text else '-infinity' end as window_start,
-       spent, held, most, in_flight
+       spent, reserved, most, in_flight
      from spend_counters where key = $1 order by scope, window_kind, unit, spend_counters.window_start`,
     [key],
   );
 }
 
-/** What is spent and held under a key that has one window. */
-export async function balanceOf(database: Database, key: string): Promise<{ spent: number; held: number }> {
+/** What is spent and reserved under a key that has one window. */
+export async function balanceOf(database: Database, key: string): Promise<{ spent: number; reserved: number }> {
   const [row, ...others] = await countersOf(database, key);
   if (row === undefined || others.length > 0) throw new Error(`"${key}" has not one window`);
-  return { spent: row.spent, held: row.held };
+  return { spent: row.spent, reserved: row.reserved };
 }
 
 /** Some columns of a ledger row. */

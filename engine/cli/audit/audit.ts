@@ -57,7 +57,7 @@ const word = (value: unknown): string | undefined =>
 
 /** One record as one line for a person: when, who, what, with which result. Each part is one word or in quotes, whoever wrote it. */
 function readableLine({ at, record }: AuditRow): string {
-  const { user, model, upstream, surface, status, error, aborted, cost_usd, duration_ms, request_id, losses } = record;
+  const { user, model, upstream, protocol, status, error, aborted, cost_usd, duration_ms, request_id, losses } = record;
   const where = word(upstream);
   const lost = Array.isArray(losses) && losses.length > 0 ? losses.map(word).join(', ') : undefined;
   return [
@@ -67,7 +67,7 @@ function readableLine({ at, record }: AuditRow): string {
     aborted === true ? 'aborted' : undefined,
     typeof cost_usd === 'number' ? `$${cost_usd.toFixed(6)}` : undefined,
     word(user) ?? 'unknown caller',
-    word(model ?? surface),
+    word(model ?? protocol),
     where && `at ${where}`,
     lost && `translation: ${lost}`,
     `${word(duration_ms)} ms`,

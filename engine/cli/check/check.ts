@@ -61,11 +61,13 @@ function overshoots({ gateways }: CheckedPaths): Overshoot[] {
 const LINE_WIDTH = 80;
 
 /** The bound of each limit where there is one, and where it comes from. */
-function describeBounds({ limits, dearest }: Overshoot): string[] {
+function describeBounds({ limits, most_expensive }: Overshoot): string[] {
   if (limits.length === 0) return [];
   const largest_first = limits.toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd);
   const bounds = largest_first.map(({ name, bound_nano_usd }) => `${name} by ${formatUsd(bound_nano_usd)}`);
-  const one = dearest && ` (${formatUsd(dearest.cost_nano_usd)} USD: ${dearest.model} at ${dearest.upstream})`;
+  const one =
+    most_expensive &&
+    ` (${formatUsd(most_expensive.cost_nano_usd)} USD: ${most_expensive.model} at ${most_expensive.upstream})`;
   const why = `each by overshoot_percent of it, or by what one request can cost${one ?? ''} if that is more; so is a limit that is set or granted at run time; reserve: worst_case makes it 0`;
   return [
     ...wrapText(`at most: ${bounds.join(', ')}`, LINE_WIDTH, '  ', '    '),
@@ -139,13 +141,15 @@ function describeLive(live: readonly LiveCheck[] | undefined): string {
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
   const inUsd = (nano_usd: number | undefined) => (nano_usd === undefined ? null : nanoToUsd(nano_usd));
-  const spend_limits = overshoots(checked).map(({ bound_nano_usd, limits, dearest, not_bounded, unbounded_at }) => ({
-    passed_by_at_most_usd: inUsd(bound_nano_usd),
-    limits: limits.map(({ name, bound_nano_usd: own }) => ({ name, passed_by_at_most_usd: inUsd(own) })),
-    dearest_request_usd: inUsd(dearest?.cost_nano_usd),
-    not_bounded,
-    ...(unbounded_at && { max_completion_tokens_unbounded_at: unbounded_at }),
-  }));
+  const spend_limits = overshoots(checked).map(
+    ({ bound_nano_usd, limits, most_expensive, not_bounded, unbounded_at }) => ({
+      passed_by_at_most_usd: inUsd(bound_nano_usd),
+      limits: limits.map(({ name, bound_nano_usd: own }) => ({ name, passed_by_at_most_usd: inUsd(own) })),
+      most_expensive_request_usd: inUsd(most_expensive?.cost_nano_usd),
+      not_bounded,
+      ...(unbounded_at && { max_completion_tokens_unbounded_at: unbounded_at }),
+    }),
+  );
   const memory = bounds(checked).map(({ total_bytes, connections: { count, each_bytes } }) => ({
     bodies_at_most_bytes: total_bytes,
     connections_at_most_bytes: count * each_bytes,

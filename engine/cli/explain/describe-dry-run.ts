@@ -2,7 +2,7 @@ import { formatUsd, usdToNano } from '../../kit/money.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { Reason } from '../../rules/reasons.ts';
-import type { DryRun, RuleStep, SentStep, StageStep, Verdict } from '../../simulate/dry-run.ts';
+import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../simulate/dry-run.ts';
 import type { LimitStep } from '../../simulate/dry-run-limits.ts';
 import { formatTable } from '../table.ts';
 import { momentWords } from '../times.ts';
@@ -27,7 +27,7 @@ const inOnePiece = (text: string): string => text.replaceAll(' ', NO_BREAK);
 const spaced = (text: string): string => text.replaceAll(NO_BREAK, ' ');
 
 /** Why a condition holds or not, one line per comparison that decided. */
-function reasonLines({ reasons }: Verdict, line_width: number): string[] {
+function reasonLines({ reasons }: Decision, line_width: number): string[] {
   return reasons.flatMap((reason) =>
     wrapText(
       `${reason.held ? 'yes' : 'no'}: ${reason.condition}${valuesOf(reason)}`,
@@ -113,7 +113,7 @@ function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_wid
       per,
       shown(limit.limit),
       ...(is_usd ? [] : [unit]),
-      shown(limit.spent + limit.held),
+      shown(limit.spent + limit.reserved),
       shown(limit.needed),
       limit.room ? 'yes' : 'NO',
     ];

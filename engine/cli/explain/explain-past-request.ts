@@ -10,11 +10,11 @@ import { findAuditRecord } from '../../money/reports/usage.ts';
 import { factView } from '../../rules/fact-view.ts';
 import {
   type DryRun,
+  decisionOf,
   entryStep,
   routingSteps,
   type StageStep,
   spendingSteps,
-  verdictOf,
 } from '../../simulate/dry-run.ts';
 import type { Counted } from '../../simulate/memory/memory-ledger.ts';
 import { limitsOfPast } from '../../simulate/past-limits.ts';
@@ -34,7 +34,7 @@ const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRec
   request_id: ['request.id', same],
   method: ['request.method', same],
   path: ['request.path', same],
-  surface: ['request.surface', same],
+  protocol: ['request.protocol', same],
   received_at: ['request.received_at', (text: string) => Date.parse(text)],
   address: ['request.client.address', same],
   region: ['request.region', same],
@@ -85,7 +85,7 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
   const step = { ...entryStep(entry, list), wrote: {} };
   const fate = entry.mode === 'shadow' ? 'skipped' : 'runs';
   if (entry.when === undefined) return { ...step, fate };
-  const guard = verdictOf(entry.when, viewOf(facts));
+  const guard = decisionOf(entry.when, viewOf(facts));
   const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
   const missing = [...new Set(seen)].filter((path) => !RECORDED.has(path) && !(path in facts));
   if (missing.length > 0) return { ...step, fate: 'unknown', missing };
@@ -124,7 +124,7 @@ function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: 
   return {
     wrote: {
       ...about,
-      ...upstreamFacts(String(facts['request.surface']), model, upstream),
+      ...upstreamFacts(String(facts['request.protocol']), model, upstream),
       'route.rule': rule?.name ?? 'default',
     },
   };

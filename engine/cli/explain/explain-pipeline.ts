@@ -142,7 +142,7 @@ export function describePipeline(pipeline: PipelineSpec, line_width: number, cwd
   return [
     `${name}, version ${version}: ${shownPath(pipeline.file, cwd)}`,
     ...wrapText(summary, line_width),
-    ...wrapText(`Serves ${serves} (surface ${match.surface}${body}).`, line_width),
+    ...wrapText(`Serves ${serves} (protocol ${match.protocol}${body}).`, line_width),
     '',
     ...LISTS.flatMap((list) => listLines(pipeline, list, line_width, cwd)),
   ];

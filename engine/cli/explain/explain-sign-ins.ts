@@ -124,7 +124,7 @@ function describe({ user, refused, account, sessions }: SignIns, width: number):
     ...(refused.length > REFUSED_SHOWN ? line('', `and ${refused.length - REFUSED_SHOWN} times before`) : []),
     ...(account === undefined
       ? []
-      : line('account', `${account.subject} of ${account.issuer}, vouched for last ${shown(account.signed_in_at)}`)),
+      : line('account', `${account.subject} of ${account.issuer}, verified last ${shown(account.signed_in_at)}`)),
     ...(sessions.length === 0
       ? []
       : line('sessions', `${counted(open.length, 'open session')}, ${ended.length} ended`)),

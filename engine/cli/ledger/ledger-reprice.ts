@@ -92,7 +92,7 @@ function describeSkipped({ skipped }: Repricing): string[] {
   const told = [
     no_tokens === 0
       ? ''
-      : `${counted(no_tokens, 'request')} without tokens: refused by the upstream, or recorded at what was held.`,
+      : `${counted(no_tokens, 'request')} without tokens: refused by the upstream, or recorded at what was reserved.`,
     estimates === 0
       ? ''
       : `${counted(estimates, 'request')} whose upstream did not say what was used; --estimates prices them too.`,

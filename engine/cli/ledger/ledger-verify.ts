@@ -54,7 +54,7 @@ export function describeVerification(verification: LedgerVerification): string[]
       repeated,
       (many) => `${counted(many, 'request')} in the books more than once:`,
       describeRepeated,
-      'A request is held or has one ledger row, never both and never two.',
+      'A request is reserved or has one ledger row, never both and never two.',
     ),
     ...describeKind(
       uncounted,
@@ -66,17 +66,17 @@ export function describeVerification(verification: LedgerVerification): string[]
       left,
       (many) => `${counted(many, 'reservation')} left by gateways that are gone:`,
       describeLeft,
-      'A running gateway records such reservations within two minutes, at the amount held. Start one; if one runs, its log says why it does not.',
+      'A running gateway records such reservations within two minutes, at the amount reserved. Start one; if one runs, its log says why it does not.',
     ),
   ];
-  const verdict = addsUp(verification) ? 'The ledger adds up' : 'The ledger does not add up';
-  return [...found, ...wrapText(`${verdict}: ${extentOf(verification)}.`, WIDTH)];
+  const decision = addsUp(verification) ? 'The ledger adds up' : 'The ledger does not add up';
+  return [...found, ...wrapText(`${decision}: ${extentOf(verification)}.`, WIDTH)];
 }
 
 function extentOf(verification: LedgerVerification): string {
-  const { counters, ledger_rows, cost_nano_usd, reservations, held_nano_usd } = verification;
+  const { counters, ledger_rows, cost_nano_usd, reservations, reserved_nano_usd } = verification;
   const rows = `${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}`;
-  const holds = `${counted(reservations, 'reservation')} of ${usd(held_nano_usd)}`;
+  const holds = `${counted(reservations, 'reservation')} of ${usd(reserved_nano_usd)}`;
   return `compared ${counted(counters, 'counter')} with ${rows} and ${holds}`;
 }
 
@@ -110,8 +110,8 @@ function describeDifference(difference: CounterDifference): string {
 }
 
 function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd }: RepeatedRequest): string {
-  const held = reservations === 0 ? '' : ', and still held';
-  return `${request_id}: ${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}${held}`;
+  const reserved = reservations === 0 ? '' : ', and still reserved';
+  return `${request_id}: ${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}${reserved}`;
 }
 
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {

@@ -2,7 +2,7 @@ import type { LimitWindow } from '../../contract/services.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type AmountUnit, type LimitParts, perWindow } from '../../money/limits/limit-names.ts';
-import type { LimitInForce } from '../../money/limits/limit-standings.ts';
+import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
 import { momentWords } from '../times.ts';
 
@@ -31,7 +31,7 @@ export function describeInForce(limit: LimitInForce): string[] {
   const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
   const from = [
-    standingWords(limit),
+    formatStatus(limit),
     ...idle,
     ...(set === null
       ? []
@@ -55,7 +55,7 @@ export function noRoomWords({ limit, room, spent, unit, window, resets_at }: Lim
   if (window === 'open') return 'As many requests are under way already: further ones are refused until some are done.';
   const until = resets_at === null ? '' : ` until ${momentWords(resets_at)}`;
   if (spent < limit)
-    return 'The rest of it is held by requests in flight: further ones are refused until some are done.';
+    return 'The rest of it is reserved by requests in flight: further ones are refused until some are done.';
   return `Already ${spentWord(unit)} ${amountWords(spent, unit)} of it: further requests are refused${until}.`;
 }
 
@@ -95,11 +95,12 @@ function usdWords(usd: number): string {
   return decimal.replace(/\.?0+$/, '');
 }
 
-function standingWords({ window, unit, spent, held, in_flight, room, resets_at }: LimitInForce): string {
+function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_at }: LimitInForce): string {
   const bare = (value: number) => (unit === 'usd' ? usdWords(value) : String(value));
   const left = room === null ? '' : `, ${bare(room)} left`;
   if (window === 'open') return `${in_flight} under way${left}`;
-  const holding = held === 0 ? '' : `, ${bare(held)} held by ${amountWords(in_flight, 'requests')} in flight`;
+  const holding =
+    reserved === 0 ? '' : `, ${bare(reserved)} reserved by ${amountWords(in_flight, 'requests')} in flight`;
   const resets = resets_at === null ? '' : `; resets ${momentWords(resets_at)}`;
   return `${amountWords(spent, unit)} ${spentWord(unit)}${holding}${left}${resets}`;
 }

@@ -11,7 +11,7 @@ import {
   type LimitParts,
   unitOfWindow,
 } from '../../money/limits/limit-names.ts';
-import type { LimitInForce } from '../../money/limits/limit-standings.ts';
+import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
 import { openAtGateway } from '../at-gateway.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
@@ -27,7 +27,7 @@ import {
   onlyWhereWords,
   whoseWords,
 } from './limit-words.ts';
-import { type LimitDesk, limitsAtDatabase, limitsAtGateway } from './limits-desk.ts';
+import { type LimitBackend, limitsAtDatabase, limitsAtGateway } from './limits-backend.ts';
 
 /** Whose limit it is, as options say it: several together are a combination. */
 export type WhoseOptions = Readonly<Partial<Record<SpendScope, string>>>;
@@ -43,14 +43,14 @@ export type AmountOptions = Place &
 
 const WIDTH = 80;
 
-/** `appscli limits list`: what is in force, spent and held, for somebody or at a glance. */
+/** `appscli limits list`: what is in force, spent and reserved, for somebody or at a glance. */
 export async function list(
   context: CommandContext,
   given: Place & WhoseOptions & { readonly json?: true },
   fetch?: Fetch,
 ): Promise<number> {
   const { terminal } = context;
-  const found = await atDesk(context, given, (desk) => desk.list(partsIn(given)), fetch);
+  const found = await withBackend(context, given, (backend) => backend.list(partsIn(given)), fetch);
   const { written, limits } = found;
   if (given.json) terminal.data(`${jsonText(found, 2)}\n`);
   else if (written.length === 0 && limits.length === 0) terminal.words('There are no such limits.\n');
@@ -75,7 +75,7 @@ export async function list(
 /** `appscli limits set`: a limit on one counter in place of those of gateway.yaml. */
 export async function set(context: CommandContext, given: AmountOptions, fetch?: Fetch): Promise<number> {
   const wish = { of: partsIn(given), window: given.window, ...amountIn(given), reason: given.reason };
-  const done = await atDesk(context, given, (desk) => desk.set(wish), fetch);
+  const done = await withBackend(context, given, (backend) => backend.set(wish), fetch);
   if (given.json) return inJson(context, done);
   const { previous, now } = done;
   const { unit } = now;
@@ -94,7 +94,12 @@ export async function clear(
   const only = unitOfWindow(window);
   const unit = given.unit ?? (only === undefined ? undefined : amountUnit(only));
   if (unit === undefined) throw usage('a minute can have a limit of requests and one of tokens: which? Give --unit');
-  const done = await atDesk(context, given, (desk) => desk.clear({ of: partsIn(given), window, unit }), fetch);
+  const done = await withBackend(
+    context,
+    given,
+    (backend) => backend.clear({ of: partsIn(given), window, unit }),
+    fetch,
+  );
   if (given.json) return inJson(context, done);
   const { previous, now } = done;
   const was = previous === null ? '' : ` of ${amountWords(previous, now.unit)}`;
@@ -110,7 +115,7 @@ export async function grant(
 ): Promise<number> {
   const { window, reason, expires } = given;
   const wish = { of: partsIn(given), window, ...amountIn(given), reason, expires };
-  const done = await atDesk(context, given, (desk) => desk.grant(wish), fetch);
+  const done = await withBackend(context, given, (backend) => backend.grant(wish), fetch);
   if (given.json) return inJson(context, done);
   const { id, amount, unit, expires_at } = done.grant;
   const until = `until ${momentWords(expires_at)}`;
@@ -125,17 +130,17 @@ export async function revoke(
   given: Place & { readonly json?: true },
   fetch?: Fetch,
 ): Promise<number> {
-  const done = await atDesk(context, given, (desk) => desk.revoke(id), fetch);
+  const done = await withBackend(context, given, (backend) => backend.revoke(id), fetch);
   if (given.json) return inJson(context, done);
   const { amount, unit } = done.grant;
   say(context, `Revoked ${id}: ${amountWords(amount, unit)} for ${whoseWords(done.now)}. In force from now on:`);
   return tellNow(context, done.now);
 }
 
-async function atDesk<T>(
+async function withBackend<T>(
   context: CommandContext,
   { config, baseUrl }: Place,
-  use: (desk: LimitDesk) => Promise<T>,
+  use: (backend: LimitBackend) => Promise<T>,
   fetch: Fetch | undefined,
 ): Promise<T> {
   if (baseUrl !== undefined) return use(limitsAtGateway(await openAtGateway(context, baseUrl, fetch)));

@@ -113,7 +113,11 @@ function describePeople(people: readonly KnownPerson[], line_width: number): str
     person.email,
     person.subject ?? '',
     person.signed_in_at === null ? 'never' : dayWords(person.signed_in_at),
-    person.own_tokens_rest ? 'now' : person.own_tokens_rest_at === null ? '' : dayWords(person.own_tokens_rest_at),
+    person.own_tokens_suspended
+      ? 'now'
+      : person.own_tokens_suspend_at === null
+        ? ''
+        : dayWords(person.own_tokens_suspend_at),
     noteOf(person),
   ]);
   const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
@@ -123,5 +127,5 @@ function describePeople(people: readonly KnownPerson[], line_width: number): str
 function noteOf({ open_to_sign_in, subject, has_given_tokens, ...tokens }: KnownPerson): string {
   if (open_to_sign_in) return 'goes to the next account that signs in';
   if (subject === null && has_given_tokens) return 'has tokens of an administrator; signing in is refused';
-  return tokens.own_tokens_rest && has_given_tokens ? 'tokens of an administrator go on' : '';
+  return tokens.own_tokens_suspended && has_given_tokens ? 'tokens of an administrator go on' : '';
 }

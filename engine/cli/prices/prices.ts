@@ -79,8 +79,8 @@ function describePriceFindings(findings: PriceFindings, since: Date): string[] {
   );
   const { models, requests, rows } = findings;
   const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}, and ${counted(rows, 'entry', 'entries')} of prices.rows`;
-  const verdict = allPriced(findings) ? 'Everything has a price' : 'Not everything has a price of use';
-  return [...used, ...idle, ...wrapText(`${verdict}: looked at ${extent}.`, WIDTH)];
+  const decision = allPriced(findings) ? 'Everything has a price' : 'Not everything has a price of use';
+  return [...used, ...idle, ...wrapText(`${decision}: looked at ${extent}.`, WIDTH)];
 }
 
 function describeKind(title: string, findings: readonly string[], remedy: string): string[] {

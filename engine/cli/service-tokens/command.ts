@@ -11,7 +11,7 @@ export function addServiceTokens(program: Command, context: CommandContext, fini
     .command('service-tokens')
     .description('credentials of programs for the admin API, which need no person')
     .helpCommand(false);
-  const desk = () => import('./service-tokens.ts');
+  const backend = () => import('./service-tokens.ts');
   tokens
     .command('create')
     .description('make a service token and print it; it is shown only this once')
@@ -35,7 +35,7 @@ ${examples(
   'appscli service-tokens create --base-url https://gateway.example.com \\\n    --name report --scope changes:read --expires 30d',
 )}`,
     )
-    .action(async (given) => finish(await (await desk()).create(context, given)));
+    .action(async (given) => finish(await (await backend()).create(context, given)));
   tokens
     .command('list')
     .description('all service tokens, without the tokens themselves')
@@ -43,7 +43,7 @@ ${examples(
     .addOption(atGateway())
     .addOption(json('print a JSON array'))
     .addHelpText('after', examples('appscli service-tokens list'))
-    .action(async (given) => finish(await (await desk()).list(context, given)));
+    .action(async (given) => finish(await (await backend()).list(context, given)));
   tokens
     .command('rotate')
     .description("put a new service token in another's place and print it; you answer for it from then on")
@@ -54,7 +54,7 @@ ${examples(
     .option('--expires <when>', 'end of the new one: 30d, 12h or a date; 90 days unless given', expiry)
     .addOption(json('print a JSON object with the token and what is known about it'))
     .addHelpText('after', examples('appscli service-tokens rotate svc_1a2b3c4d --overlap 0'))
-    .action(async (id, given) => finish(await (await desk()).rotate(context, id, given)));
+    .action(async (id, given) => finish(await (await backend()).rotate(context, id, given)));
   tokens
     .command('revoke')
     .description('end the life of a service token')
@@ -63,5 +63,5 @@ ${examples(
     .addOption(atGateway())
     .addOption(json('print a JSON object'))
     .addHelpText('after', examples('appscli service-tokens revoke svc_1a2b3c4d'))
-    .action(async (id, given) => finish(await (await desk()).revoke(context, id, given)));
+    .action(async (id, given) => finish(await (await backend()).revoke(context, id, given)));
 }

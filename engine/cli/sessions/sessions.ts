@@ -1,6 +1,6 @@
 import type { Fetch } from '../../client/http.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { cutOff, endSession } from '../../identity/deprovisioning/cut-off.ts';
+import { deprovision, endSession } from '../../identity/deprovisioning/cut-off.ts';
 import { createSessions, type SessionSummary } from '../../identity/sessions/sessions.ts';
 import { serviceTokensOf } from '../../identity/tokens/service-tokens.ts';
 import { systemClock } from '../../kit/clock.ts';
@@ -94,7 +94,7 @@ function endInDatabase(
       throw nothingToEnd(`there is no session ${id} to end; "appscli sessions list" shows all`);
     }
     const tokens = with_tokens ? 'all' : 'none';
-    const { known, ...ended } = await cutOff(by, { user: user!, actor: by.actor, because: BECAUSE, tokens });
+    const { known, ...ended } = await deprovision(by, { user: user!, actor: by.actor, because: BECAUSE, tokens });
     if (known) return with_tokens ? { ...ended, service_tokens: await serviceTokensOf(by, user!) } : ended;
     throw nothingToEnd(`${user} has never signed in here, nor had an access token; check the address`);
   });

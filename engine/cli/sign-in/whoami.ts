@@ -67,13 +67,17 @@ function modelsOf({ models, no_models_because }: Readonly<Record<string, unknown
     : `none: ${why}`;
 }
 
-function ownTokens({ own_tokens, own_tokens_rest, own_tokens_rest_at }: Readonly<Record<string, unknown>>): string {
+function ownTokens({
+  own_tokens,
+  own_tokens_suspended,
+  own_tokens_suspend_at,
+}: Readonly<Record<string, unknown>>): string {
   if (typeof own_tokens !== 'number' || own_tokens === 0) return '';
-  if (own_tokens_rest === true) return `${own_tokens}, resting: sign in again ("appscli login")`;
-  const at = sentence(own_tokens_rest_at);
+  if (own_tokens_suspended === true) return `${own_tokens}, suspended: sign in again ("appscli login")`;
+  const at = sentence(own_tokens_suspend_at);
   return at === undefined
     ? String(own_tokens)
-    : `${own_tokens}, resting from ${readMoment(at)} unless you are seen before`;
+    : `${own_tokens}, suspended from ${readMoment(at)} unless you are seen before`;
 }
 
 /** Texts and lists of them, or of things with an id; nothing for anything else. */

@@ -10,7 +10,7 @@ import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { type Column, formatList, withoutEmptyColumns } from '../table.ts';
 import { dayWords, momentWords, titleInZone } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
-import { deskAtDatabase, deskAtGateway, type TokenDesk, type TokenWish } from './token-desk.ts';
+import { backendAtDatabase, backendAtGateway, type TokenBackend, type TokenWish } from './token-backend.ts';
 
 /** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
 export interface Place {
@@ -18,14 +18,14 @@ export interface Place {
   readonly baseUrl?: string;
 }
 
-async function atDesk<T>(
+async function withBackend<T>(
   context: CommandContext,
   { config, baseUrl }: Place,
-  use: (desk: TokenDesk) => Promise<T>,
+  use: (backend: TokenBackend) => Promise<T>,
   fetch: Fetch | undefined,
 ): Promise<T> {
-  if (baseUrl !== undefined) return use(deskAtGateway(await openAtGateway(context, baseUrl, fetch)));
-  return withDatabase(context, config, (opened) => use(deskAtDatabase(opened.config, opened.database)));
+  if (baseUrl !== undefined) return use(backendAtGateway(await openAtGateway(context, baseUrl, fetch)));
+  return withDatabase(context, config, (opened) => use(backendAtDatabase(opened.config, opened.database)));
 }
 
 /** `appscli tokens create`: prints a new access token, alone on standard output. */
@@ -35,7 +35,7 @@ export async function create(
   fetch?: Fetch,
 ): Promise<number> {
   const { terminal } = context;
-  const made = await atDesk(context, given, (desk) => desk.create(given), fetch);
+  const made = await withBackend(context, given, (backend) => backend.create(given), fetch);
   if (given.json) {
     terminal.data(`${jsonText(made)}\n`);
     return EXIT_OK;
@@ -53,7 +53,7 @@ export async function list(
 ): Promise<number> {
   const { terminal } = context;
   const only = given.user === undefined ? {} : { user: given.user };
-  const tokens = await atDesk(context, given, (desk) => desk.list(only), fetch);
+  const tokens = await withBackend(context, given, (backend) => backend.list(only), fetch);
   if (given.json) terminal.data(`${jsonText(tokens, 2)}\n`);
   else if (tokens.length === 0) {
     terminal.words('There are no access tokens; "appscli tokens create --help" shows how to make one.\n');
@@ -81,7 +81,7 @@ export async function rotate(
 ): Promise<number> {
   const { terminal } = context;
   const which = whichToken(id, given);
-  const made = await atDesk(context, given, (desk) => desk.rotate(which, given), fetch);
+  const made = await withBackend(context, given, (backend) => backend.rotate(which, given), fetch);
   if (given.json) {
     terminal.data(`${jsonText(made)}\n`);
     return EXIT_OK;
@@ -106,7 +106,7 @@ export async function revoke(
 ): Promise<number> {
   const { terminal } = context;
   const which = whichToken(id, given);
-  const revoked = await atDesk(context, given, (desk) => desk.revoke(which), fetch);
+  const revoked = await withBackend(context, given, (backend) => backend.revoke(which), fetch);
   const also =
     revoked.also_revoked.length === 0 ? '' : `, and ${revoked.also_revoked.join(', ')}, which it had replaced`;
   if (given.json) terminal.data(`${jsonText(revoked)}\n`);
@@ -169,8 +169,8 @@ function describeTokens(tokens: readonly ShownToken[], line_width: number): stri
 const WARN_MS = 7 * 86_400_000;
 
 /** What somebody has to do something about comes before the end. */
-function stateOf({ state, expires_at, rests_at }: ShownToken): string {
-  if (rests_at !== null && rests_at.getTime() < Date.now() + WARN_MS) return `rests ${day(rests_at)}`;
+function stateOf({ state, expires_at, suspends_at }: ShownToken): string {
+  if (suspends_at !== null && suspends_at.getTime() < Date.now() + WARN_MS) return `rests ${day(suspends_at)}`;
   return state === 'active' && expires_at !== null ? `until ${day(expires_at)}` : state;
 }
 

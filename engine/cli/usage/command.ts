@@ -29,7 +29,7 @@ export function addUsage(program: Command, context: CommandContext, finish: (exi
     .option('--model <id>', 'only this model')
     .option('--upstream <name>', 'only this upstream')
     .option('--upstream-model <id>', 'only what the upstream calls so')
-    .option('--surface <name>', 'only these requests: messages, chat, responses or count_tokens')
+    .option('--protocol <name>', 'only these requests: messages, chat, responses or count_tokens')
     .option('--token <id>', 'only this access token')
     .option('--token-group <name>', 'only access tokens of this group')
     .option('--answered-model <name>', 'only what another model than the one asked for answered, by its name')

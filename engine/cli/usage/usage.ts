@@ -146,14 +146,14 @@ function callerOf({ user, team, project }: UsageRow): string {
 }
 
 /** What tells rows of one model at one upstream apart; most requests are Messages, and say nothing. */
-const SURFACE_WORDS: ReadonlyMap<string, string> = new Map([
+const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
   ['count_tokens', 'count: '],
   ['chat', 'chat: '],
   ['responses', 'responses: '],
 ]);
 
-function modelOf({ model, upstream, surface }: UsageRow): string {
-  return `${SURFACE_WORDS.get(surface ?? '') ?? ''}${model} at ${upstream}`;
+function modelOf({ model, upstream, protocol }: UsageRow): string {
+  return `${PROTOCOL_NAMES.get(protocol ?? '') ?? ''}${model} at ${upstream}`;
 }
 
 function numbersOf(rows: readonly UsageRow[]): string[] {

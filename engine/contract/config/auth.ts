@@ -10,7 +10,7 @@ export interface AuthConfig {
   };
   readonly self_made_tokens: {
     /** Absent: `session.refresh_days`. */
-    readonly rest_after_days?: number;
+    readonly suspend_after_days?: number;
     readonly check_minutes: number;
   };
   readonly admin_groups?: readonly string[];

@@ -3,7 +3,7 @@ import type { Actor, Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Principal } from '../../contract/services.ts';
-import { rolesOf } from '../../identity/deprovisioning/standing.ts';
+import { rolesOf } from '../../identity/deprovisioning/token-groups.ts';
 import type { ServiceScope } from '../../identity/tokens/service-scopes.ts';
 import type { ServiceToken } from '../../identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../identity/tokens/token-format.ts';

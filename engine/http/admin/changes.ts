@@ -1,9 +1,9 @@
 import { listChanges } from '../../audit/admin-changes.ts';
 import { demandAdmin } from './caller.ts';
-import { type AdminDoor, type AdminOptions, pageOf, pageSize } from './door.ts';
+import { type AdminOptions, type AdminRoute, pageOf, pageSize } from './route.ts';
 
 /** What was changed, by whom and when. */
-export function changeDoors({ database }: AdminOptions): AdminDoor[] {
+export function changeRoutes({ database }: AdminOptions): AdminRoute[] {
   return [
     {
       method: 'GET',

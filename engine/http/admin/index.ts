@@ -12,17 +12,17 @@ import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
-import { changeDoors } from './changes.ts';
-import { type AdminAnswer, type AdminDoor, type AdminOptions, createCalls } from './door.ts';
-import { limitDoors } from './limits.ts';
-import { meDoors } from './me.ts';
-import { peopleDoors } from './people.ts';
-import { refusedSignInDoors } from './refused-sign-ins.ts';
-import { serviceTokenDoors } from './service-tokens.ts';
-import { sessionDoors } from './sessions.ts';
-import { tokenDoors } from './tokens.ts';
+import { changeRoutes } from './changes.ts';
+import { limitRoutes } from './limits.ts';
+import { meRoutes } from './me.ts';
+import { peopleRoutes } from './people.ts';
+import { refusedSignInRoutes } from './refused-sign-ins.ts';
+import { type AdminAnswer, type AdminOptions, type AdminRoute, createCalls } from './route.ts';
+import { serviceTokenRoutes } from './service-tokens.ts';
+import { sessionRoutes } from './sessions.ts';
+import { tokenRoutes } from './tokens.ts';
 
-export type { AdminOptions } from './door.ts';
+export type { AdminOptions } from './route.ts';
 
 /** Where everything of the admin API is. */
 export const ADMIN_API_PATH = '/admin/api';
@@ -30,24 +30,24 @@ export const ADMIN_API_PATH = '/admin/api';
 export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
 
 /** Every operation of the admin API that asks for a session token. */
-export function adminOperations(options: AdminOptions): AdminDoor[] {
+export function adminOperations(options: AdminOptions): AdminRoute[] {
   return [
-    meDoors,
-    tokenDoors,
-    sessionDoors,
-    peopleDoors,
-    refusedSignInDoors,
-    limitDoors,
-    changeDoors,
-    serviceTokenDoors,
-  ].flatMap((doors) => doors(options));
+    meRoutes,
+    tokenRoutes,
+    sessionRoutes,
+    peopleRoutes,
+    refusedSignInRoutes,
+    limitRoutes,
+    changeRoutes,
+    serviceTokenRoutes,
+  ].flatMap((routes) => routes(options));
 }
 
 /**
  * The admin API of one configuration: JSON for people who signed in, described by `schemas/admin-api.openapi.json`.
  * Bearer credentials alone open it, so that no other site's page can use it.
  */
-export function adminDoors(options: AdminOptions): Router {
+export function adminRoutes(options: AdminOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
   const callOf = createCalls(options);
   const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };

@@ -16,19 +16,19 @@ import {
   unitOfWindow,
 } from '../../money/limits/limit-names.ts';
 import { clearLimit, setLimit } from '../../money/limits/limit-settings.ts';
-import { limitsAtAGlance, limitsOf, readLimits } from '../../money/limits/limit-standings.ts';
+import { limitsAtAGlance, limitsOf, readLimits } from '../../money/limits/limit-statuses.ts';
 import { writtenLimits } from '../../money/limits/written-limits.ts';
 import { type Caller, demandAdmin } from './caller.ts';
-import { type AdminDoor, type AdminOptions, idOf, pageOf, pageSize } from './door.ts';
 import { endOfLife, type Fields, invalid } from './fields.ts';
 import { ownerToList } from './owner.ts';
+import { type AdminOptions, type AdminRoute, idOf, pageOf, pageSize } from './route.ts';
 
 const LIMITS = '/admin/api/limits';
 const GRANTS = `${LIMITS}/grants`;
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
 /** Limits at run time: one's own to look at, for administrators everybody's, to be changed as well. */
-export function limitDoors({ config, database, clock }: AdminOptions): AdminDoor[] {
+export function limitRoutes({ config, database, clock }: AdminOptions): AdminRoute[] {
   const at = { config, database, clock };
   const now = async (name: CounterName) => (await readLimits(at, [name]))[0]!;
   return [

@@ -1,29 +1,29 @@
-import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../../identity/deprovisioning/resting.ts';
+import { OWN_TOKENS, type OwnerStatus, type OwnTokens, ownTokens } from '../../identity/deprovisioning/suspension.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
 import { noModelsBecause } from '../../upstreams/model-refusals.ts';
-import type { AdminDoor, AdminOptions } from './door.ts';
+import type { AdminOptions, AdminRoute } from './route.ts';
 import { tokenGroupsFor } from './token-groups.ts';
 
 /** What the database knows of the caller; the session token holds no more groups than decide something. */
 type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
 
 /** Who the caller is to this gateway, and what that allows. */
-export function meDoors({ config, models, database, clock }: AdminOptions): AdminDoor[] {
+export function meRoutes({ config, models, database, clock }: AdminOptions): AdminRoute[] {
   /** What the caller made; `null` while the database is away, without which all else here is known. */
   const knownOf = async (principal_id: string): Promise<Known> => {
     const now = clock.now();
     try {
-      const [row] = await database.query<OwnerStanding & { own_tokens: number; groups: readonly string[] }>(
+      const [row] = await database.query<OwnerStatus & { own_tokens: number; groups: readonly string[] }>(
         'own_tokens',
         `select p.groups, ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
         [principal_id, new Date(now)],
       );
-      if (row === undefined) return { own_tokens: 0, own_tokens_rest: false, own_tokens_rest_at: null };
+      if (row === undefined) return { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
       const { groups, ...own } = row;
       return { groups, ...ownTokens(own, now, config) };
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      return { own_tokens: null, own_tokens_rest: null, own_tokens_rest_at: null };
+      return { own_tokens: null, own_tokens_suspended: null, own_tokens_suspend_at: null };
     }
   };
   return [

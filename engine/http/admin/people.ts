@@ -1,14 +1,14 @@
-import { cutOff } from '../../identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../identity/deprovisioning/cut-off.ts';
 import { listPeople, rebindAs } from '../../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../../identity/tokens/service-tokens.ts';
 import { demandAdmin } from './caller.ts';
-import { type AdminDoor, type AdminOptions, nothingThere } from './door.ts';
 import { emailInPath, invalid } from './fields.ts';
+import { type AdminOptions, type AdminRoute, nothingThere } from './route.ts';
 
 const UNKNOWN = 'Nobody with this e-mail address has ever signed in here or had an access token.';
 
 /** What administrators see of people and do to them. */
-export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoor[] {
+export function peopleRoutes({ config, database, clock }: AdminOptions): AdminRoute[] {
   const at = { config, database, clock };
   return [
     {
@@ -48,7 +48,7 @@ export function peopleDoors({ config, database, clock }: AdminOptions): AdminDoo
         const because = given.text('because') ?? 'cut off by an administrator';
         const user = emailInPath(param('email'));
         if (user !== undefined) {
-          const { known, ...ended } = await cutOff(by, { user, actor: by.actor, because, tokens });
+          const { known, ...ended } = await deprovision(by, { user, actor: by.actor, because, tokens });
           if (known) {
             const service_tokens = await serviceTokensOf(at, user);
             return { body: { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens } };

@@ -1,9 +1,9 @@
 import { listRefusals } from '../../identity/provider/refused-sign-ins.ts';
 import { demandAdmin } from './caller.ts';
-import type { AdminDoor, AdminOptions } from './door.ts';
+import type { AdminOptions, AdminRoute } from './route.ts';
 
 /** Who was turned away lately, for administrators. */
-export function refusedSignInDoors({ database }: AdminOptions): AdminDoor[] {
+export function refusedSignInRoutes({ database }: AdminOptions): AdminRoute[] {
   return [
     {
       method: 'GET',

@@ -8,14 +8,14 @@ import {
   showServiceToken,
 } from '../../identity/tokens/service-tokens.ts';
 import { demandAdmin } from './caller.ts';
-import { type AdminDoor, type AdminOptions, idOf } from './door.ts';
 import { endOfLife } from './fields.ts';
+import { type AdminOptions, type AdminRoute, idOf } from './route.ts';
 
 const PATH = '/admin/api/service-tokens';
 const MAX_SECONDS = MAX_SERVICE_TOKEN_DAYS * 86_400;
 
 /** Service tokens: made, replaced and ended by administrators, never by one another. */
-export function serviceTokenDoors({ database, clock }: AdminOptions): AdminDoor[] {
+export function serviceTokenRoutes({ database, clock }: AdminOptions): AdminRoute[] {
   const known = async (id: string) => showServiceToken((await listServiceTokens(database, id))[0]!, clock.now());
   const made = async ({ token, id }: { readonly token: string; readonly id: string }) => ({
     status: 201,

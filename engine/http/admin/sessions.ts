@@ -1,11 +1,11 @@
 import { endSession } from '../../identity/deprovisioning/cut-off.ts';
 import type { Caller } from './caller.ts';
-import { type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
 import { invalid } from './fields.ts';
 import { ownerToList } from './owner.ts';
+import { type AdminOptions, type AdminRoute, idOf, nothingThere, pageOf, pageSize } from './route.ts';
 
 /** Sessions of people who signed in: one's own, for administrators everybody's. */
-export function sessionDoors({ identity }: AdminOptions): AdminDoor[] {
+export function sessionRoutes({ identity }: AdminOptions): AdminRoute[] {
   return [
     {
       method: 'GET',

@@ -5,9 +5,9 @@ import { MAX_OVERLAP_SECONDS, rotateToken } from '../../identity/tokens/rotate-t
 import { showToken } from '../../identity/tokens/shown-token.ts';
 import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../../identity/tokens/tokens.ts';
 import type { Caller } from './caller.ts';
-import { type AdminCall, type AdminDoor, type AdminOptions, idOf, nothingThere, pageOf, pageSize } from './door.ts';
 import { endOfLife, type Fields, invalid } from './fields.ts';
 import { ownerToList } from './owner.ts';
+import { type AdminCall, type AdminOptions, type AdminRoute, idOf, nothingThere, pageOf, pageSize } from './route.ts';
 import { demandTokenGroup, tokenGroupsFor } from './token-groups.ts';
 
 /** How many access tokens in force somebody may have made alone. */
@@ -18,7 +18,7 @@ const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
 const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
 
 /** Access tokens: one's own, for administrators everybody's. */
-export function tokenDoors({ config, database, clock }: AdminOptions): AdminDoor[] {
+export function tokenRoutes({ config, database, clock }: AdminOptions): AdminRoute[] {
   const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
   const demand = async (call: AdminCall): Promise<KnownToken> => {
     const { caller } = call;

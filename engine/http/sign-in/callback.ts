@@ -3,16 +3,16 @@ import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
 import { signInCookies } from './cookie.ts';
-import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readQuery } from './form.ts';
 import { tooManyRequests } from './oauth-error.ts';
 import { errorPage, expiredPage, successPage } from './pages/pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
 import { endRefused, refuseAddress, refusePerson } from './refusals.ts';
+import type { Answer, Route, SignIn, Visit } from './routes.ts';
 
 /** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
-export function callback(sign_in: SignIn): Door {
+export function callback(sign_in: SignIn): Route {
   const { identity, clock, issuer, addressOf } = sign_in;
   const cookies = signInCookies(issuer);
   return {

@@ -1,12 +1,12 @@
 import { deviceOf } from './caller.ts';
-import type { Door, SignIn } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { DEVICE_AUTHORIZATION_PATH, DEVICE_PATH } from './paths.ts';
+import type { Route, SignIn } from './routes.ts';
 import { isUnseen } from './same-origin.ts';
 
 /** Begins a sign-in: gives a program a code to wait with, and one for the person to confirm (RFC 8628 section 3.1). */
-export function deviceAuthorization(sign_in: SignIn): Door {
+export function deviceAuthorization(sign_in: SignIn): Route {
   const { config, identity, issuer, form, addressOf } = sign_in;
   const { device_grants, attempts } = identity;
   const login_notice = config.auth?.login_notice;

@@ -2,12 +2,12 @@ import { ProviderError } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { newAttempt } from './attempt.ts';
 import { signInCookies } from './cookie.ts';
-import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm, readQuery } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { confirmPage, declinedPage, enterCodePage, errorPage, expiredPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
 import { providerTrouble } from './provider-trouble.ts';
+import type { Answer, Route, SignIn, Visit } from './routes.ts';
 import { isSameOrigin, isUnseen } from './same-origin.ts';
 
 /** Longer than any way to type a code; what is longer is not repeated on the page. */
@@ -22,7 +22,7 @@ function isCodeLike(typed: string): boolean {
 }
 
 /** Where a person confirms the code of a terminal and leaves for the identity provider (RFC 8628 section 3.3). */
-export function device(sign_in: SignIn): Door {
+export function device(sign_in: SignIn): Route {
   const { config, identity, clock, origin, form, addressOf } = sign_in;
   const { device_grants, attempts } = identity;
   const login_notice = config.auth?.login_notice;
@@ -99,7 +99,7 @@ function tooLate(reference: Visit['reference']): Answer {
 }
 
 /** The address as some type it, with a slash at its end, leads to the page. */
-export function deviceWithSlash({ issuer }: SignIn): Door {
+export function deviceWithSlash({ issuer }: SignIn): Route {
   return {
     path: `${DEVICE_PATH}/`,
     speaks: 'page',

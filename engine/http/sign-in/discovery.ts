@@ -1,4 +1,3 @@
-import type { Door, SignIn } from './doors.ts';
 import {
   DEVICE_AUTHORIZATION_PATH,
   DEVICE_GRANT,
@@ -8,11 +7,12 @@ import {
   REVOCATION_PATH,
   TOKEN_PATH,
 } from './paths.ts';
+import type { Route, SignIn } from './routes.ts';
 
 const CACHE_SECONDS = 300;
 
 /** The document that tells programs where to sign in (RFC 8414). It says nothing of the identity provider, and so does not wait for it. */
-export function discovery({ issuer }: SignIn): Door {
+export function discovery({ issuer }: SignIn): Route {
   const json = {
     issuer,
     device_authorization_endpoint: `${issuer}${DEVICE_AUTHORIZATION_PATH}`,
@@ -33,7 +33,7 @@ export function discovery({ issuer }: SignIn): Door {
  * The same document where RFC 8414 (section 3.1) has it for an issuer with a path: before that path, at the root of the
  * host. Most programs look below the issuer, as for OpenID Connect.
  */
-export function discoveryAtRoot(sign_in: SignIn): Door[] {
+export function discoveryAtRoot(sign_in: SignIn): Route[] {
   const { pathname } = new URL(sign_in.issuer);
   // What else a path may hold would mean something to the router.
   if (pathname === '/' || !/^[\w./~-]+$/.test(pathname)) return [];

@@ -2,10 +2,10 @@ import type { Router } from 'express';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
-import { type Answer, mountDoors } from './doors.ts';
 import { html } from './pages/page-html.ts';
 import { layout } from './pages/page-layout.ts';
 import { DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
+import { type Answer, mountRoutes } from './routes.ts';
 
 /** What the page at the root is made from. */
 export interface FrontPageOptions {
@@ -15,7 +15,7 @@ export interface FrontPageOptions {
 }
 
 /** Serves the root of the gateway: to a browser a page that says what this is and how to use it, to programs the same as JSON. */
-export function frontDoor(options: FrontPageOptions): Router {
+export function frontRoute(options: FrontPageOptions): Router {
   const { config } = options;
   const root = issuerOf(config);
   const signs_in = config.auth?.oidc !== undefined;
@@ -31,7 +31,7 @@ export function frontDoor(options: FrontPageOptions): Router {
   const page = frontPage(root, signs_in);
   const get = ({ req }: { readonly req: { readonly headers: { readonly accept?: string | undefined } } }): Answer =>
     /\btext\/html\b/i.test(req.headers.accept ?? '') ? { status: 200, headers, page } : { status: 200, headers, json };
-  return mountDoors([{ path: '/', speaks: 'json', get }], { ...options, branding: config.branding });
+  return mountRoutes([{ path: '/', speaks: 'json', get }], { ...options, branding: config.branding });
 }
 
 /** @param root the public URL without a slash at its end. */

@@ -5,14 +5,14 @@ import { callback } from './callback.ts';
 import { device, deviceWithSlash } from './device.ts';
 import { deviceAuthorization } from './device-authorization.ts';
 import { discovery, discoveryAtRoot } from './discovery.ts';
-import { mountDoors, type SignIn, type SignInOptions } from './doors.ts';
 import { revoke } from './revoke.ts';
+import { mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { token } from './token.ts';
 
-export type { SignInOptions } from './doors.ts';
-export { frontDoor } from './front-page.ts';
+export { frontRoute } from './front-page.ts';
 export { signInOff } from './off.ts';
-export { type ProtocolOptions, protocolDoor } from './protocol.ts';
+export { type ProtocolOptions, protocolRoute } from './protocol.ts';
+export type { SignInOptions } from './routes.ts';
 
 /**
  * The HTTP side of sign-in for one configuration: everything between "sign in" in a terminal and a session token.
@@ -26,7 +26,7 @@ export { type ProtocolOptions, protocolDoor } from './protocol.ts';
  * | /oauth/token                            | the program  | gets, and later renews, its session token             |
  * | /oauth/revoke                           | the program  | signs out (RFC 7009)                                  |
  */
-export function signInDoors(options: SignInOptions): Router {
+export function signInRoutes(options: SignInOptions): Router {
   const { config } = options;
   const origin_reader = createOriginReader(config.server);
   const issuer = issuerOf(config);
@@ -37,8 +37,8 @@ export function signInDoors(options: SignInOptions): Router {
     form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
-  const doors = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke];
-  return mountDoors([...doors.map((door) => door(sign_in)), ...discoveryAtRoot(sign_in)], {
+  const routes = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke];
+  return mountRoutes([...routes.map((route) => route(sign_in)), ...discoveryAtRoot(sign_in)], {
     ...options,
     provider_url: config.auth?.oidc?.issuer_url,
     branding: config.branding,

@@ -1,6 +1,5 @@
 import type { Router } from 'express';
 import type { BrandingConfig } from '../../contract/config.ts';
-import { type Answer, type Door, mountDoors, type SignInOptions } from './doors.ts';
 import { signInOffPage } from './pages/pages.ts';
 import {
   CALLBACK_PATH,
@@ -10,6 +9,7 @@ import {
   REVOCATION_PATH,
   TOKEN_PATH,
 } from './paths.ts';
+import { type Answer, mountRoutes, type Route, type SignInOptions } from './routes.ts';
 
 /** Stands at the paths of sign-in where no identity provider is configured, and says so. */
 export function signInOff(
@@ -23,10 +23,10 @@ export function signInOff(
   const said: Answer = { status: 404, json };
   const shown: Answer = { status: 404, page: signInOffPage() };
   const silent = [DISCOVERY_PATH, DEVICE_AUTHORIZATION_PATH, TOKEN_PATH, REVOCATION_PATH].map(
-    (path): Door => ({ path, speaks: 'json', any: () => said }),
+    (path): Route => ({ path, speaks: 'json', any: () => said }),
   );
   const seen = [DEVICE_PATH, `${DEVICE_PATH}/`, CALLBACK_PATH].map(
-    (path): Door => ({ path, speaks: 'page', any: () => shown }),
+    (path): Route => ({ path, speaks: 'page', any: () => shown }),
   );
-  return mountDoors([...silent, ...seen], options);
+  return mountRoutes([...silent, ...seen], options);
 }

@@ -5,7 +5,6 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
-import { mountDoors } from './doors.ts';
 import {
   CALLBACK_PATH,
   DEVICE_AUTHORIZATION_PATH,
@@ -17,6 +16,7 @@ import {
   REVOCATION_PATH,
   TOKEN_PATH,
 } from './paths.ts';
+import { mountRoutes } from './routes.ts';
 
 /** What the contract is written from. */
 export interface ProtocolOptions {
@@ -32,11 +32,11 @@ export interface ProtocolOptions {
 const CACHE_SECONDS = 60;
 
 /** Serves `/protocol`: what this gateway speaks, for authors of clients, as the configuration in force has it. */
-export function protocolDoor(options: ProtocolOptions): Router {
+export function protocolRoute(options: ProtocolOptions): Router {
   const markdown = protocolText(options);
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
   const get = () => ({ status: 200, headers, markdown });
-  return mountDoors([{ path: PROTOCOL_PATH, speaks: 'json', get }], options);
+  return mountRoutes([{ path: PROTOCOL_PATH, speaks: 'json', get }], options);
 }
 
 /** The contract, in Markdown. Names nothing that only operators are to know: no upstream, no identity provider. */
@@ -66,7 +66,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
-const ENVELOPES: Readonly<Record<PipelineSpec['match']['surface'], string>> = {
+const ENVELOPES: Readonly<Record<PipelineSpec['match']['protocol'], string>> = {
   messages: 'Messages',
   count_tokens: 'Messages',
   models: 'Messages',
@@ -86,7 +86,7 @@ const SIGN_IN_ENDPOINTS: readonly (readonly string[])[] = [
 
 function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean): string {
   const rows = pipelines.flatMap(({ match, summary }) =>
-    match.paths.map((path) => [match.methods.join(', '), `\`${path}\``, summary, ENVELOPES[match.surface]]),
+    match.paths.map((path) => [match.methods.join(', '), `\`${path}\``, summary, ENVELOPES[match.protocol]]),
   );
   const fixed = [
     ['GET', '`/`', 'What this is: a page in a browser, JSON for programs.', ''],
@@ -103,15 +103,15 @@ Endpoints never redirect.`;
 
 /** Where each API takes model requests, for whom, and what the gateway does with them. */
 function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefined {
-  const bases: readonly (readonly [PipelineSpec['match']['surface'], string])[] = [
+  const bases: readonly (readonly [PipelineSpec['match']['protocol'], string])[] = [
     ['messages', '`<root>`'],
     ['chat', '`<root>/v1`'],
     ['responses', '`<root>/v1`'],
   ];
-  const rows = bases.flatMap(([surface, base]) =>
+  const rows = bases.flatMap(([protocol, base]) =>
     pipelines
-      .filter(({ match }) => match.surface === surface)
-      .flatMap(({ match }) => match.paths.map((path) => [ENVELOPES[surface], base, `\`POST ${path}\``])),
+      .filter(({ match }) => match.protocol === protocol)
+      .flatMap(({ match }) => match.paths.map((path) => [ENVELOPES[protocol], base, `\`POST ${path}\``])),
   );
   if (rows.length === 0) return undefined;
   return `## Model requests
@@ -146,7 +146,7 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
 
 1. \`GET ${DISCOVERY_PATH}\` names the endpoints (RFC 8414). All of them are on this origin.
 2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` answers \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
-   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`surface\`, the name of the program, the person is shown that name.
+   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`protocol\`, the name of the program, the person is shown that name.
 3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in with the
    identity provider, which sends the browser back to \`${CALLBACK_PATH}\`.
 4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
@@ -217,7 +217,7 @@ that resets last. What a model's provider says about its own limits is taken off
 
 ${table(['header', 'meaning'], rows)}
 
-\`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`held_usd\`, \`held_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
+\`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`reserved_usd\`, \`reserved_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`held\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.
 In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it

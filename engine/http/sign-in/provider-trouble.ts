@@ -1,8 +1,8 @@
 import type { ProviderError } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
-import type { Answer, SignIn, Visit } from './doors.ts';
 import { errorPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
+import type { Answer, SignIn, Visit } from './routes.ts';
 
 /** The link that takes a person back to a sign-in that still waits. */
 export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant) {

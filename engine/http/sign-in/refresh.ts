@@ -1,10 +1,10 @@
-import { askAbout, cutOffAsRefused, restPerson } from '../../identity/deprovisioning/ask-about.ts';
+import { askAbout, cutOffAsRefused, suspendPerson } from '../../identity/deprovisioning/ask-about.ts';
 import type { Person } from '../../identity/provider/admit.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../../identity/provider/provider.ts';
 import { isRefreshToken } from '../../identity/sessions/opaque.ts';
 import type { OpenSession, PresentedToken, RefreshBegun, Sessions } from '../../identity/sessions/sessions.ts';
-import type { SignIn, Visit } from './doors.ts';
 import { OAuthError, temporarilyUnavailable, tooManyRequests } from './oauth-error.ts';
+import type { SignIn, Visit } from './routes.ts';
 
 type Begun = Extract<RefreshBegun, { outcome: 'ready' }>['session'];
 
@@ -113,7 +113,7 @@ async function renew(
     await identity.sessions.abandonRefresh(session.id);
     throw signInAgain('The keys of the gateway were changed; sign in again.');
   }
-  if (!identity.isVouchedFor(session.person)) {
+  if (!identity.isVerified(session.person)) {
     // What one provider gave is not shown to another.
     await identity.sessions.end(session.id, 'the identity provider was changed');
     throw signInAgain('People sign in at another identity provider now; sign in again.');
@@ -157,16 +157,16 @@ async function recheck(sign_in: SignIn, session: Begun, grant: ProviderGrant): P
     await identity.sessions.end(session.id, 'the identity provider refused to renew it');
     const fields = { email: session.person.email, session: session.id, reason: error.message };
     log.info(fields, 'the identity provider refused to renew a session, so it was ended');
-    if (error.problem === 'refused') await restUnlessVouchedFor(sign_in, session);
+    if (error.problem === 'refused') await suspendUnlessVerified(sign_in, session);
     throw signInAgain('The identity provider did not renew your sign-in; sign in again.', error);
   }
 }
 
-/** What somebody made rests when the provider refused one of their sessions, unless it vouches for them by another. */
-async function restUnlessVouchedFor(sign_in: SignIn, { person: { email } }: Begun): Promise<void> {
+/** What somebody made rests when the provider refused one of their sessions, unless it verifies them by another. */
+async function suspendUnlessVerified(sign_in: SignIn, { person: { email } }: Begun): Promise<void> {
   const answer = await askAbout(sign_in, email);
   if (answer === 'vouched' || answer === 'not_admitted') return;
-  await restPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
+  await suspendPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
 }
 
 /**

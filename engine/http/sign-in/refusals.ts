@@ -4,8 +4,8 @@ import { noteRefusal, type RefusedSignIn } from '../../identity/provider/refused
 import type { ClaimProblem } from '../../identity/sessions/bindings.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { shownText } from './caller.ts';
-import type { Answer, SignIn, Visit } from './doors.ts';
 import { deniedPage } from './pages/pages.ts';
+import type { Answer, SignIn, Visit } from './routes.ts';
 
 const LOGGED_CHARS = 200;
 

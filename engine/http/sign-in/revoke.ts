@@ -1,14 +1,14 @@
 import { isRefreshToken } from '../../identity/sessions/opaque.ts';
-import type { Door, SignIn } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { REVOCATION_PATH } from './paths.ts';
+import type { Route, SignIn } from './routes.ts';
 
 /** Session tokens carry everything that is known of a person, so that they may be long. */
 const MAX_BYTES = 65_536;
 
 /** Ends the session of a session token or refresh token (RFC 7009); a token that means nothing is as good as revoked. */
-export function revoke({ identity, form, log, addressOf }: SignIn): Door {
+export function revoke({ identity, form, log, addressOf }: SignIn): Route {
   const { tokens, sessions, attempts } = identity;
   /** Ends the session of a token; no session token that another key signed gets as far as the database. */
   const end = async (text: string, address: string) => {

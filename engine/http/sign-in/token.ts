@@ -2,14 +2,14 @@ import type { PollResult } from '../../identity/sessions/device-grants.ts';
 import { isSecret } from '../../identity/sessions/opaque.ts';
 import type { OpenSession } from '../../identity/sessions/sessions.ts';
 import { endTokensTheyLost } from '../../identity/tokens/self-made-tokens.ts';
-import type { Answer, Door, SignIn, Visit } from './doors.ts';
 import { readForm } from './form.ts';
 import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';
 import { DEVICE_GRANT, REFRESH_GRANT, TOKEN_PATH } from './paths.ts';
 import { refresh } from './refresh.ts';
+import type { Answer, Route, SignIn, Visit } from './routes.ts';
 
 /** Gives session tokens to devices whose sign-in is approved, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */
-export function token(sign_in: SignIn): Door {
+export function token(sign_in: SignIn): Route {
   const { form } = sign_in;
   return {
     path: TOKEN_PATH,

@@ -8,7 +8,7 @@ import type { Admission, Person } from '../provider/admit.ts';
 import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
 import { endTokensTheyLost } from '../tokens/self-made-tokens.ts';
-import { cutOff } from './cut-off.ts';
+import { deprovision } from './cut-off.ts';
 
 /** What asking about people takes. */
 export interface AskingAbout {
@@ -40,7 +40,7 @@ interface Kept {
 }
 
 /**
- * Asks the identity provider about a person with what their sessions keep, one after the other until it vouches for them.
+ * Asks the identity provider about a person with what their sessions keep, one after the other until it verifies them.
  * A session that it refuses to renew ends. Raises store_unavailable.
  */
 export async function askAbout(asking: AskingAbout, email: string): Promise<AskedAbout> {
@@ -86,7 +86,7 @@ async function askWith(asking: AskingAbout, { id, person, sealed_grant }: Kept):
     await identity.sessions.abandonRefresh(id);
     throw error;
   })) as ProviderGrant | undefined;
-  if (grant === undefined || !identity.isVouchedFor(person)) {
+  if (grant === undefined || !identity.isVerified(person)) {
     await identity.sessions.abandonRefresh(id);
     return 'unaskable';
   }
@@ -165,7 +165,7 @@ export async function cutOffAsRefused(
   const actor = { kind: 'gateway', name: 'sign-in' } as const;
   const because = `no longer admitted (${admission.refused})`;
   const { email } = session.person;
-  const { sessions } = await cutOff(asking, { user: email, actor, because, tokens: 'rest' });
+  const { sessions } = await deprovision(asking, { user: email, actor, because, tokens: 'suspend' });
   await asking.identity.catchUp();
   await note(asking, not_admitted);
   return { sessions };
@@ -208,16 +208,16 @@ async function note(
  * store_unavailable.
  * @returns whether it did not rest before.
  */
-export async function restPerson(
+export async function suspendPerson(
   { database, clock, identity, log }: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
   email: string,
   because: string,
 ): Promise<boolean> {
-  const [row] = await database.query<{ rests: boolean }>('person_rest', 'select rest_person($1, $2, $3) as rests', [
-    storable(email),
-    because,
-    new Date(clock.now()),
-  ]);
+  const [row] = await database.query<{ rests: boolean }>(
+    'person_suspend',
+    'select suspend_person($1, $2, $3) as rests',
+    [storable(email), because, new Date(clock.now())],
+  );
   if (!row!.rests) return false;
   await identity.catchUp();
   log.info({ email, because }, 'the access tokens that somebody made rest until they sign in again');

@@ -10,7 +10,7 @@ export interface CutOff {
   readonly actor: Actor;
   /** A reason for people, such as "the identity provider refused"; never a secret. */
   readonly because: string;
-  readonly tokens: 'none' | 'rest' | 'self_service' | 'all';
+  readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
 
 /** How much was ended, and whether the gateway knows the person at all. */
@@ -24,7 +24,7 @@ export interface WasCutOff {
  * Ends a person's sessions, sign-ins under way and access tokens at once; every gateway refuses them within a second.
  * Nothing keeps the person from signing in again: that is up to the identity provider. Raises store_unavailable.
  */
-export async function cutOff(
+export async function deprovision(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
   { user, actor, because, tokens }: CutOff,
 ): Promise<WasCutOff> {

@@ -10,7 +10,7 @@ import type { Revocations } from '../sessions/session-tokens.ts';
 /** What tells the identity provider that sessions ended (RFC 7009), behind everybody's back. */
 export interface EndedGrants {
   /** Goes on with another configuration; `undefined` where it has no sign-in. */
-  use(identity: Pick<Identity, 'provider' | 'tokens' | 'isVouchedFor'> | undefined): void;
+  use(identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined): void;
   /** Looks for sessions whose time is up, and tells what is due. A timer calls it; so may a test. Never rejects. */
   sweep(): Promise<void>;
   close(): Promise<void>;
@@ -93,7 +93,7 @@ export function startEndedGrants(options: {
   /** Whether there is nothing more to do about it. */
   const tell = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
     // What one provider gave is not shown to another.
-    if (identity === undefined || !identity.isVouchedFor({ issuer })) return true;
+    if (identity === undefined || !identity.isVerified({ issuer })) return true;
     const opened = await open(identity, sealed_grant);
     if (opened === 'elsewhere') {
       // Another replica has the key, and both tries still.

@@ -41,7 +41,7 @@ type Refusal = Exclude<Admission, { person: Person }>;
 /** What of a configuration decides about people. */
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
-/** Decides whether somebody the identity provider vouches for may use the gateway, and as whom. */
+/** Decides whether somebody the identity provider verifies may use the gateway, and as whom. */
 export function admit(claims: Claims, auth: AdmissionConfig): Admission {
   const { oidc } = auth;
   try {
@@ -72,8 +72,8 @@ export function admit(claims: Claims, auth: AdmissionConfig): Admission {
   }
 }
 
-/** Whether it is the configured identity provider that vouches for a person, and not one that was configured before. */
-export function isVouchedFor(
+/** Whether it is the configured identity provider that verifies a person, and not one that was configured before. */
+export function isVerified(
   { issuer }: Pick<Person, 'issuer'>,
   { issuer_url }: Pick<OidcConfig, 'issuer_url'>,
 ): boolean {

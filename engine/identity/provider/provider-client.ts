@@ -93,7 +93,7 @@ export function createProvider(options: {
       exchange.refresh_token = await refreshTokenIn(answer);
       return answer;
     };
-    // Without it the signature of an ID token goes unchecked where TLS vouches for it (OpenID Connect Core 3.1.3.7).
+    // Without it the signature of an ID token goes unchecked where TLS verifies it (OpenID Connect Core 3.1.3.7).
     enableNonRepudiationChecks(config);
     if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
     if (keys !== undefined) setJwksCache(config, keys);
@@ -157,7 +157,7 @@ export function createProvider(options: {
       );
       return completeClaims(claims, told, lacking, oidc.email_claim);
     } catch (error) {
-      // Only whether the address is verified was missing: a no at this door, unlike silence, is one for good.
+      // Only whether the address is verified was missing: a no at this route, unlike silence, is one for good.
       const dispensable = lacking.every((claim) => !wanted.includes(claim));
       if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
       log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');

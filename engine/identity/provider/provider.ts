@@ -24,7 +24,7 @@ export interface ProviderGrant {
   readonly in_id_token?: readonly string[];
 }
 
-/** A person the identity provider vouches for. */
+/** A person the identity provider verifies. */
 export interface Identified {
   readonly claims: Claims;
   readonly grant: ProviderGrant;
@@ -51,7 +51,7 @@ export interface IdentityProvider {
   reach(): Promise<void>;
   /**
    * Gives back what it takes to ask about a person (RFC 7009). Raises ProviderError.
-   * @returns false when the provider has no door for that, or there is nothing to give back.
+   * @returns false when the provider has no route for that, or there is nothing to give back.
    */
   revoke(grant: ProviderGrant): Promise<boolean>;
 }

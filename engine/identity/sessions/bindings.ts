@@ -2,8 +2,8 @@ import type { Actor, Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig, OidcConfig } from '../../contract/config.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
-import { OWN_TOKENS, type OwnerStanding, type OwnTokens, ownTokens } from '../deprovisioning/resting.ts';
-import { isVouchedFor, type Person } from '../provider/admit.ts';
+import { OWN_TOKENS, type OwnerStatus, type OwnTokens, ownTokens } from '../deprovisioning/suspension.ts';
+import { isVerified, type Person } from '../provider/admit.ts';
 
 /**
  * Why an account of the identity provider is not the person whose address it tells: another account of this provider is,
@@ -30,7 +30,7 @@ export interface KnownPerson extends OwnTokens {
   readonly issuer: string | null;
   /** The provider's identifier of the account; `null` where none signed in yet. */
   readonly subject: string | null;
-  /** When the identity provider last vouched for them. */
+  /** When the identity provider last verified them. */
   readonly signed_in_at: Date | null;
   /** Whether the next account that signs in with the address becomes theirs. */
   readonly open_to_sign_in: boolean;
@@ -44,7 +44,7 @@ export async function listPeople(
   only: { readonly user?: string | undefined; readonly issuer?: string | undefined } = {},
 ): Promise<KnownPerson[]> {
   const now = clock.now();
-  const rows = await database.query<Omit<KnownPerson, keyof OwnTokens> & OwnerStanding & { own_tokens: number }>(
+  const rows = await database.query<Omit<KnownPerson, keyof OwnTokens> & OwnerStatus & { own_tokens: number }>(
     'people_list',
     `select p.email, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
        exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens,
@@ -54,9 +54,9 @@ export async function listPeople(
      order by p.email`,
     [only.user === undefined ? null : storable(only.user.toLowerCase()), only.issuer ?? null, new Date(now)],
   );
-  return rows.map(({ own_tokens, vouched_at, put_off_until, is_barred, ...person }) => ({
+  return rows.map(({ own_tokens, verified_at, put_off_until, is_blocked, ...person }) => ({
     ...person,
-    ...ownTokens({ own_tokens, vouched_at, put_off_until, is_barred }, now, config),
+    ...ownTokens({ own_tokens, verified_at, put_off_until, is_blocked }, now, config),
   }));
 }
 
@@ -116,7 +116,7 @@ export async function rebindAs(
   const account =
     subject === undefined || oidc === undefined ? undefined : { issuer: new URL(oidc.issuer_url).href, subject };
   const may_be_another_person =
-    issuer !== null && (oidc === undefined || isVouchedFor({ issuer }, oidc)) && former !== subject;
+    issuer !== null && (oidc === undefined || isVerified({ issuer }, oidc)) && former !== subject;
   const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
   const ended = await rebindPerson({ database, clock }, { user, account, with_tokens, actor });
   return { user, sessions: ended.sessions, tokens: ended.tokens };

@@ -17,14 +17,14 @@ export function sealWith(keys: SessionKeys, value: object, purpose: SealPurpose)
 
 /**
  * The value that was sealed; `undefined` when it was not sealed with one of the keys for this purpose. Raises
- * temporarily_unavailable and store_unavailable, as `demandUnheld` does.
+ * temporarily_unavailable and store_unavailable, as `demandUnreserved` does.
  * @param key_holders are asked about a key that is not among these.
  */
 export async function openWith(
   keys: SessionKeys,
   sealed: string,
   purpose: SealPurpose,
-  { demandUnheld }: Pick<KeyHolders, 'demandUnheld'> = NO_OTHER_HOLDERS,
+  { demandUnreserved }: Pick<KeyHolders, 'demandUnreserved'> = NO_OTHER_HOLDERS,
 ): Promise<unknown> {
   if (sealed.length > MAX_CHARS) return undefined;
   try {
@@ -33,7 +33,7 @@ export async function openWith(
       async ({ kid }) => {
         const key = keys.all.get(String(kid));
         if (key !== undefined) return key.derive(use(purpose));
-        await demandUnheld(String(kid));
+        await demandUnreserved(String(kid));
         throw new errors.JWEDecryptionFailed();
       },
       { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] },

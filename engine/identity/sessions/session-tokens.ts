@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock, Log, Principal } from '../../contract/services.ts';
-import { rolesOf, tokenGroupOf } from '../deprovisioning/standing.ts';
+import { rolesOf, tokenGroupOf } from '../deprovisioning/token-groups.ts';
 import type { Person } from '../provider/admit.ts';
 import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from '../provider/deciding-groups.ts';
 import { issuerOf } from '../provider/issuer.ts';
@@ -206,7 +206,7 @@ function headerText(kid: string): string {
 }
 
 /** Checks everything about a token but what its claims mean. Raises what `verify` does. */
-function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnheld }: KeyHolders) {
+function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnreserved }: KeyHolders) {
   const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
   const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
   return async (token: string, currentDate: Date): Promise<JWTPayload> => {
@@ -214,7 +214,7 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnheld }
     const key = by_header.get(header);
     if (key === undefined) {
       const kid = foreignKeyIn(header);
-      if (kid !== undefined) await demandUnheld(kid);
+      if (kid !== undefined) await demandUnreserved(kid);
       throw notOurs();
     }
     try {

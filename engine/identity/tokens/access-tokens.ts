@@ -6,7 +6,7 @@ import { createGroupCommit } from '../../kit/group-commit.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { isUnseen, OWNER_STANDING, type OwnerStanding } from '../deprovisioning/resting.ts';
+import { isUnseen, OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 
@@ -40,7 +40,7 @@ const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
 const CLOSE_PATIENCE_MS = 500;
 
-interface Entry extends OwnerStanding {
+interface Entry extends OwnerStatus {
   /** With those of the groups that decide something. */
   principal: Principal;
   /** All of the owner's. */
@@ -58,7 +58,7 @@ interface Entry extends OwnerStanding {
 
 type Lookup = Promise<Entry | undefined>;
 
-interface TokenRow extends OwnerStanding {
+interface TokenRow extends OwnerStatus {
   readonly hash: string;
   readonly id: string;
   readonly name: string;
@@ -82,14 +82,14 @@ export function openAccessTokens(options: {
   /** The groups the configuration in force goes by; absent or `undefined`: all of an owner's. */
   readonly groups?: () => DecidingGroups | undefined;
   /**
-   * How long what people made themselves goes on after the identity provider last vouched for them: nobody asks it about
+   * How long what people made themselves goes on after the identity provider last verified them: nobody asks it about
    * somebody who has no session. Absent or `undefined`: without end.
    */
-  readonly vouched_days?: () => number | undefined;
+  readonly verified_days?: () => number | undefined;
   /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
   readonly goes_on_without?: () => boolean;
 }): OpenAccessTokens {
-  const { database, clock, log, every = everyInBackground, vouched_days = () => undefined } = options;
+  const { database, clock, log, every = everyInBackground, verified_days = () => undefined } = options;
   const { goes_on_without = () => false, groups = () => undefined } = options;
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
   /** When a hash nobody has may be looked up again. */
@@ -129,7 +129,7 @@ export function openAccessTokens(options: {
         'token_lookup',
         `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
            t.revoked_at, p.id as principal_id, p.email, p.groups,
-           ${OWNER_STANDING}
+           ${OWNER_STATUS}
          from access_tokens t join principals p on p.id = t.principal_id
          where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
         [hashes],
@@ -170,7 +170,7 @@ export function openAccessTokens(options: {
 
   const admit = (entry: Entry | undefined): Principal => {
     if (entry === undefined) throw unknownToken();
-    assertInForce(entry, clock.now(), vouched_days);
+    assertInForce(entry, clock.now(), verified_days);
     const deciding = groups();
     if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
     const now = clock.monotonic();
@@ -253,9 +253,9 @@ function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
     groups_of: undefined,
     expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
     revoked_at: row.revoked_at?.getTime(),
-    vouched_at: row.vouched_at,
+    verified_at: row.verified_at,
     put_off_until: row.put_off_until,
-    is_barred: row.is_barred,
+    is_blocked: row.is_blocked,
     read_at,
     use_due_at,
   };
@@ -272,9 +272,9 @@ function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
 }
 
 function assertInForce(
-  { expires_at, revoked_at, vouched_at, put_off_until, is_barred, principal }: Entry,
+  { expires_at, revoked_at, verified_at, put_off_until, is_blocked, principal }: Entry,
   now: number,
-  vouched_days: () => number | undefined,
+  verified_days: () => number | undefined,
 ): void {
   const { name, id } = principal.token;
   if (revoked_at !== undefined) {
@@ -289,14 +289,14 @@ function assertInForce(
       `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
     );
   }
-  if (is_barred) {
+  if (is_blocked) {
     throw new StageError(
       'credential_revoked',
       `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("appscli login"); once you can, the token works again.`,
     );
   }
-  const days = vouched_days();
-  if (isUnseen({ vouched_at, put_off_until }, now, days)) {
+  const days = verified_days();
+  if (isUnseen({ verified_at, put_off_until }, now, days)) {
     throw new StageError(
       'credential_expired',
       `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,

@@ -1,7 +1,7 @@
 import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
-import { commonTokenGroup, rolesOf } from '../deprovisioning/standing.ts';
+import { commonTokenGroup, rolesOf } from '../deprovisioning/token-groups.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';
 
 /**

@@ -26,8 +26,8 @@ export interface ServiceToken {
   readonly unowned_since: Date | null;
 }
 
-/** `unowned`: works on for a week after its owner stopped being an administrator; `resting`: that week is over. */
-export type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'resting' | 'revoked' | 'expired';
+/** `unowned`: works on for a week after its owner stopped being an administrator; `suspended`: that week is over. */
+export type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
 
 /** A service token as it is shown. */
 export type ShownServiceToken = ServiceToken & { readonly state: ServiceTokenState };
@@ -53,7 +53,7 @@ export function showServiceToken(token: ServiceToken, now: number): ShownService
   const stateOf = (): ServiceTokenState => {
     if (revoked_at !== null) return 'revoked';
     if (expires_at.getTime() <= now) return 'expired';
-    if (unowned_since !== null) return now < unowned_since.getTime() + UNOWNED_DAYS * DAY_MS ? 'unowned' : 'resting';
+    if (unowned_since !== null) return now < unowned_since.getTime() + UNOWNED_DAYS * DAY_MS ? 'unowned' : 'suspended';
     return replaced_by === null ? 'active' : 'replaced';
   };
   return { ...token, state: stateOf() };
@@ -188,7 +188,7 @@ export async function serviceTokensOf(
   return all
     .filter(({ owner }) => owner === user.toLowerCase())
     .map((token) => showServiceToken(token, now))
-    .filter(({ state }) => state !== 'revoked' && state !== 'expired' && state !== 'resting')
+    .filter(({ state }) => state !== 'revoked' && state !== 'expired' && state !== 'suspended')
     .map(({ id, name }) => ({ id, name }));
 }
 
@@ -201,8 +201,8 @@ export async function noteOwners(
     'service_token_owners',
     `update service_tokens t set unowned_since = case when o.stands then null else $1::timestamptz end
      from (
-       select p.id, p.email, p.barred_at is null and p.groups && $2::text[]
-         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.rest_put_off_until) > $1, false) as stands
+       select p.id, p.email, p.blocked_at is null and p.groups && $2::text[]
+         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) > $1, false) as stands
        from principals p
      ) o
      where o.id = t.owner_id and t.revoked_at is null and t.expires_at > $1 and o.stands = (t.unowned_since is not null)

@@ -1,15 +1,15 @@
 import type { GatewayConfig } from '../../contract/config.ts';
-import { type OwnerStanding, restsAt, vouchedDays } from '../deprovisioning/resting.ts';
+import { type OwnerStatus, suspendsAt, verifiedDays } from '../deprovisioning/suspension.ts';
 import { type KnownToken, type TokenState, type TokenSummary, tokenState } from './tokens.ts';
 
-/** What becomes of requests with a token. `resting`: refused until its owner, who made it, is let in again. */
-export type ShownState = TokenState | 'resting';
+/** What becomes of requests with a token. `suspended`: refused until its owner, who made it, is let in again. */
+export type ShownState = TokenState | 'suspended';
 
 /** A token as it is shown, with its state at that moment. */
 export type ShownToken = TokenSummary & {
   readonly state: ShownState;
-  /** When it comes to rest unless its owner, who made it, is heard of before; `null`: never, or it rests already. */
-  readonly rests_at: Date | null;
+  /** When it is suspended unless its owner, who made it, is heard of before; `null`: never, or it rests already. */
+  readonly suspends_at: Date | null;
 };
 
 /**
@@ -17,14 +17,15 @@ export type ShownToken = TokenSummary & {
  * @param now milliseconds since the epoch
  */
 export function showToken<Known extends KnownToken>(
-  { vouched_at, put_off_until, is_barred, ...token }: Known,
+  { verified_at, put_off_until, is_blocked, ...token }: Known,
   now: number,
   config: Pick<GatewayConfig, 'auth'>,
-): Omit<Known, keyof OwnerStanding> & Pick<ShownToken, 'state' | 'rests_at'> {
+): Omit<Known, keyof OwnerStatus> & Pick<ShownToken, 'state' | 'suspends_at'> {
   const state = tokenState(token, now);
-  if (state !== 'active' && state !== 'replaced') return { ...token, state, rests_at: null };
-  const at = restsAt({ vouched_at, put_off_until }, vouchedDays(config));
-  if (is_barred || (at !== undefined && now >= at.getTime())) return { ...token, state: 'resting', rests_at: null };
+  if (state !== 'active' && state !== 'replaced') return { ...token, state, suspends_at: null };
+  const at = suspendsAt({ verified_at, put_off_until }, verifiedDays(config));
+  if (is_blocked || (at !== undefined && now >= at.getTime()))
+    return { ...token, state: 'suspended', suspends_at: null };
   const ends_before = at === undefined || (token.expires_at !== null && token.expires_at <= at);
-  return { ...token, state, rests_at: ends_before ? null : at };
+  return { ...token, state, suspends_at: ends_before ? null : at };
 }

@@ -2,7 +2,7 @@ import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import { StageError } from '../../contract/errors.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { Database } from '../../store/database.ts';
-import { OWNER_STANDING, type OwnerStanding } from '../deprovisioning/resting.ts';
+import { OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
 import { generateToken, generateTokenId, hashToken, shownPart, TOKENS_CHANNEL } from './token-format.ts';
 
 export { type OpenAccessTokens, openAccessTokens } from './access-tokens.ts';
@@ -52,7 +52,7 @@ export interface TokenSummary {
 }
 
 /** A token together with what decides whether it rests. */
-export interface KnownToken extends TokenSummary, OwnerStanding {}
+export interface KnownToken extends TokenSummary, OwnerStatus {}
 
 /** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */
 export type WhichToken =
@@ -80,7 +80,7 @@ const MAX_CHARS = 254;
 
 const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
   t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by,
-  ${OWNER_STANDING}`;
+  ${OWNER_STATUS}`;
 
 /** The state of a token at a moment, in milliseconds since the epoch. */
 export function tokenState(

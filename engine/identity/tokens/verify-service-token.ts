@@ -64,7 +64,7 @@ function demandInForce(token: ServiceToken, now: number): void {
       throw new StageError('credential_revoked', `${called} was revoked on ${token.revoked_at?.toISOString()}.`);
     case 'expired':
       throw new StageError('credential_expired', `${called} expired on ${token.expires_at.toISOString()}.`);
-    case 'resting':
+    case 'suspended':
       throw new StageError(
         'credential_revoked',
         `${called} rests: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,

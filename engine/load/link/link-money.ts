@@ -196,7 +196,7 @@ export function checkPrices(config: GatewayConfig, root: MapNode, findings: Find
   checkDecisive(config, book, root, findings);
 }
 
-/** No request is taken to have more input than the context window, so that nothing would be held for a tier above it. */
+/** No request is taken to have more input than the context window, so that nothing would be reserved for a tier above it. */
 function checkTier({ pricing, context_window }: ModelConfig, { mark }: Node, findings: Findings): void {
   const { above_input_tokens = 0 } = pricing?.long_context ?? {};
   if (above_input_tokens < context_window) return;

@@ -13,11 +13,11 @@ const isThere =
 /** Warns about upstreams that clients of a pipeline cannot reach, because nothing in it translates to their API. */
 export function lintProtocols(
   { stages }: LinkedPipeline,
-  surface: string,
+  protocol: string,
   upstreams: readonly UpstreamConfig[],
   findings: Findings,
 ): void {
-  const spoken = surface === 'count_tokens' ? undefined : protocolOf(surface);
+  const spoken = protocol === 'count_tokens' ? undefined : protocolOf(protocol);
   const at = stages.findIndex(isThere('forward'));
   if (spoken === undefined || at < 0 || stages.slice(0, at).some(isThere('translate'))) return;
   const [upstream] = upstreams.filter(({ protocols }) => !protocols.includes(spoken));

@@ -25,7 +25,7 @@ export function lintTranslation(
 
 /** Whether clients of another API are served, and what they ask is translated before it is sent. */
 function translatesToMessages({ match, stages }: PipelineSpec): boolean {
-  const protocol = protocolOf(match.surface);
+  const protocol = protocolOf(match.protocol);
   if (protocol === undefined || protocol === 'messages') return false;
   return stages.some(({ definition, mode }) => definition.name === 'translate' && mode === 'enforce');
 }

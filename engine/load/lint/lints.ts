@@ -190,7 +190,7 @@ function lintGuard(stage: LinkedStage, match: PipelineSpec['match'], findings: F
           ['request.method', method],
           // A pattern stands for paths about which a guard may well decide.
           ...(isPathPattern(path) ? [] : [['request.path', path] as const]),
-          ['request.surface', match.surface],
+          ['request.protocol', match.protocol],
         ]),
     ),
   );
@@ -202,7 +202,7 @@ function lintGuard(stage: LinkedStage, match: PipelineSpec['match'], findings: F
     ? 'the guard holds for every request the pipeline serves'
     : 'the entry never runs: its guard holds for no request the pipeline serves';
   const served = `${match.methods.join(', ')} on ${match.paths.join(', ')}`;
-  findings.report('W7018', guard_mark, message, { help: `the pipeline serves ${served}, surface ${match.surface}` });
+  findings.report('W7018', guard_mark, message, { help: `the pipeline serves ${served}, protocol ${match.protocol}` });
 }
 
 /** What a routing rule asks for: the models it is for, and its other conditions, each as text. */

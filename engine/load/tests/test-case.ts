@@ -91,7 +91,7 @@ export interface Spent {
   readonly key?: string | readonly string[];
   readonly window: LimitWindow;
   readonly usd?: number;
-  readonly held_usd?: number;
+  readonly reserved_usd?: number;
   readonly requests?: number;
   readonly tokens?: number;
 }

@@ -5,13 +5,13 @@ import { childOf, entryOf, itemsOf, type Node, textOf } from '../../source/node.
 
 /** What a window counts, by key. */
 const AMOUNTS: Readonly<Record<string, readonly string[]>> = {
-  day: ['usd', 'held_usd'],
-  week: ['usd', 'held_usd'],
-  month: ['usd', 'held_usd'],
+  day: ['usd', 'reserved_usd'],
+  week: ['usd', 'reserved_usd'],
+  month: ['usd', 'reserved_usd'],
   minute: ['requests', 'tokens'],
   open: ['requests'],
 };
-const ALL_AMOUNTS = ['usd', 'held_usd', 'requests', 'tokens'];
+const ALL_AMOUNTS = ['usd', 'reserved_usd', 'requests', 'tokens'];
 
 /** Checks the entries under `spent:` of a case. */
 export function checkSpent(node: Node, findings: Findings): void {
@@ -40,9 +40,9 @@ function checkAmount(item: Node, findings: Findings): void {
     });
     return;
   }
-  // What is held comes on top of what is spent.
-  if (present.some(({ key }) => key !== 'held_usd')) return;
-  const needed = fitting.filter((key) => key !== 'held_usd').map((key) => `\`${key}\``);
+  // What is reserved comes on top of what is spent.
+  if (present.some(({ key }) => key !== 'reserved_usd')) return;
+  const needed = fitting.filter((key) => key !== 'reserved_usd').map((key) => `\`${key}\``);
   findings.report('C3002', item.mark, `${needed.join(' or ')} is missing`, {
     help: `say how much of the ${quote(window)} is used up: ${needed.join(' or ')}`,
   });

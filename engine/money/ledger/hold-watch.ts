@@ -4,11 +4,11 @@ import { relayedOutput, type UsageReading } from '../../protocols/usage/reading.
 import { inputTokens, toolsUsed } from '../prices/bill.ts';
 import { costOf } from '../prices/prices.ts';
 
-/** Part of what is held that is spent when more is asked for. */
+/** Part of what is reserved that is spent when more is asked for. */
 const FULL_PERCENT = 80;
 
-/** What is held for a typical request and what decides how far it goes. */
-export interface HoldWatch {
+/** What is reserved for a typical request and what decides how far it goes. */
+export interface ReservationWatch {
   /** The most the request can cost, in nano-USD. */
   readonly most: number;
   readonly price: EffectivePrice;
@@ -17,40 +17,40 @@ export interface HoldWatch {
   readonly cache_asked: CacheLifetime;
   /** How the request asked to be served. */
   readonly asked: Served;
-  /** What is held by now, in nano-USD. */
-  held: number;
-  /** Output in tokens from which on the hold is looked at again. */
+  /** What is reserved by now, in nano-USD. */
+  reserved: number;
+  /** Output in tokens from which on the reservation is looked at again. */
   next_output: number;
   /** What the upstream had said when `next_output` was computed. */
   known: number;
 }
 
-/** Watches a hold of `held` nano-USD. */
-export function watchHold(
-  start: Pick<HoldWatch, 'most' | 'price' | 'input_estimate' | 'cache_asked' | 'asked' | 'held'>,
-): HoldWatch {
+/** Watches a reservation of `reserved` nano-USD. */
+export function watchReservation(
+  start: Pick<ReservationWatch, 'most' | 'price' | 'input_estimate' | 'cache_asked' | 'asked' | 'reserved'>,
+): ReservationWatch {
   return { ...start, next_output: 0, known: -1 };
 }
 
 /**
- * What should be held now, in nano-USD, when that is more than is held: twice the cost so far, at most the most it can
- * cost. Two comparisons, unless the output relayed since has used up what was held.
+ * What should be reserved now, in nano-USD, when that is more than is reserved: twice the cost so far, at most the most it can
+ * cost. Two comparisons, unless the output relayed since has used up what was reserved.
  */
-export function moreToHold(watch: HoldWatch, reading: UsageReading): number | undefined {
-  if (watch.held >= watch.most) return undefined;
+export function moreToReserve(watch: ReservationWatch, reading: UsageReading): number | undefined {
+  if (watch.reserved >= watch.most) return undefined;
   const known = whatIsKnown(reading);
   const output = Math.max(reading.reported.output_tokens ?? 0, relayedOutput(reading, 0));
   if (known === watch.known && output < watch.next_output) return undefined;
   watch.known = known;
-  const before = watch.held;
+  const before = watch.reserved;
   const cost = costSoFar(watch, reading, output);
-  if (isFull(cost, watch.held)) watch.held = Math.min(watch.most, Math.max(watch.held, 2 * cost));
+  if (isFull(cost, watch.reserved)) watch.reserved = Math.min(watch.most, Math.max(watch.reserved, 2 * cost));
   watch.next_output = outputThatFills(watch, reading, output);
-  return watch.held > before ? watch.held : undefined;
+  return watch.reserved > before ? watch.reserved : undefined;
 }
 
-function isFull(cost: number, held: number): boolean {
-  return cost * 100 > held * FULL_PERCENT;
+function isFull(cost: number, reserved: number): boolean {
+  return cost * 100 > reserved * FULL_PERCENT;
 }
 
 /** Changes whenever the upstream has told something that costs money beside its output. */
@@ -60,7 +60,7 @@ function whatIsKnown({ reported, tools_begun }: UsageReading): number {
   return known;
 }
 
-function costSoFar(watch: HoldWatch, reading: UsageReading, output: number): number {
+function costSoFar(watch: ReservationWatch, reading: UsageReading, output: number): number {
   const cache = cacheTokens(reading.reported, watch.cache_asked);
   const input = inputTokens(reading.reported, cache, watch.input_estimate);
   const server_tools = toolsUsed(reading, false, watch.price.server_tools_pico);
@@ -68,10 +68,10 @@ function costSoFar(watch: HoldWatch, reading: UsageReading, output: number): num
   return costOf(watch.price, { input, output, ...cache, served, ...(server_tools && { server_tools }) });
 }
 
-/** The output in tokens at which the hold is full, found without a price per delta. */
-function outputThatFills(watch: HoldWatch, reading: UsageReading, output: number): number {
+/** The output in tokens at which the reservation is full, found without a price per delta. */
+function outputThatFills(watch: ReservationWatch, reading: UsageReading, output: number): number {
   const now = costSoFar(watch, reading, output);
   const thousand = costSoFar(watch, reading, output + 1000) - now;
   if (thousand <= 0) return Infinity;
-  return output + Math.max(1, Math.ceil((((watch.held * FULL_PERCENT) / 100 - now) * 1000) / thousand));
+  return output + Math.max(1, Math.ceil((((watch.reserved * FULL_PERCENT) / 100 - now) * 1000) / thousand));
 }

@@ -1,11 +1,11 @@
 import type {
   Clock,
   CounterName,
+  CounterStatus,
   LimitClaim,
   Reservation,
   ReservationRequest,
   Settlement,
-  Standing,
   TokenCounts,
 } from '../../contract/services.ts';
 import { storableJson } from '../../kit/storable.ts';
@@ -18,10 +18,10 @@ import {
   type CounterNumbers,
   type ExchangeAnswer,
   judge,
+  limit_status,
   NOTHING_TO_TELL,
-  type PackedHold,
-  standing,
-} from './ledger-verdicts.ts';
+  type PackedReservation,
+} from './ledger-decisions.ts';
 
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -67,7 +67,7 @@ export interface LedgerStatements {
   settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
   release(request_ids: readonly string[]): Promise<void>;
   topUp(top_ups: readonly TopUp[]): Promise<void>;
-  standings(claims: readonly LimitClaim[]): Promise<Standing[]>;
+  statuses(claims: readonly LimitClaim[]): Promise<CounterStatus[]>;
 }
 
 const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
@@ -125,9 +125,9 @@ export function createLedgerStatements(options: {
     async exchange(settlements, requests, valid_until) {
       const counters = new CounterList();
       const rows = settlements.map((each) => packSettlement(each, counters));
-      const holds = requests.map((request) => packHold(request, counters));
-      const [written, held] = [storableJson(rows), storableJson(timely(holds, valid_until))];
-      const answer = await exchange(counters, written, held);
+      const holds = requests.map((request) => packReservation(request, counters));
+      const [written, reserved] = [storableJson(rows), storableJson(timely(holds, valid_until))];
+      const answer = await exchange(counters, written, reserved);
       const { repeated } = answer;
       return {
         written: settlements.map(({ request_id }) => !repeated.includes(request_id)),
@@ -165,18 +165,18 @@ export function createLedgerStatements(options: {
         top_ups.map(({ amount_nano_usd }) => amount_nano_usd),
       ]);
     },
-    async standings(claims) {
+    async statuses(claims) {
       const meant = claims.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
       if (meant.length === 0) return [];
       const counters = new CounterList();
       const positions = meant.map((claim) => counters.position(claim));
-      const [row] = await database.query<{ standings: string }>(
-        'ledger_standings',
-        'select read_standings($1, $2, $3, $4, $5, $6) as standings',
+      const [row] = await database.query<{ statuses: string }>(
+        'ledger_statuses',
+        'select read_statuses($1, $2, $3, $4, $5, $6) as statuses',
         [databaseTime(clock), time_zone(), ...counters.columns],
       );
-      const numbers = JSON.parse(row!.standings) as CounterNumbers[];
-      const standings = meant
+      const numbers = JSON.parse(row!.statuses) as CounterNumbers[];
+      const statuses = meant
         .map((claim, i) => ({
           claim,
           numbers: numbers[positions[i]! - 1]!,
@@ -184,8 +184,8 @@ export function createLedgerStatements(options: {
         }))
         // One that was set at run time is one limit, whatever claims it takes the place of.
         .filter((each) => each.first || each.numbers[4] === null)
-        .map((each) => standing(each.claim, each.numbers));
-      return addSpentByDay(standings, { database, now: databaseTime(clock), time_zone: time_zone() });
+        .map((each) => limit_status(each.claim, each.numbers));
+      return addSpentByDay(statuses, { database, now: databaseTime(clock), time_zone: time_zone() });
     },
   };
 }
@@ -194,8 +194,11 @@ function parseAnswer(row: { readonly answer: string | null } | undefined): Excha
   return row?.answer == null ? NOTHING_TO_TELL : (JSON.parse(row.answer) as ExchangeAnswer);
 }
 
-/** The rows of holds; the first says until when all of them may be placed. */
-function timely(holds: readonly (PackedHold & { readonly row: object })[], valid_until: Date | undefined): object[] {
+/** The rows of reservations; the first says until when all of them may be placed. */
+function timely(
+  holds: readonly (PackedReservation & { readonly row: object })[],
+  valid_until: Date | undefined,
+): object[] {
   return holds.map(({ row }, i) => (i === 0 && valid_until !== undefined ? { ...row, valid_until } : row));
 }
 
@@ -209,8 +212,11 @@ export function isCount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-/** What is held counts once on each counter, however many claims there are on it, and the smallest limit decides. */
-function packHold(request: ReservationRequest, counters: CounterList): PackedHold & { readonly row: object } {
+/** What is reserved counts once on each counter, however many claims there are on it, and the smallest limit decides. */
+function packReservation(
+  request: ReservationRequest,
+  counters: CounterList,
+): PackedReservation & { readonly row: object } {
   const claims = moneyFirst(request.claims);
   const places: number[] = [];
   const positions: number[] = [];
@@ -236,7 +242,7 @@ function packHold(request: ReservationRequest, counters: CounterList): PackedHol
   const { overshoot_percent: percent } = request;
   const row = {
     request_id: request.request_id,
-    surface: request.surface,
+    protocol: request.protocol,
     principal_id: request.principal_id,
     user: request.user,
     team: request.team,
@@ -268,7 +274,7 @@ function smaller(a: number | null, b: number | null): number | null {
 }
 
 /**
- * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the held
+ * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the reserved
  * amount. Who asked for what, and what it counts on, stands in the reservation already, where there is one.
  */
 function packSettlement(settlement: Settlement, counters: CounterList, counted?: readonly CounterName[]): object {

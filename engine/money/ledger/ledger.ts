@@ -19,7 +19,7 @@ import { createLedgerStatements, isCount, type LateSettlement, type LedgerStore 
 import { readRecentCosts } from './recent-costs.ts';
 import { assertReservable } from './reservable.ts';
 import { createTypicalCosts } from './typical-cost.ts';
-import { createUndecidedHolds } from './undecided-holds.ts';
+import { createUndecidedReservations } from './undecided-holds.ts';
 
 /** The ledger of one process. Any number of them share a database. */
 export interface OpenLedger extends Ledger {
@@ -31,12 +31,12 @@ export interface OpenLedger extends Ledger {
   /** Writes that this process lives, and nothing else. Raises store_unavailable. */
   sayAlive(): Promise<void>;
   /**
-   * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount held, an estimate.
+   * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount reserved, an estimate.
    * @returns how many. Raises store_unavailable.
    */
   recover(): Promise<number>;
   /**
-   * Writes the ledger row of a request that went out without a hold, as of `at_ms` (since the epoch): its money counts on
+   * Writes the ledger row of a request that went out without a reservation, as of `at_ms` (since the epoch): its money counts on
    * these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
    * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
    * database than the one it belongs to.
@@ -126,7 +126,7 @@ export function openLedger(options: {
     },
   });
 
-  const undecided = createUndecidedHolds(clock);
+  const undecided = createUndecidedReservations(clock);
   const exchangeInTime = async (settlements: readonly Settlement[], wishes: readonly Wish[]) => {
     const requests = wishes.map(({ reserve }) => reserve);
     if (requests.length === 0) return statements.exchange(settlements, requests);
@@ -173,7 +173,7 @@ export function openLedger(options: {
     try {
       await releasing.run(request_id);
     } catch (error) {
-      log.debug({ err: error, request_id }, 'a hold could not be released yet');
+      log.debug({ err: error, request_id }, 'a reservation could not be released yet');
       heartbeat.doubt();
     } finally {
       delete live[request_id];
@@ -264,7 +264,7 @@ export function openLedger(options: {
     topUp(request_id, amount_nano_usd) {
       if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
       toppingUp.runSoon({ request_id, amount_nano_usd }).catch((error) => {
-        log.debug({ err: error, request_id }, 'a hold could not be topped up');
+        log.debug({ err: error, request_id }, 'a reservation could not be topped up');
       });
     },
     async settle(settlement) {
@@ -293,9 +293,9 @@ export function openLedger(options: {
       delete live[request_id];
       heartbeat.doubt();
     },
-    async standings(claims) {
+    async statuses(claims) {
       try {
-        return await statements.standings(claims);
+        return await statements.statuses(claims);
       } catch (error) {
         throw asStoreError(error);
       }
@@ -335,6 +335,6 @@ function inBatches<Item>(execute: (items: readonly Item[]) => Promise<void>, pat
 
 const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
 /** Nothing was placed, and nothing will be. */
-const LATE: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
+const LATE: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };
 /** Nobody looks at it. */
-const GIVEN_UP: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
+const GIVEN_UP: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };

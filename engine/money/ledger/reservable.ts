@@ -9,7 +9,8 @@ export function assertReservable(request: ReservationRequest): void {
   for (const amount of [amount_nano_usd, most_nano_usd]) {
     if (!isCount(amount)) throw new RangeError(`an amount in nano-USD cannot be ${amount}`);
   }
-  if (amount_nano_usd > most_nano_usd) throw new RangeError('a hold cannot be more than the most a request can cost');
+  if (amount_nano_usd > most_nano_usd)
+    throw new RangeError('a reservation cannot be more than the most a request can cost');
   if (!isCount(tokens)) throw new RangeError(`a count of tokens cannot be ${tokens}`);
   if (!(overshoot_percent >= 0 && overshoot_percent <= 100)) {
     throw new RangeError(`a limit cannot be passed by ${overshoot_percent} percent`);

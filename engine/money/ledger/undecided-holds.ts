@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../../contract/services.ts';
 
-/** Knows how long the database may still place holds that this process has not heard of. */
-export interface UndecidedHolds {
+/** Knows how long the database may still make reservations that this process has not heard of. */
+export interface UndecidedReservations {
   /**
    * Has holds placed, and notes until when that may happen where no answer comes.
    * @param valid_until by the monotonic clock
    */
   place<Answer>(valid_until: number, place: () => Promise<Answer>): Promise<Answer>;
-  /** Resolves when no hold can be placed any more, whether the database answers or not; at the latest after its patience. */
+  /** Resolves when no reservation can be placed any more, whether the database answers or not; at the latest after its patience. */
   over(): Promise<void>;
 }
 
@@ -17,7 +17,7 @@ const PATIENCE_MS = 6500;
 const STEP_MS = 50;
 
 /** Creates the knowledge of one process, which places one batch at a time. */
-export function createUndecidedHolds(clock: Pick<Clock, 'monotonic' | 'frozen'>): UndecidedHolds {
+export function createUndecidedReservations(clock: Pick<Clock, 'monotonic' | 'frozen'>): UndecidedReservations {
   let until = Number.NEGATIVE_INFINITY;
   return {
     async place(valid_until, place) {

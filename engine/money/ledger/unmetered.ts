@@ -7,7 +7,7 @@ import { ledgerIdentity } from './ledger-identity.ts';
 /** A request that left and that nobody metered. */
 export interface Unmetered {
   readonly identity: LedgerIdentity;
-  /** What was held. */
+  /** What was reserved. */
   readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;
   readonly ended: Pick<EndingCircumstances, 'status' | 'aborted' | 'error' | 'relayed_bytes'>;
@@ -16,7 +16,7 @@ export interface Unmetered {
 }
 
 /**
- * The bill of a request that left and that nobody metered: what was held. What the upstream refused costs nothing; what
+ * The bill of a request that left and that nobody metered: what was reserved. What the upstream refused costs nothing; what
  * failed there costs nothing either, unless what may be billed counts.
  */
 export function settleUnmetered(request: Unmetered): Settlement {

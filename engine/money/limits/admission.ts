@@ -1,6 +1,6 @@
-import type { LimitStanding, LimitUnit, ReservationRequest } from '../../contract/services.ts';
+import type { LimitStatus, LimitUnit, ReservationRequest } from '../../contract/services.ts';
 
-/** What decides whether a request has room, of what is held for it. */
+/** What decides whether a request has room, of what is reserved for it. */
 export type Hold = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'overshoot_percent' | 'tokens'>;
 
 const PPM_PER_PERCENT = 10_000;
@@ -18,15 +18,15 @@ export function overshootOf(limit: number, overshoot_percent: number): number {
   return Math.floor(limit / PPM) * ppm + Math.floor(((limit % PPM) * ppm) / PPM);
 }
 
-/** What a hold comes to in the unit of a counter, now and at most. */
-export function holdIn(unit: LimitUnit, hold: Hold): { readonly amount: number; readonly most: number } {
+/** What a reservation comes to in the unit of a counter, now and at most. */
+export function reservedIn(unit: LimitUnit, hold: Hold): { readonly amount: number; readonly most: number } {
   if (unit === 'nano_usd') return { amount: hold.amount_nano_usd, most: hold.most_nano_usd };
   const amount = unit === 'tokens' ? hold.tokens : 1;
   return { amount, most: amount };
 }
 
 /**
- * Whether a request has no room under a limit. What is spent and held and its own hold must fit; so must the most that it
+ * Whether a request has no room under a limit. What is spent and reserved and its own reservation must fit; so must the most that it
  * and everything in flight can cost, which for a typical request may pass the limit by its share, or by anything when
  * nothing else is in flight. The same rule is `lacks_room` in the database, which decides.
  */
@@ -35,20 +35,20 @@ export function lacksRoom(
     unit,
     limit,
     spent,
-    held,
+    reserved,
     most,
     in_flight,
-  }: Pick<LimitStanding, 'unit' | 'limit' | 'spent' | 'held' | 'most' | 'in_flight'>,
+  }: Pick<LimitStatus, 'unit' | 'limit' | 'spent' | 'reserved' | 'most' | 'in_flight'>,
   hold: Hold,
 ): boolean {
-  const mine = holdIn(unit, hold);
-  if (spent + held + mine.amount > limit) return true;
+  const mine = reservedIn(unit, hold);
+  if (spent + reserved + mine.amount > limit) return true;
   const { overshoot_percent: percent } = hold;
   if (percent === undefined) return spent + most + mine.most > limit;
   return in_flight > 0 && spent + most + mine.most > limit + overshootOf(limit, percent);
 }
 
 /** Order in which exceeded limits are reported: the one that resets last first, of those that reset together the smallest. */
-export function byLatestReset(a: LimitStanding, b: LimitStanding): number {
+export function byLatestReset(a: LimitStatus, b: LimitStatus): number {
   return (b.resets_at ?? 0) - (a.resets_at ?? 0) || a.limit - b.limit;
 }

@@ -15,13 +15,13 @@ export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
   readonly cache_ttl: string;
   /** Most uses of each tool that the upstream runs. */
   readonly server_tools?: Readonly<Record<string, number>>;
-  /** Uses beyond those, of whichever tool is the dearest. */
+  /** Uses beyond those, of whichever tool is the most expensive. */
   readonly any_tool?: number;
   /** How it asks to be served. */
   readonly asked?: Served;
 }
 
-/** The most that usage can cost, in nano-USD: the whole input at the dearest price that the cache lifetime allows. */
+/** The most that usage can cost, in nano-USD: the whole input at the most expensive price that the cache lifetime allows. */
 export function highestCost(models: ModelCatalog, model: ModelConfig, most: MostUsage, route: PricedRoute): number {
   const { runs = 1, compactions = 0, compaction_output = 0 } = most;
   const price = models.price(model, route);
@@ -43,7 +43,7 @@ function toolFees({ server_tools_pico: fees }: EffectivePrice, uses: number): nu
 function runCost(price: EffectivePrice, rates: TokenRates, { input, cache_ttl }: MostUsage, output: number): number {
   const { pico, long_context } = rates;
   const cost = (tokens: number, kinds: TokenRates['pico']) =>
-    costAt(price, rates, { ...NO_TOKENS, output, [dearestKind(kinds, cache_ttl)]: tokens });
+    costAt(price, rates, { ...NO_TOKENS, output, [mostExpensiveKind(kinds, cache_ttl)]: tokens });
   if (long_context === undefined || input <= long_context.above_input_tokens) return cost(input, pico);
   // It may turn out shorter than it can be at most, and a tier may be cheaper than what lies below it.
   return Math.max(cost(long_context.above_input_tokens, pico), cost(input, long_context.pico));
@@ -52,9 +52,9 @@ function runCost(price: EffectivePrice, rates: TokenRates, { input, cache_ttl }:
 type InputKind = 'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h';
 
 /** An upstream reads from its cache unasked, and writes to it for the lifetime that was asked for. */
-function dearestKind(pico: TokenRates['pico'], cache_ttl: string): InputKind {
-  let dearest: InputKind = pico.cache_read > pico.input ? 'cache_read' : 'input';
-  if (cache_ttl !== 'none' && pico.cache_write_5m > pico[dearest]) dearest = 'cache_write_5m';
-  if (cache_ttl === '1h' && pico.cache_write_1h > pico[dearest]) dearest = 'cache_write_1h';
-  return dearest;
+function mostExpensiveKind(pico: TokenRates['pico'], cache_ttl: string): InputKind {
+  let most_expensive: InputKind = pico.cache_read > pico.input ? 'cache_read' : 'input';
+  if (cache_ttl !== 'none' && pico.cache_write_5m > pico[most_expensive]) most_expensive = 'cache_write_5m';
+  if (cache_ttl === '1h' && pico.cache_write_1h > pico[most_expensive]) most_expensive = 'cache_write_1h';
+  return most_expensive;
 }

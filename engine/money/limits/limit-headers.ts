@@ -1,5 +1,5 @@
 import type { Window } from '../../contract/config.ts';
-import type { CounterName, LimitStanding } from '../../contract/services.ts';
+import type { CounterName, LimitStatus } from '../../contract/services.ts';
 import { windowAdjective } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
@@ -9,9 +9,9 @@ export interface LimitHeaders {
   /** What the names of all of them begin with, and those of the upstream's own. */
   readonly prefix: string;
   /** Of an answer: the limit that is used up the furthest; none without a limit. */
-  onSuccess(standings: readonly LimitStanding[]): Headers;
+  onSuccess(statuses: readonly LimitStatus[]): Headers;
   /** Of a refusal because this limit in money has no room. */
-  onRefusal(exceeded: LimitStanding): Headers;
+  onRefusal(exceeded: LimitStatus): Headers;
   /** Of a refusal because nobody can tell how the limits stand. */
   readonly unreadable: Headers;
 }
@@ -30,10 +30,10 @@ export function limitHeaders(header_prefix: string): LimitHeaders {
   const names = namesUnder(prefix);
   return {
     prefix,
-    onSuccess(standings) {
-      const nearest = nearestLimit(standings);
+    onSuccess(statuses) {
+      const nearest = nearestLimit(statuses);
       if (nearest === undefined) return NONE;
-      const percent = percentOf(nearest.limit, nearest.spent + nearest.held);
+      const percent = percentOf(nearest.limit, nearest.spent + nearest.reserved);
       const status = percent >= WARNING_PERCENT ? 'allowed_warning' : 'allowed';
       const reset = unixSeconds(nearest);
       const headers: Record<string, string> = {
@@ -92,19 +92,19 @@ export function percentOf(limit: number, amount: number): number {
   return limit > 0 ? Math.max(0, Math.floor((100 * amount) / limit)) : 100;
 }
 
-/** The share of a limit that is spent or held. */
-function shareUsed({ limit, spent, held }: LimitStanding): number {
-  return limit > 0 ? (spent + held) / limit : 1;
+/** The share of a limit that is spent or reserved. */
+function shareUsed({ limit, spent, reserved }: LimitStatus): number {
+  return limit > 0 ? (spent + reserved) / limit : 1;
 }
 
-function nearestLimit(standings: readonly LimitStanding[]): LimitStanding | undefined {
-  let nearest = standings[0];
-  for (let i = 1; i < standings.length; i++) {
-    if (shareUsed(standings[i]!) > shareUsed(nearest!)) nearest = standings[i];
+function nearestLimit(statuses: readonly LimitStatus[]): LimitStatus | undefined {
+  let nearest = statuses[0];
+  for (let i = 1; i < statuses.length; i++) {
+    if (shareUsed(statuses[i]!) > shareUsed(nearest!)) nearest = statuses[i];
   }
   return nearest;
 }
 
-function unixSeconds({ resets_at }: LimitStanding): string {
+function unixSeconds({ resets_at }: LimitStatus): string {
   return String(Math.ceil((resets_at ?? 0) / 1000));
 }

@@ -4,11 +4,12 @@ import { otherBound } from '../../protocols/body/output-bound.ts';
 
 /** What a request says about the size of its answer, and where it goes. */
 export interface AnswerBounds {
-  readonly surface: string;
+  /** Protocol that the client speaks. */
+  readonly protocol: string;
   /** A context window that the request asks for, in tokens. */
   readonly window_asked?: number | undefined;
-  /** API in which the upstream is asked. */
-  readonly protocol: Protocol;
+  /** Protocol in which the upstream is asked. */
+  readonly upstream_protocol: Protocol;
   readonly input_max: number;
   /** Output bounds of the request by the names of their fields, and the largest of them. */
   readonly output_bounds: Readonly<Record<string, number>>;
@@ -42,12 +43,12 @@ const ITERATIONS: Readonly<Record<Protocol, number>> = { messages: 10, chat: 10,
 /** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
 export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds: AnswerBounds): MostTokens {
   const { max_output_tokens } = model;
-  const { choices, protocol, compacts, window_asked = 0 } = bounds;
+  const { choices, upstream_protocol, compacts, window_asked = 0 } = bounds;
   const context_window = Math.max(model.context_window, window_asked);
-  const endless = upstream.tool_iterations ?? ITERATIONS[protocol];
+  const endless = upstream.tool_iterations ?? ITERATIONS[upstream_protocol];
   const asked = bounds.iterations || endless;
   // A use that `max_uses` refuses is an error that the model reads and goes on from: there bounds of tools bound no runs.
-  const iterations = asked > 1 && protocol === 'messages' ? Math.max(asked, endless) : asked;
+  const iterations = asked > 1 && upstream_protocol === 'messages' ? Math.max(asked, endless) : asked;
   const output = outputBound(model, upstream, bounds) ?? max_output_tokens;
   return {
     input: Math.min(bounds.input_max, context_window),
@@ -69,15 +70,15 @@ function outputBound(
   { honours, max_tokens_field }: UpstreamConfig,
   bounds: AnswerBounds,
 ): number | undefined {
-  const { surface, protocol, output_bounds } = bounds;
+  const { protocol, upstream_protocol, output_bounds } = bounds;
   // Messages has no request without a bound, so that a translated one says one of ours.
-  const unasked = protocol === 'messages' ? model.default_output_tokens : 0;
+  const unasked = upstream_protocol === 'messages' ? model.default_output_tokens : 0;
   const max_tokens = bounds.max_tokens ?? unasked;
-  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[protocol] ?? 0);
+  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[upstream_protocol] ?? 0);
   const sent =
-    protocolOf(surface) === protocol
-      ? respelt(output_bounds, protocol, max_tokens_field)
-      : { [writtenBound(model, protocol, max_tokens_field)]: translated };
+    protocolOf(protocol) === upstream_protocol
+      ? respelt(output_bounds, upstream_protocol, max_tokens_field)
+      : { [writtenBound(model, upstream_protocol, max_tokens_field)]: translated };
   const is_kept = honours.some((name) => (sent[name] ?? 0) > 0);
   return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }

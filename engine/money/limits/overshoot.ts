@@ -7,7 +7,7 @@ import { overshootOf } from './admission.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** The request that can cost the most, in tokens. */
-export interface DearestRequest {
+export interface MostExpensiveRequest {
   readonly model: string;
   readonly upstream: string;
   readonly cost_nano_usd: number;
@@ -28,27 +28,27 @@ export interface Overshoot {
   /** By limit, where it is not 0; in file order. */
   readonly limits: readonly LimitOvershoot[];
   /** Under `reserve: typical` with a limit in USD. */
-  readonly dearest?: DearestRequest;
+  readonly most_expensive?: MostExpensiveRequest;
   /** What costs money and is in no bound, in words. */
   readonly not_bounded: readonly string[];
-  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is held that they can answer. */
+  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is reserved that they can answer. */
   readonly unbounded_at?: readonly string[];
 }
 
-/** Under `worst_case`, as many uses are held as the request allows. */
+/** Under `worst_case`, as many uses are reserved as the request allows. */
 const ENDLESS_TOOLS =
   'tools that the upstream runs itself, where a request does not say how often at most or they have no price';
 /** How often a request may use them is up to its caller. */
 const PROVIDER_TOOLS = 'tools that the upstream runs itself';
-/** Under `worst_case` they are held. */
+/** Under `worst_case` they are reserved. */
 const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
 /** Fees by the month, minimum charges, taxes. */
 const OTHER_FEES = 'fees that are not by use';
 const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
 
-/** Whether every request that a pipeline sends out has first held what it is to hold. Counting tokens is free. */
+/** Whether every request that a pipeline sends out has first reserved what it is to hold. Counting tokens is free. */
 function holdsAll({ match, stages }: PipelineSpec): boolean {
-  if (match.surface === 'count_tokens') return true;
+  if (match.protocol === 'count_tokens') return true;
   const runs = stages.filter(({ mode }) => mode === 'enforce');
   const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
   return (
@@ -74,7 +74,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   const { reserve, overshoot_percent } = config.spend_limits;
   const open = pipelines.filter((pipeline) => !holdsAll(pipeline));
   const not_bounded = [
-    ...open.map(({ name }) => `what the pipeline ${name} sends without a full hold`),
+    ...open.map(({ name }) => `what the pipeline ${name} sends without a full reservation`),
     ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
     ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [PROVIDER_TOOLS, ...BESIDE]),
     OTHER_FEES,
@@ -86,39 +86,39 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
       .map(({ name }) => name);
     return { bound_nano_usd: 0, limits: [], not_bounded, unbounded_at };
   }
-  const dearest = dearestRequest(config);
+  const most_expensive = mostExpensiveRequest(config);
   const limits = enforced.map((limit) => {
     const share = overshootOf(largestAmount(limit), overshoot_percent);
-    return { name: limit.name, bound_nano_usd: Math.max(share, dearest?.cost_nano_usd ?? 0) };
+    return { name: limit.name, bound_nano_usd: Math.max(share, most_expensive?.cost_nano_usd ?? 0) };
   });
   const bound_nano_usd = Math.max(...limits.map((limit) => limit.bound_nano_usd));
-  return { bound_nano_usd, limits, ...(dearest && { dearest }), not_bounded };
+  return { bound_nano_usd, limits, ...(most_expensive && { most_expensive }), not_bounded };
 }
 
 function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
   return Math.max(limit, ...Object.values(by_group));
 }
 
-/** The dearest request that any model takes at any upstream, by any price of any time; `undefined` without models. */
-export function dearestRequest(config: GatewayConfig): DearestRequest | undefined {
+/** The most expensive request that any model takes at any upstream, by any price of any time; `undefined` without models. */
+export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
   const book = createPriceBook(config);
-  let dearest: DearestRequest | undefined;
+  let most_expensive: MostExpensiveRequest | undefined;
   for (const model of config.models) {
     for (const { name: upstream } of config.upstreams) {
       for (const { price } of book.periods(model.id, upstream)) {
         const cost_nano_usd = price === undefined ? 0 : mostCost(model, price);
-        if (dearest === undefined || cost_nano_usd > dearest.cost_nano_usd) {
-          dearest = { model: model.id, upstream, cost_nano_usd };
+        if (most_expensive === undefined || cost_nano_usd > most_expensive.cost_nano_usd) {
+          most_expensive = { model: model.id, upstream, cost_nano_usd };
         }
       }
     }
   }
-  return dearest;
+  return most_expensive;
 }
 
 const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
-/** The most a request can cost in tokens: a full window of the dearest kind of input, and the longest output. */
+/** The most a request can cost in tokens: a full window of the most expensive kind of input, and the longest output. */
 function mostCost({ context_window, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
   const output = Math.max(context_window, max_output_tokens);
   const costs = Object.values(price.served?.rates ?? { ordinary: price }).flatMap((rates) => {

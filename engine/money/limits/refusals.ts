@@ -1,6 +1,6 @@
 import type { Window } from '../../contract/config.ts';
 import { type ErrorDetails, StageError } from '../../contract/errors.ts';
-import type { LimitStanding, ReservationRequest } from '../../contract/services.ts';
+import type { LimitStatus, ReservationRequest } from '../../contract/services.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
 import type { LimitHeaders } from './limit-headers.ts';
@@ -29,7 +29,7 @@ const isoTime = (milliseconds: number | null) => (milliseconds === null ? null :
  * @param now milliseconds since the epoch
  */
 export function refuseForLimits(
-  exceeded: readonly LimitStanding[],
+  exceeded: readonly LimitStatus[],
   needs: Needs,
   style: RefusalStyle,
   now: number,
@@ -41,7 +41,7 @@ export function refuseForLimits(
     : refuseRate(first, needs, listed, style, now);
 }
 
-function list({ scope, key, window, unit, limit, rule, resets_at }: LimitStanding): Listed {
+function list({ scope, key, window, unit, limit, rule, resets_at }: LimitStatus): Listed {
   const amount = unit === 'nano_usd' ? { limit_usd: nanoToUsd(limit) } : { limit, unit };
   return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule };
 }
@@ -80,19 +80,19 @@ function sentence({ fact, own, amounts }: Explanation, rule: string, advice: str
 const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
 
 function refuseSpending(
-  standing: LimitStanding,
+  limit_status: LimitStatus,
   needs: Needs,
   exceeded: readonly Listed[],
   { status, advice, headers }: RefusalStyle,
   now: number,
 ): StageError {
-  const { scope, key, window, rule, limit, spent, held, in_flight, resets_at } = standing;
-  const { needed, ...explanation } = explainSpending(standing, needs);
+  const { scope, key, window, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
+  const { needed, ...explanation } = explainSpending(limit_status, needs);
   const details: ErrorDetails = {
     limit_usd: nanoToUsd(limit),
     spent_usd: nanoToUsd(spent),
-    held_usd: nanoToUsd(held),
-    held_by_requests: in_flight,
+    reserved_usd: nanoToUsd(reserved),
+    reserved_by_requests: in_flight,
     needed_usd: nanoToUsd(needed),
     window,
     scope,
@@ -106,7 +106,7 @@ function refuseSpending(
     headers: {
       'retry-after': String(secondsUntil(resets_at, now)),
       'x-should-retry': 'false',
-      ...headers.onRefusal(standing),
+      ...headers.onRefusal(limit_status),
     },
     details,
   });
@@ -114,12 +114,12 @@ function refuseSpending(
 
 /** Why there is no room, and the amount in nano-USD there was none for. */
 function explainSpending(
-  standing: LimitStanding,
+  limit_status: LimitStatus,
   { amount_nano_usd: amount, most_nano_usd: most }: Needs,
 ): Explanation & { readonly needed: number } {
-  const { window, limit, spent, held, in_flight } = standing;
-  const resets = `it resets at ${shortTime(standing.resets_at)}`;
-  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(standing)}`;
+  const { window, limit, spent, reserved, in_flight } = limit_status;
+  const resets = `it resets at ${shortTime(limit_status.resets_at)}`;
+  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(limit_status)}`;
   const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
   const others = `${requests(in_flight)} in flight`;
   const busy = {
@@ -150,28 +150,28 @@ function explainSpending(
       needed: amount,
     };
   }
-  if (spent + held + amount > limit) {
+  if (spent + reserved + amount > limit) {
     return {
       ...busy,
-      amounts: `${usd(spent)} is spent, ${usd(held)} is held by ${others}, and ${costs}`,
+      amounts: `${usd(spent)} is spent, ${usd(reserved)} is reserved by ${others}, and ${costs}`,
       needed: amount,
     };
   }
   return {
     ...busy,
-    amounts: `${usd(spent)} is spent, ${others} may cost up to ${usd(standing.most)}, and this request up to ${usd(most)}`,
+    amounts: `${usd(spent)} is spent, ${others} may cost up to ${usd(limit_status.most)}, and this request up to ${usd(most)}`,
     needed: most,
   };
 }
 
 function refuseRate(
-  standing: LimitStanding,
+  limit_status: LimitStatus,
   { tokens }: Needs,
   exceeded: readonly Listed[],
   { advice }: RefusalStyle,
   now: number,
 ): StageError {
-  const { scope, key, window, unit, rule, limit, spent, held, in_flight, resets_at } = standing;
+  const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
   const patience = secondsUntil(resets_at, now);
   const needed = unit === 'tokens' ? tokens : 1;
   // Waiting does not help a request that is larger than the whole limit.
@@ -182,7 +182,7 @@ function refuseRate(
       limit,
       unit,
       used: spent,
-      held,
+      reserved,
       in_flight,
       needed,
       window,
@@ -196,12 +196,12 @@ function refuseRate(
 
   function explainRate(): Explanation {
     const at_once = window === 'open';
-    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(standing)}`;
+    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(limit_status)}`;
     if (limit === 0) return { fact: `${most} allows nothing`, own: 'Ask your administrator for a higher limit.' };
     if (at_once) {
-      const [are, they] = held === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
+      const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
       const fact = `${most} is reached; try again when ${they} finished`;
-      return { fact, amounts: `${requests(held)} ${are} under way` };
+      return { fact, amounts: `${requests(reserved)} ${are} under way` };
     }
     const needs = `this request may need ${describeAmount(needed, unit)}`;
     if (hopeless) {
@@ -212,7 +212,7 @@ function refuseRate(
       };
     }
     const wait = `try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`;
-    const counted = `${spent} used and ${held} held by requests in flight in this minute`;
+    const counted = `${spent} used and ${reserved} reserved by requests in flight in this minute`;
     return {
       fact: `${most} has no room for this request; ${wait}`,
       amounts: unit === 'tokens' ? `${counted}, and ${needs}` : counted,

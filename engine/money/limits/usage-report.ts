@@ -1,5 +1,5 @@
 import type { Window } from '../../contract/config.ts';
-import type { Standing } from '../../contract/services.ts';
+import type { CounterStatus } from '../../contract/services.ts';
 import { LAST_WARNING_PERCENT, percentOf, WARNING_PERCENT } from './limit-headers.ts';
 import { windowAdjective } from './spend-limits.ts';
 
@@ -42,10 +42,10 @@ export interface UsageReport {
 
 const NANO_USD_PER_CENT = 1e7;
 
-/** @param standings counters in money; those of the user's own day, week and month must be among them. */
-export function usageReport(standings: readonly Standing[]): UsageReport {
-  const nearest = nearestLimit(standings);
-  const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStanding('month', standings));
+/** @param statuses counters in money; those of the user's own day, week and month must be among them. */
+export function usageReport(statuses: readonly CounterStatus[]): UsageReport {
+  const nearest = nearestLimit(statuses);
+  const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStatus('month', statuses));
   return {
     extra_usage: {
       is_enabled: true,
@@ -53,54 +53,54 @@ export function usageReport(standings: readonly Standing[]): UsageReport {
       used_credits,
       utilization,
       currency: 'USD',
-      daily: windowUsage(ownStanding('day', standings)),
-      weekly: windowUsage(ownStanding('week', standings)),
+      daily: windowUsage(ownStatus('day', statuses)),
+      weekly: windowUsage(ownStatus('week', statuses)),
     },
-    limits: standings.flatMap((standing) => limitUsage(standing, standing === nearest)),
+    limits: statuses.flatMap((limit_status) => limitUsage(limit_status, limit_status === nearest)),
   };
 }
 
 /** The limit that is used up the furthest; of those with nothing left the one that resets last. */
-function nearestLimit(standings: readonly Standing[]): Standing | undefined {
-  const share = ({ limit, spent }: Standing) => (limit! > 0 ? Math.min(1, spent / limit!) : 1);
-  const limited = standings.filter(({ limit }) => limit !== null);
+function nearestLimit(statuses: readonly CounterStatus[]): CounterStatus | undefined {
+  const share = ({ limit, spent }: CounterStatus) => (limit! > 0 ? Math.min(1, spent / limit!) : 1);
+  const limited = statuses.filter(({ limit }) => limit !== null);
   const [nearest] = limited.toSorted(
     (a, b) => share(b) - share(a) || (share(a) === 1 ? b.resets_at! - a.resets_at! : 0) || a.limit! - b.limit!,
   );
   return nearest;
 }
 
-function ownStanding(window: Window, standings: readonly Standing[]): Standing {
-  const own = standings.filter((each) => each.scope === 'user' && each.window === window);
+function ownStatus(window: Window, statuses: readonly CounterStatus[]): CounterStatus {
+  const own = statuses.filter((each) => each.scope === 'user' && each.window === window);
   const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
   if (least === undefined) throw new Error(`nobody asked how the ${window} of the user stands`);
   return least;
 }
 
-function windowUsage(standing: Standing): WindowUsage {
-  const { limit, spent } = standing;
+function windowUsage(limit_status: CounterStatus): WindowUsage {
+  const { limit, spent } = limit_status;
   return {
     limit: limit === null ? null : limit / NANO_USD_PER_CENT,
     used_credits: spent / NANO_USD_PER_CENT,
-    utilization: percentUsed(standing),
-    resets_at: isoTime(standing),
+    utilization: percentUsed(limit_status),
+    resets_at: isoTime(limit_status),
   };
 }
 
-function limitUsage(standing: Standing, is_active: boolean): LimitUsage[] {
-  const percent = percentUsed(standing);
+function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage[] {
+  const percent = percentUsed(limit_status);
   if (percent === null) return [];
-  const { window, scope, rule } = standing;
+  const { window, scope, rule } = limit_status;
   const severity = percent >= LAST_WARNING_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
   const group = windowAdjective(window as Window);
-  return [{ kind: 'spend', group, percent, resets_at: isoTime(standing), severity, is_active, scope, rule }];
+  return [{ kind: 'spend', group, percent, resets_at: isoTime(limit_status), severity, is_active, scope, rule }];
 }
 
 /** Whole percent from 0 to 100; `null` without a limit. */
-function percentUsed({ limit, spent }: Standing): number | null {
+function percentUsed({ limit, spent }: CounterStatus): number | null {
   return limit === null ? null : Math.min(100, percentOf(limit, spent));
 }
 
-function isoTime({ resets_at }: Standing): string {
+function isoTime({ resets_at }: CounterStatus): string {
   return new Date(resets_at!).toISOString();
 }

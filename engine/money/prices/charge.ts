@@ -39,7 +39,7 @@ export interface Charged {
   readonly billed: Billed | undefined;
   /** What was reported beyond what is possible. */
   readonly impossible: readonly ('input' | 'output')[];
-  /** Whether it was served in a way that has no price, so that the dearest counts. */
+  /** Whether it was served in a way that has no price, so that the most expensive counts. */
   readonly unpriced_serving: boolean;
 }
 
@@ -99,7 +99,7 @@ function answeringFor(name: string, { models, model, route }: Charging): ModelCo
 
 /**
  * A run with the model whose price it has. Where nobody says which model it was, or nobody knows the name, it has the price
- * of the dearest that it can have been.
+ * of the most expensive that it can have been.
  */
 function priced(part: UsedPart, answering: ModelConfig | undefined, served: Served, charging: Charging): Priced {
   const { models, model, others, route } = charging;
@@ -109,8 +109,8 @@ function priced(part: UsedPart, answering: ModelConfig | undefined, served: Serv
   if (named !== undefined) return { ...rest, model: named };
   const candidates = [model, ...(answering ? [answering] : []), ...(part.model === undefined ? [] : others)];
   const cost = (each: ModelConfig) => models.cost(each, { ...part.tokens, served }, route);
-  const dearest = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
-  return { ...rest, model: dearest };
+  const most_expensive = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
+  return { ...rest, model: most_expensive };
 }
 
 /** Bounds the runs of the model that was asked for together; those of others each by itself, and in their number. */

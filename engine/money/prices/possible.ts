@@ -18,7 +18,7 @@ export interface Bounded {
   readonly impossible: readonly ('input' | 'output')[];
 }
 
-/** Where nothing was held, nobody has looked at what the request can take. */
+/** Where nothing was reserved, nobody has looked at what the request can take. */
 const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
 
 /** Most bytes of UTF-8 for one of the characters that JavaScript counts. */
@@ -39,7 +39,7 @@ export function possibleFor(
 
 const NOTHING: Bounded['impossible'] = Object.freeze([]);
 
-/** Kinds of input, the dearest first as a rule. */
+/** Kinds of input, the most expensive first as a rule. */
 const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
 
 /** Bounds what an upstream reported by what is possible. What can't be believed in one number is not believed at all. */

@@ -71,7 +71,7 @@ export function createPriceBook(config: GatewayConfig): PriceBook {
 }
 
 /**
- * Nano-USD of what was used at a price, rounded up once; served in a way that has no price, at the dearest there is. Uses of
+ * Nano-USD of what was used at a price, rounded up once; served in a way that has no price, at the most expensive there is. Uses of
  * tools without a price cost nothing; see `unpricedTools`.
  */
 export function costOf(price: EffectivePrice, usage: Usage): number {

@@ -47,7 +47,7 @@ export function combinations(
         const own = parts.filter((part) => part.input !== undefined) as (ServedPricingConfig & TokenPrices)[];
         const each = own.map((prices) => ratesOf(prices, factors));
         rates[servedKey({ service_tier, speed, inference_geo })] =
-          each.length === 0 ? ratesOf(undefined, factors) : each.reduce(dearer);
+          each.length === 0 ? ratesOf(undefined, factors) : each.reduce(moreExpensive);
       }
     }
   }
@@ -96,7 +96,7 @@ export function unpricedServing(price: Pick<EffectivePrice, 'served'>, served: S
   return SERVED_FIELDS.filter((field) => namesFor(price.served, field, served[field]) === undefined);
 }
 
-/** The rates that an answer is billed at, of which the dearest counts: several only where it names what has no price. */
+/** The rates that an answer is billed at, of which the most expensive counts: several only where it names what has no price. */
 export function billedRates(price: EffectivePrice, served: Served): readonly TokenRates[] {
   return ratesFor(price, (field) => namesFor(price.served, field, served[field])?.slice(0, 1));
 }
@@ -139,8 +139,8 @@ function namesFor(
   return ORDINARY[field].has(name) || LEFT_OPEN.has(name) ? [''] : undefined;
 }
 
-/** The dearer of two, kind of token by kind of token. */
-function dearer(a: TokenRates, b: TokenRates): TokenRates {
+/** The more expensive of two, kind of token by kind of token. */
+function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
   const { pico } = b;
   const entries = Object.entries(a.pico).map(([kind, price]) => [
     kind,

@@ -48,7 +48,7 @@ export interface PriceFindings {
 const USED = `
 with used as materialized (
   select model, upstream, server_tools, cost_nano_usd, forwarded_at
-  from ledger where kind = 'request' and surface <> 'count_tokens' and forwarded_at >= ?
+  from ledger where kind = 'request' and protocol <> 'count_tokens' and forwarded_at >= ?
 )
 select model, upstream, null as tool, count(*)::text as requests, '0' as uses, sum(cost_nano_usd)::text as cost_nano_usd,
        max(forwarded_at) as last_at

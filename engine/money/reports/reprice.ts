@@ -34,7 +34,7 @@ export interface RepricedGroup {
 
 /** What was left alone, in requests. */
 export interface RepriceSkips {
-  /** Those without tokens: refused by the upstream, or recorded at what was held when a gateway died. */
+  /** Those without tokens: refused by the upstream, or recorded at what was reserved when a gateway died. */
   readonly no_tokens: number;
   /** Those whose cost the upstream did not tell. */
   readonly estimates: number;
@@ -228,7 +228,7 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
   };
 }
 
-/** What a request costs as it was billed: every run by its model, and the dearer of the model asked for and the one that answered. */
+/** What a request costs as it was billed: every run by its model, and the more expensive of the model asked for and the one that answered. */
 function costAgain(
   row: PricedRow,
   by: { readonly book: PriceBook; readonly answering: AnsweringModel; readonly at: number },
@@ -242,9 +242,9 @@ function costAgain(
   const all = billed?.parts?.map((part) => ({ model: part.model, tokens: tokensOf(part) }));
   const models = [row.model, ...(all?.map(({ model }) => model) ?? [])];
   if (models.some((model) => priceOf(model) === undefined)) return undefined;
-  const is_dearer =
+  const is_more_expensive =
     answered !== undefined && priceOf(answered) && costFor(answered, tokens) > costFor(row.model, tokens);
-  const parts = all ?? [{ model: is_dearer ? answered : row.model, tokens }];
+  const parts = all ?? [{ model: is_more_expensive ? answered : row.model, tokens }];
   return costOfParts(row.model, parts, row.server_tools ?? undefined, costFor);
 }
 

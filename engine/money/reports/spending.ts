@@ -17,7 +17,7 @@ export interface SpendingRow {
 }
 
 /**
- * Sums the ledger of the current day, week or month, told apart by everything a spend rule may look at. It takes as long as
+ * Sums the ledger of the current day, week or month, grouped by everything a spend rule may look at. It takes as long as
  * it needs. Its errors are pg's own.
  */
 export async function readSpending(
@@ -41,7 +41,7 @@ export async function readSpending(
 /** What counts against limits under one name in its current window; numbers in its unit. */
 export interface Counter extends CounterName {
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
   readonly most: number;
   readonly in_flight: number;
 }
@@ -54,18 +54,18 @@ export async function readCounters(
 ): Promise<Counter[]> {
   const rows = await database.query<Record<keyof Counter, string>>(
     'counters_at',
-    `select scope, key, window_kind as "window", unit, spent::text, held::text, most::text, in_flight::text
+    `select scope, key, window_kind as "window", unit, spent::text, reserved::text, most::text, in_flight::text
      from spend_counters
      where window_start = window_start(window_kind, to_timestamp($1::double precision / 1000), $2)`,
     [at, time_zone],
   );
-  return rows.map(({ scope, key, window, unit, spent, held, most, in_flight }) => ({
+  return rows.map(({ scope, key, window, unit, spent, reserved, most, in_flight }) => ({
     scope,
     key,
     window: window as LimitWindow,
     unit: unit as LimitUnit,
     spent: Number(spent),
-    held: Number(held),
+    reserved: Number(reserved),
     most: Number(most),
     in_flight: Number(in_flight),
   }));

@@ -1,22 +1,22 @@
-import type { Standing } from '../../contract/services.ts';
+import type { CounterStatus } from '../../contract/services.ts';
 import type { LedgerStore } from '../ledger/ledger-statements.ts';
 
 /** Whether somebody's spending in a window is told although nothing limits it, so that it may not be counted either. */
-export function isUncounted({ scope, window, limit }: Pick<Standing, 'scope' | 'window' | 'limit'>): boolean {
+export function isUncounted({ scope, window, limit }: Pick<CounterStatus, 'scope' | 'window' | 'limit'>): boolean {
   return scope === 'user' && (window === 'week' || window === 'month') && limit === null;
 }
 
 /**
- * Standings with what users have spent in weeks and months that nothing limits: the sum of their days, which are counted
+ * Statuses with what users have spent in weeks and months that nothing limits: the sum of their days, which are counted
  * for everybody. Errors are the database's.
  * @param now `null` for the database's own clock
  */
 export async function addSpentByDay(
-  standings: readonly Standing[],
+  statuses: readonly CounterStatus[],
   { database, now, time_zone }: { database: LedgerStore; now: Date | null; time_zone: string },
-): Promise<Standing[]> {
-  const uncounted = standings.filter(isUncounted);
-  if (uncounted.length === 0) return [...standings];
+): Promise<CounterStatus[]> {
+  const uncounted = statuses.filter(isUncounted);
+  if (uncounted.length === 0) return [...statuses];
   const rows = await database.query<{ spent: string }>(
     'ledger_spent_by_day',
     `select coalesce(sum(d.spent), 0)::text as spent
@@ -27,6 +27,9 @@ export async function addSpentByDay(
      group by c.position order by c.position`,
     [now, time_zone, uncounted.map(({ key }) => key), uncounted.map(({ window }) => window)],
   );
-  const by_day = new Map(uncounted.map((standing, i) => [standing, Number(rows[i]!.spent)]));
-  return standings.map((standing) => ({ ...standing, spent: Math.max(standing.spent, by_day.get(standing) ?? 0) }));
+  const by_day = new Map(uncounted.map((limit_status, i) => [limit_status, Number(rows[i]!.spent)]));
+  return statuses.map((limit_status) => ({
+    ...limit_status,
+    spent: Math.max(limit_status.spent, by_day.get(limit_status) ?? 0),
+  }));
 }

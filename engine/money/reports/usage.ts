@@ -15,7 +15,7 @@ export interface UsageFilter {
   readonly model?: string | undefined;
   readonly upstream?: string | undefined;
   readonly upstream_model?: string | undefined;
-  readonly surface?: string | undefined;
+  readonly protocol?: string | undefined;
   /** Id of an access token or session. */
   readonly token?: string | undefined;
   readonly token_group?: string | undefined;
@@ -33,7 +33,7 @@ const NAMED = [
   'model',
   'upstream',
   'upstream_model',
-  'surface',
+  'protocol',
   'token',
   'token_group',
   'answered_model',
@@ -42,7 +42,7 @@ const NAMED = [
 ] as const;
 
 /**
- * What usage can be told apart by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
+ * What usage can be grouped by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
  * it; `status` is a class such as `2xx`; `estimated` is `yes` where the upstream did not say what was used, and `clamped`
  * where it said more than is possible.
  */
@@ -51,14 +51,14 @@ export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day',
 /** One of them. */
 export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
 
-/** What usage is told apart by unless somebody asks for something else. */
+/** What usage is grouped by unless somebody asks for something else. */
 export const DEFAULT_DIMENSIONS: readonly UsageDimension[] = [
   'user',
   'team',
   'project',
   'model',
   'upstream',
-  'surface',
+  'protocol',
 ];
 
 /** Requests that are alike in some dimensions, summed up; `null` in a dimension stands for those that have none. */
@@ -93,7 +93,7 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   model: 'l.model',
   upstream: 'l.upstream',
   upstream_model: 'l.upstream_model',
-  surface: 'l.surface',
+  protocol: 'l.protocol',
   token: 'l.token_id',
   token_group: 't.token_group',
   answered_model: "l.billed ->> 'model'",
@@ -112,7 +112,7 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
 const isTime = (dimension: UsageDimension) => /^(?:hour|day|week|month)$/.test(dimension);
 
 /**
- * Sums up the ledger, told apart by some dimensions: the dearest rows first or, with a time among them, the oldest. It
+ * Sums up the ledger, grouped by some dimensions: the most expensive rows first or, with a time among them, the oldest. It
  * takes as long as it needs. Its errors are pg's own.
  */
 export function reportUsage(

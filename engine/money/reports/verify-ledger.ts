@@ -12,13 +12,13 @@ export interface CounterDifference {
   readonly unit: string | null;
   /** Also `null` for what has no beginning, like requests under way. */
   readonly window_start: Date | null;
-  readonly amount: 'spent' | 'held' | 'most' | 'in_flight';
+  readonly amount: 'spent' | 'reserved' | 'most' | 'in_flight';
   /** In the unit; a number of requests for `in_flight`. */
   readonly kept: bigint;
   readonly recomputed: bigint;
 }
 
-/** A request with more than one ledger row beside those that put its price right, or with one although its money is still held. */
+/** A request with more than one ledger row beside those that put its price right, or with one although its money is still reserved. */
 export interface RepeatedRequest {
   readonly request_id: string;
   readonly ledger_rows: number;
@@ -56,7 +56,7 @@ export interface LedgerExtent {
   readonly ledger_rows: number;
   readonly cost_nano_usd: bigint;
   readonly reservations: number;
-  readonly held_nano_usd: bigint;
+  readonly reserved_nano_usd: bigint;
 }
 
 /** What a verification looked at, and whatever does not add up. */
@@ -77,10 +77,10 @@ const PATIENCE_MS = 6 * 3_600_000;
 const EXTENT = `
 select (select count(*) from spend_counters) as counters, l.*, r.*
 from (select count(*) as ledger_rows, coalesce(sum(cost_nano_usd), 0)::text as cost_nano_usd from ledger) as l,
-     (select count(*) as reservations, coalesce(sum(amount_nano_usd), 0)::text as held_nano_usd from reservations) as r`;
+     (select count(*) as reservations, coalesce(sum(amount_nano_usd), 0)::text as reserved_nano_usd from reservations) as r`;
 
 /*
- * What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; holds are always complete.
+ * What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; reservations are always complete.
  */
 const DIFFERENCES = `
 with moved as (
@@ -106,11 +106,11 @@ select c.counter_id::text as counter_id, c.scope, c.key, c.window_kind as "windo
 from compared c
 cross join lateral (values
   ('spent', case when c.complete then coalesce(c.spent, 0) end, c.money),
-  ('held', coalesce(c.held, 0), case c.counted_in when 'nano_usd' then c.nano_usd when 'tokens' then c.tokens else c.requests end),
+  ('reserved', coalesce(c.reserved, 0), case c.counted_in when 'nano_usd' then c.nano_usd when 'tokens' then c.tokens else c.requests end),
   ('most', coalesce(c.most, 0), case c.counted_in when 'nano_usd' then c.most_nano_usd when 'tokens' then c.tokens else c.requests end),
   ('in_flight', coalesce(c.in_flight, 0), c.requests)) as d (amount, kept, recomputed)
 where d.kept <> d.recomputed
-order by abs(d.kept - d.recomputed) desc, 1, array_position(array['spent', 'held', 'most', 'in_flight'], d.amount)
+order by abs(d.kept - d.recomputed) desc, 1, array_position(array['spent', 'reserved', 'most', 'in_flight'], d.amount)
 limit ${MAX_FOUND}`;
 
 const REPEATED = `

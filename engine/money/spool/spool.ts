@@ -12,7 +12,7 @@ import {
 import { isPermanent } from '../../store/store-errors.ts';
 import { type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
 
-/** Requests that went out without a hold, on the disk until their rows are in the ledger. */
+/** Requests that went out without a reservation, on the disk until their rows are in the ledger. */
 export interface Spool {
   /** Whether a request is in it. */
   has(request_id: string): boolean;

@@ -13,7 +13,7 @@ import type { WriteRow } from './spool-rows.ts';
 /** What it needs of the ledger of its process. */
 export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
 
-/** A ledger that lets requests out without a hold while the store is away, where their limits allow it. */
+/** A ledger that lets requests out without a reservation while the store is away, where their limits allow it. */
 export interface SpoolingLedger extends Ledger {
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   drain(): Promise<void>;
@@ -35,7 +35,7 @@ const LOOK_AROUND_MS = 10_000;
 const FIRST_LOOK_MS = 10;
 const CLOSE_PATIENCE_MS = 2000;
 
-const UNHELD: Reservation = { exceeded: [], shadows: [], standings: [], unheld: true };
+const UNRESERVED: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };
 
 /**
  * Opens a spool before a ledger. `reserve` raises store_unavailable for a request that may go out while the store is away
@@ -97,13 +97,16 @@ export function openSpoolingLedger(
       const due = spool.dueOf(database_id);
       const count = records.countOf(database_id);
       if (due > 0) await spool.drain(writeRow);
-      if (due > 0) log.info({ requests: due }, 'requests that went out without a hold are in the ledger now');
+      if (due > 0) log.info({ requests: due }, 'requests that went out without a reservation are in the ledger now');
       let_out = 0;
       await records.drain(writeRecords, database_id);
       if (count > 0) log.info({ records: count }, 'audit records that waited on the disk are in the audit log now');
     } catch (error) {
       const waiting = { requests: spool.due, records: records.count };
-      log.debug({ err: error, ...waiting }, 'what went out without a hold, or its record, waits for the database');
+      log.debug(
+        { err: error, ...waiting },
+        'what went out without a reservation, or its record, waits for the database',
+      );
     }
   };
   const drainSoon = () => {
@@ -133,8 +136,9 @@ export function openSpoolingLedger(
       const message = `The gateway cannot use its database, nor its spool: ${reason}. Try again shortly.`;
       throw new StageError('store_unavailable', message, { cause: error });
     }
-    if (let_out++ === 0) log.warn({}, 'the database is away; requests whose limits allow it go out without a hold');
-    return UNHELD;
+    if (let_out++ === 0)
+      log.warn({}, 'the database is away; requests whose limits allow it go out without a reservation');
+    return UNRESERVED;
   };
 
   const stopDraining = every(DRAIN_MS, () => (database_id === undefined ? lookAround() : drain()));
@@ -177,7 +181,7 @@ export function openSpoolingLedger(
       ledger.forget(request_id);
     },
     typicalCost: (user, model) => ledger.typicalCost(user, model),
-    standings: (claims) => ledger.standings(claims),
+    statuses: (claims) => ledger.statuses(claims),
     async close() {
       stopDraining();
       stopLooking();

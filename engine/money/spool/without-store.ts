@@ -7,8 +7,8 @@ export function goesOnWithoutStore(config: Pick<GatewayConfig, 'spend_limits'>):
   return spendLimits(config).some(({ on_store_error }) => on_store_error === 'allow');
 }
 
-/** The same for a gateway as a whole: no limit that everybody comes under keeps requests from going out without a hold. */
-export function servesWithoutHolds(config: Pick<GatewayConfig, 'spend_limits'>): boolean {
+/** The same for a gateway as a whole: no limit that everybody comes under keeps requests from going out without a reservation. */
+export function servesWithoutReservations(config: Pick<GatewayConfig, 'spend_limits'>): boolean {
   return goesOnWithoutStore(config) && !spendLimits(config).some((limit) => isEverybodys(limit) && isStrict(limit));
 }
 

@@ -40,16 +40,16 @@ const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
 ]);
 
 /**
- * Reads the body of a request as its surface's API writes it, with `isModel` telling names of models in fields nobody knows; any other surface's as Messages. Raises invalid_request,
+ * Reads the body of a request as its protocol's API writes it, with `isModel` telling names of models in fields nobody knows; any other protocol's as Messages. Raises invalid_request,
  * invalid_json, invalid_encoding.
  */
 export async function readBodyFacts(
-  surface: string,
+  protocol: string,
   body: RequestBody,
   isModel?: (text: string) => boolean,
 ): Promise<BodyFacts> {
-  const read = READERS.get(surface) ?? readMessagesBody;
-  const json = await body.json(knownKeys(surface));
+  const read = READERS.get(protocol) ?? readMessagesBody;
+  const json = await body.json(knownKeys(protocol));
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
@@ -86,7 +86,7 @@ function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveCho
   return places;
 }
 
-/** What a fallback asks for counts as asked for by the request: the dearest is held, whichever model answers. */
+/** What a fallback asks for counts as asked for by the request: the most expensive is held, whichever model answers. */
 function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
   const served: Partial<Record<(typeof SERVED)[number], string>> = {};
   for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
@@ -136,7 +136,7 @@ function markedLifetime(bytes: Buffer): CacheLifetime {
     bytes.includes('"caching"');
   if (marked && holds(bytes, /"1h"/, '1h"')) return '1h';
   if (marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return '1h';
-  // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the dearest.
+  // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the most expensive.
   if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';
   return marked ? '5m' : 'none';
 }

@@ -60,7 +60,7 @@ const KEYS: readonly KnownKey[] = [
 const KNOWN = new KeyTable(KEYS);
 const KNOWN_IN_CHAT = new KeyTable([...KEYS, { name: 'n', decides: 'top' }]);
 
-/** The keys that matter in bodies of a surface. */
-export function knownKeys(surface: string): KeyNames {
-  return surface === 'chat' ? KNOWN_IN_CHAT : KNOWN;
+/** The keys that matter in bodies of a protocol. */
+export function knownKeys(protocol: string): KeyNames {
+  return protocol === 'chat' ? KNOWN_IN_CHAT : KNOWN;
 }

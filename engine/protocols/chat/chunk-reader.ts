@@ -192,7 +192,7 @@ export class ChunkReader {
   }
 }
 
-/** A whole message as one delta: its calls are told apart by their order. */
+/** A whole message as one delta: its calls are grouped by their order. */
 function asDelta(message: Json): Json {
   if (!Array.isArray(message.tool_calls)) return message;
   const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));

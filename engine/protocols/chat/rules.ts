@@ -22,7 +22,7 @@ export const CHAT_RULES = {
   logit_bias: asked('dropped', 'logit_bias', 'It names tokens by numbers that only one model has.'),
   prediction: asked('dropped', 'prediction', 'It would only make the answer faster.'),
   moderation: asked('dropped', 'moderation', 'The answer comes without results of moderation.'),
-  message_name: asked('dropped', 'name of a message', 'Messages of one role are not told apart by names.'),
+  message_name: asked('dropped', 'name of a message', 'Messages of one role are not grouped by names.'),
   result_texts: unasked(
     'changed',
     'several texts in one result of a tool',

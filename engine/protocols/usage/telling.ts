@@ -23,7 +23,7 @@ export function noteServed(reading: UsageReading, said: Readonly<Record<string, 
     const name = said[field];
     if (name === undefined || name === null) continue;
     const plain = typeof name === 'string' ? name.toLowerCase() : '';
-    // A name that cannot be one stays unknown, which is billed at the dearest price there is.
+    // A name that cannot be one stays unknown, which is billed at the most expensive price there is.
     reading.served = { ...reading.served, [field]: SERVED_NAME.test(plain) ? plain : 'unreadable' };
   }
 }

@@ -1,6 +1,6 @@
 import { ERRORS, type StageError } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { errorBody, type Surface } from './envelopes.ts';
+import { errorBody, type PipelineProtocol } from './envelopes.ts';
 
 /** What is known of the stream that breaks off. */
 export interface BrokenStream {
@@ -10,13 +10,13 @@ export interface BrokenStream {
 }
 
 /**
- * The server-sent events that end a surface's stream with an error. Clients of Responses look for the one or the other
+ * The server-sent events that end a protocol's stream with an error. Clients of Responses look for the one or the other
  * of the two they get.
  */
-export function brokenStreamEvents(surface: Surface, error: StageError, stream: BrokenStream): string {
-  if (surface === 'responses') return responseFailed(error, stream);
-  const data = `data: ${errorBody(surface, error, stream.request_id)}\n\n`;
-  return surface === 'chat' ? data : `event: error\n${data}`;
+export function brokenStreamEvents(protocol: PipelineProtocol, error: StageError, stream: BrokenStream): string {
+  if (protocol === 'responses') return responseFailed(error, stream);
+  const data = `data: ${errorBody(protocol, error, stream.request_id)}\n\n`;
+  return protocol === 'chat' ? data : `event: error\n${data}`;
 }
 
 function responseFailed(error: StageError, stream: BrokenStream): string {

@@ -5,12 +5,12 @@ import type { PipelineSpec } from '../../source/spec.ts';
 import { headerText } from './header-text.ts';
 
 /** What a pipeline's clients speak. */
-export type Surface = PipelineSpec['match']['surface'];
+export type PipelineProtocol = PipelineSpec['match']['protocol'];
 
 /** Refusals of limits: of these the clients of chat completions and Responses must know whether waiting helps. */
 const LIMITS: ReadonlySet<ErrorCode> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
 
-const isCompat = (surface: Surface) => surface === 'chat' || surface === 'responses';
+const isCompat = (protocol: PipelineProtocol) => protocol === 'chat' || protocol === 'responses';
 
 /** What is said about sending the request again: `true`, `false` or nothing. */
 function shouldRetry({ code, headers }: StageError): string | undefined {
@@ -23,11 +23,11 @@ function isLasting(error: StageError): boolean {
   return LIMITS.has(error.code) && shouldRetry(error) === 'false';
 }
 
-/** The JSON body of an error in the envelope the surface's clients expect. */
-export function errorBody(surface: Surface, error: StageError, request_id: string): string {
+/** The JSON body of an error in the envelope the protocol's clients expect. */
+export function errorBody(protocol: PipelineProtocol, error: StageError, request_id: string): string {
   const { type, compat } = ERRORS[error.code];
   const { message, details } = error;
-  if (isCompat(surface)) {
+  if (isCompat(protocol)) {
     const name = { type: isLasting(error) ? ERRORS.spend_limit_exceeded.compat.type : compat.type, code: compat.code };
     return jsonText({ error: { message, ...name, param: null, ...withUnixTimes(details), request_id } });
   }
@@ -63,7 +63,11 @@ function unixSeconds(value: Detail): number | null {
  * client should sit out.
  * @param refusal_header of the profile: the header whose text the coding CLI shows.
  */
-export function errorHeaders(surface: Surface, error: StageError, refusal_header?: string): Record<string, string> {
+export function errorHeaders(
+  protocol: PipelineProtocol,
+  error: StageError,
+  refusal_header?: string,
+): Record<string, string> {
   const retry = shouldRetry(error);
   const headers = {
     'content-type': 'application/json',
@@ -71,7 +75,7 @@ export function errorHeaders(surface: Surface, error: StageError, refusal_header
     ...(retry === undefined ? {} : { 'x-should-retry': retry }),
     ...error.headers,
   };
-  return isCompat(surface) ? forCompat(headers, error, refusal_header) : headers;
+  return isCompat(protocol) ? forCompat(headers, error, refusal_header) : headers;
 }
 
 function forCompat(
@@ -91,7 +95,7 @@ function forCompat(
 }
 
 /** The envelope for a path that no pipeline serves: by the API the path belongs to. */
-export function surfaceOfPath(path: string): Surface {
+export function protocolOfPath(path: string): PipelineProtocol {
   if (/\/(?:completions|embeddings)\b/i.test(path)) return 'chat';
   return /\/responses\b/i.test(path) ? 'responses' : 'messages';
 }

@@ -1,7 +1,7 @@
 /** Counters in memory, and the limits on them: the same rules as those of the database. */
 
-import type { CounterName, LimitClaim, LimitStanding, Standing } from '../../contract/services.ts';
-import { limitName } from '../../money/ledger/ledger-verdicts.ts';
+import type { CounterName, CounterStatus, LimitClaim, LimitStatus } from '../../contract/services.ts';
+import { limitName } from '../../money/ledger/ledger-decisions.ts';
 import { isUncounted } from '../../money/reports/spent-by-day.ts';
 import { windowAt } from '../calendar.ts';
 
@@ -10,7 +10,7 @@ export interface Counter {
   readonly name: CounterName;
   readonly resets_at: number | null;
   spent: number;
-  held: number;
+  reserved: number;
   most: number;
   in_flight: number;
 }
@@ -33,9 +33,9 @@ export interface Counters extends RunTimeLimits {
    * How claims stand that are not in shadow mode; the limit is `null` where nothing limits one. A limit that was set at run
    * time is one limit, whatever claims on its counter it takes the place of.
    */
-  inForce(claims: readonly LimitClaim[]): Standing[];
-  /** The standing of a user's week or month that nothing limits with what the user spent on its days. */
-  withSpentByDay(standing: Standing): Standing;
+  inForce(claims: readonly LimitClaim[]): CounterStatus[];
+  /** The status of a user's week or month that nothing limits with what the user spent on its days. */
+  withSpentByDay(limit_status: CounterStatus): CounterStatus;
 }
 
 /** Opens counters. */
@@ -52,7 +52,7 @@ export function openCounters(now: () => number, time_zone: string): Counters {
   function at(name: CounterName): Counter {
     const { start, end } = windowAt(name.window, now(), time_zone);
     const key = `${keyOf(name)} ${start}`;
-    const fresh = { name: nameOf(name), resets_at: end, spent: 0, held: 0, most: 0, in_flight: 0 };
+    const fresh = { name: nameOf(name), resets_at: end, spent: 0, reserved: 0, most: 0, in_flight: 0 };
     const counter = counters.get(key) ?? fresh;
     counters.set(key, counter);
     return counter;
@@ -63,7 +63,7 @@ export function openCounters(now: () => number, time_zone: string): Counters {
     inForce(claims) {
       const enforced = claims.filter(({ shadow = false }) => !shadow);
       const names = enforced.map(keyOf);
-      return enforced.flatMap((claim, i): Standing[] => {
+      return enforced.flatMap((claim, i): CounterStatus[] => {
         const name = names[i]!;
         const setting = settings.get(name);
         if (setting !== undefined && names.indexOf(name) < i) return [];
@@ -72,15 +72,15 @@ export function openCounters(now: () => number, time_zone: string): Counters {
         return [{ ...stateOf(at(claim)), rule: limitName(claim, setting ?? null), limit }];
       });
     },
-    withSpentByDay(standing) {
-      if (!isUncounted(standing)) return standing;
-      const { start } = windowAt(standing.window, now(), time_zone);
+    withSpentByDay(limit_status) {
+      if (!isUncounted(limit_status)) return limit_status;
+      const { start } = windowAt(limit_status.window, now(), time_zone);
       const days = [...counters.values()].filter(
         ({ name: { scope, key, window }, resets_at }) =>
-          scope === 'user' && key === standing.key && window === 'day' && resets_at! > start,
+          scope === 'user' && key === limit_status.key && window === 'day' && resets_at! > start,
       );
       const spent = days.reduce((sum, day) => sum + day.spent, 0);
-      return { ...standing, spent: Math.max(standing.spent, spent) };
+      return { ...limit_status, spent: Math.max(limit_status.spent, spent) };
     },
     set: (name, amount) => void settings.set(keyOf(name), amount),
     unset: (name) => void settings.delete(keyOf(name)),
@@ -109,10 +109,10 @@ function keyOf({ scope, key, window, unit }: CounterName): string {
 export function stateOf({
   name,
   spent,
-  held,
+  reserved,
   most,
   in_flight,
   resets_at,
-}: Counter): Omit<LimitStanding, 'rule' | 'limit'> {
-  return { ...name, spent, held, in_flight, most, resets_at };
+}: Counter): Omit<LimitStatus, 'rule' | 'limit'> {
+  return { ...name, spent, reserved, in_flight, most, resets_at };
 }

@@ -2,24 +2,24 @@ import { StageError } from '../../contract/errors.ts';
 import type {
   Clock,
   CounterName,
+  CounterStatus,
   Ledger,
   LimitClaim,
-  LimitStanding,
+  LimitStatus,
   ReservationRequest,
   Settlement,
-  Standing,
 } from '../../contract/services.ts';
 import { isCount } from '../../money/ledger/ledger-statements.ts';
 import { assertReservable } from '../../money/ledger/reservable.ts';
-import { byLatestReset, type Hold, holdIn, lacksRoom } from '../../money/limits/admission.ts';
+import { byLatestReset, type Hold, lacksRoom, reservedIn } from '../../money/limits/admission.ts';
 import { alwaysCounted } from '../../money/limits/limit-claims.ts';
 import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */
 export interface Balance extends CounterName {
   readonly spent: number;
-  readonly held: number;
-  /** The most that what is held can come to; as much as is held where absent. */
+  readonly reserved: number;
+  /** The most that what is reserved can come to; as much as is reserved where absent. */
   readonly most?: number;
   /** How many requests hold it; where absent one, or as many as are counted. */
   readonly in_flight?: number;
@@ -37,11 +37,11 @@ export interface Counted {
 export type LedgerRow = Readonly<Record<string, unknown>>;
 
 /** A limit as a reservation found it. */
-export interface ClaimStanding extends LimitClaim {
+export interface DemandStatus extends LimitClaim {
   /** The limit in force, where the claim has one: that of the claim or one set in its place, and what is granted on top. */
   readonly in_force: number | null;
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
   /** What the request would hold of it. */
   readonly needed: number;
   /** Whether there is room for it; always where nothing limits it. */
@@ -51,8 +51,8 @@ export interface ClaimStanding extends LimitClaim {
 /** An attempt to hold money: what was asked, the state of every limit before, and the limits that refused it. */
 export interface Attempt {
   readonly request: ReservationRequest;
-  readonly standings: readonly ClaimStanding[];
-  readonly exceeded: readonly LimitStanding[];
+  readonly statuses: readonly DemandStatus[];
+  readonly exceeded: readonly LimitStatus[];
 }
 
 /** A ledger that lives as long as its process and follows the same rules as the one in the database. */
@@ -62,15 +62,15 @@ export interface MemoryLedger extends Ledger, RunTimeLimits {
   /** Rows, oldest first. */
   readonly rows: readonly LedgerRow[];
   /** What all open reservations hold, in nano-USD. */
-  held(): number;
+  reserved(): number;
   /** What is counted in the current window. */
-  balance(name: CounterName): Pick<LimitStanding, 'spent' | 'held' | 'most' | 'in_flight'>;
+  balance(name: CounterName): Pick<LimitStatus, 'spent' | 'reserved' | 'most' | 'in_flight'>;
   /** Puts something on a counter. */
   put(balance: Balance): void;
   /** Takes over what another ledger counts. */
   count(counted: Counted): void;
-  /** How claims would stand for a request; nothing is held. */
-  look(claims: readonly LimitClaim[], hold: Hold): ClaimStanding[];
+  /** How claims would stand for a request; nothing is reserved. */
+  look(claims: readonly LimitClaim[], hold: Hold): DemandStatus[];
   /** Says what requests of a caller to a model usually cost, in nano-USD. */
   teach(user: string, model: string, nano_usd: number): void;
 }
@@ -79,8 +79,8 @@ interface Open {
   readonly request: ReservationRequest;
   readonly counters: readonly Counter[];
   amount_nano_usd: number;
-  /** Whether it went out without a hold, because the ledger was away. */
-  readonly unheld: boolean;
+  /** Whether it went out without a reservation, because the ledger was away. */
+  readonly unreserved: boolean;
 }
 
 /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
@@ -104,46 +104,46 @@ export function openMemoryLedger(options: {
   }
 
   /** How claims stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
-  function inForce(claims: readonly LimitClaim[]): Standing[] {
+  function inForce(claims: readonly LimitClaim[]): CounterStatus[] {
     return byCounter(claims).flatMap((on_counter) => {
       const in_shadow = on_counter.every(({ shadow = false }) => shadow);
       return counters.inForce(in_shadow ? [{ ...on_counter[0]!, limit: null, shadow: false }] : on_counter);
     });
   }
 
-  function inShadow(claims: readonly LimitClaim[]): Standing[] {
+  function inShadow(claims: readonly LimitClaim[]): CounterStatus[] {
     const shadows = claims.filter(({ shadow = false }) => shadow);
     return shadows.map((claim) => ({ ...stateOf(counters.at(claim)), rule: claim.rule, limit: claim.limit }));
   }
 
-  function withoutRoom(standings: readonly Standing[], request: ReservationRequest): LimitStanding[] {
-    return standings
+  function withoutRoom(statuses: readonly CounterStatus[], request: ReservationRequest): LimitStatus[] {
+    return statuses
       .filter(isLimit)
-      .filter((standing) => lacksRoom(standing, request))
+      .filter((limit_status) => lacksRoom(limit_status, request))
       .toSorted(byLatestReset);
   }
 
-  function found(claim: LimitClaim, request: Hold): ClaimStanding {
+  function found(claim: LimitClaim, request: Hold): DemandStatus {
     const counter = counters.at(claim);
     const { shadow = false, unit, limit } = claim;
     const in_force = shadow ? limit : counters.inForce([claim])[0]!.limit;
     const room = in_force === null || !lacksRoom({ ...stateOf(counter), limit: in_force }, request);
-    const { spent, held } = counter;
-    return { ...claim, in_force, spent, held, needed: holdIn(unit, request).amount, room };
+    const { spent, reserved } = counter;
+    return { ...claim, in_force, spent, reserved, needed: reservedIn(unit, request).amount, room };
   }
 
-  function hold(request: ReservationRequest, unheld: boolean): void {
+  function hold(request: ReservationRequest, unreserved: boolean): void {
     const touched = [...new Set(request.claims.map((claim) => counters.at(claim)))];
-    const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unheld };
-    if (!unheld) move(open, 1);
+    const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unreserved };
+    if (!unreserved) move(open, 1);
     reservations.set(request.request_id, open);
   }
 
   /** Puts what a reservation holds on its counters, or takes it off again. */
   function move({ request, counters: touched, amount_nano_usd }: Open, sign: 1 | -1): void {
     for (const counter of touched) {
-      const { amount, most } = holdIn(counter.name.unit, { ...request, amount_nano_usd });
-      counter.held += sign * amount;
+      const { amount, most } = reservedIn(counter.name.unit, { ...request, amount_nano_usd });
+      counter.reserved += sign * amount;
       counter.most += sign * most;
       counter.in_flight += sign;
     }
@@ -153,16 +153,16 @@ export function openMemoryLedger(options: {
     const open = reservations.get(request_id);
     if (open === undefined) return undefined;
     reservations.delete(request_id);
-    if (!open.unheld) move(open, -1);
+    if (!open.unreserved) move(open, -1);
     return open;
   }
 
-  function put({ spent, held, most = held, in_flight, ...name }: Balance): void {
+  function put({ spent, reserved, most = reserved, in_flight, ...name }: Balance): void {
     const counter = counters.at(name);
     counter.spent += spent;
-    counter.held += held;
+    counter.reserved += reserved;
     counter.most += most;
-    counter.in_flight += in_flight ?? (name.unit === 'requests' ? held : Number(held > 0));
+    counter.in_flight += in_flight ?? (name.unit === 'requests' ? reserved : Number(reserved > 0));
   }
 
   const look = (claims: readonly LimitClaim[], hold: Hold) => claims.map((claim) => found(claim, hold));
@@ -173,10 +173,11 @@ export function openMemoryLedger(options: {
     set: counters.set,
     unset: counters.unset,
     grant: counters.grant,
-    held: () => [...reservations.values()].reduce((sum, open) => sum + (open.unheld ? 0 : open.amount_nano_usd), 0),
+    reserved: () =>
+      [...reservations.values()].reduce((sum, open) => sum + (open.unreserved ? 0 : open.amount_nano_usd), 0),
     balance(name) {
-      const { spent, held, most, in_flight } = counters.at(name);
-      return { spent, held, most, in_flight };
+      const { spent, reserved, most, in_flight } = counters.at(name);
+      return { spent, reserved, most, in_flight };
     },
     put,
     count({ balances, settings = [], grants = [] }) {
@@ -192,21 +193,21 @@ export function openMemoryLedger(options: {
       if (isAway()) {
         if (request.on_store_error !== 'allow') throw away();
         hold(request, true);
-        return { exceeded: [], shadows: [], standings: [], unheld: true };
+        return { exceeded: [], shadows: [], statuses: [], unreserved: true };
       }
       const exceeded = withoutRoom(inForce(request.claims), request);
-      attempts.push({ request, standings: look(request.claims, request), exceeded });
+      attempts.push({ request, statuses: look(request.claims, request), exceeded });
       if (exceeded.length > 0) {
-        return { exceeded, shadows: [], standings: [], unheld: false, decided_at: clock.now() };
+        return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: clock.now() };
       }
       const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
       hold(request, false);
-      const standings = counters.inForce(inMoney(request.claims)).filter(isLimit);
-      return { exceeded, shadows, standings, unheld: false };
+      const statuses = counters.inForce(inMoney(request.claims)).filter(isLimit);
+      return { exceeded, shadows, statuses, unreserved: false };
     },
     topUp(request_id, amount_nano_usd) {
       const open = reservations.get(request_id);
-      if (open === undefined || open.unheld) return;
+      if (open === undefined || open.unreserved) return;
       const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
       if (!(raised > open.amount_nano_usd)) return;
       move(open, -1);
@@ -226,9 +227,9 @@ export function openMemoryLedger(options: {
     async release(request_id) {
       end(request_id);
     },
-    async standings(claims) {
+    async statuses(claims) {
       if (isAway()) throw away();
-      return counters.inForce(inMoney(claims)).map((standing) => counters.withSpentByDay(standing));
+      return counters.inForce(inMoney(claims)).map((limit_status) => counters.withSpentByDay(limit_status));
     },
   };
 }
@@ -241,8 +242,8 @@ function moneyFirst(claims: readonly LimitClaim[]): LimitClaim[] {
   return [...inMoney(claims), ...claims.filter(({ unit }) => unit !== 'nano_usd')];
 }
 
-function isLimit(standing: Standing): standing is LimitStanding {
-  return standing.limit !== null;
+function isLimit(limit_status: CounterStatus): limit_status is LimitStatus {
+  return limit_status.limit !== null;
 }
 
 const TOKEN_COLUMNS = [
@@ -261,7 +262,7 @@ function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
   return row.cost_nano_usd as number;
 }
 
-/** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was held. */
+/** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was reserved. */
 function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
   const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
   const identity = open?.request ?? settlement;
@@ -269,7 +270,7 @@ function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
   const priced = isCount(cost_nano_usd);
   return {
     request_id: identity.request_id,
-    surface: identity.surface,
+    protocol: identity.protocol,
     principal_id: identity.principal_id,
     user_email: identity.user,
     team: identity.team,

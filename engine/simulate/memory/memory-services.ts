@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import type { AuditRecord, Services } from '../../contract/services.ts';
 import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
 import type { FrozenClock } from '../../kit/clock.ts';
-import { servesWithoutHolds } from '../../money/spool/without-store.ts';
+import { servesWithoutReservations } from '../../money/spool/without-store.ts';
 import { compileCondition } from '../../rules/compile.ts';
 import type { RequestContext } from '../../run/context.ts';
 import type { Loaded } from '../../source/spec.ts';
@@ -62,8 +62,8 @@ export function openMemoryServices(
     audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
     health: {
       check: async () => ({
-        database: { ok: !isAway(), needed: !servesWithoutHolds(config) },
-        spool: { ok: true, state: servesWithoutHolds(config) ? 'ok' : 'unused' },
+        database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
+        spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
       }),
     },
     condition: compileCondition,

@@ -79,9 +79,9 @@ export function createCoverage(): Coverage {
 
   function seeSpending(loaded: Loaded, { attempts }: Played): void {
     const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
-    for (const { standings } of attempts) {
+    for (const { statuses } of attempts) {
       for (const { pointer, name, window, unit } of limits) {
-        const claim = standings.find((one) => one.rule === name && one.window === window && one.unit === unit);
+        const claim = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
         if (claim === undefined || claim.limit === null) continue;
         note(loaded.placeOf(pointer), 'spend rule', claim.room ? 'letting pass' : 'refusing');
       }

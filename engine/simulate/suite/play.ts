@@ -6,7 +6,7 @@
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
 import { servePlan } from '../../http/app.ts';
 import { createServer } from '../../http/server.ts';
-import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/standing.ts';
+import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/token-groups.ts';
 import { generateToken } from '../../identity/tokens/token-format.ts';
 import { type FrozenClock, frozenClock } from '../../kit/clock.ts';
 import { isJson } from '../../kit/media-type.ts';
@@ -50,8 +50,8 @@ function callOf(received: Received, config: GatewayConfig): Call {
   return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url: url ?? received.url };
 }
 
-/** No credential gets out, a refusal is JSON, no money stays held. */
-function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, held_nano_usd: number): string[] {
+/** No credential gets out, a refusal is JSON, no money stays reserved. */
+function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, reserved_nano_usd: number): string[] {
   const { response, calls, audit, log } = played;
   const told = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
   const upward = JSON.stringify(calls.map(({ raw_headers, url }) => [raw_headers, url]));
@@ -62,7 +62,7 @@ function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, 
     ...(told.includes(token) ? ["the caller's token got out"] : []),
     ...(upward.includes(token) ? ["the caller's token went upstream"] : []),
     ...(own_answer && !is_json ? ['the gateway answered with something that is not JSON'] : []),
-    ...(held_nano_usd > 0 ? ['money stays held after the request'] : []),
+    ...(reserved_nano_usd > 0 ? ['money stays reserved after the request'] : []),
   ];
 }
 
@@ -151,12 +151,12 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     count: ledger.count,
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
-      const held_before = ledger.held();
+      const held_before = ledger.reserved();
       const refuses = wish.upstream?.fails === 'refuse';
       if (refuses) await upstream.pause();
       try {
         const played = await playOne(ground, wish, token);
-        return { ...played, broken_promises: brokenPromises(played, token, ledger.held() - held_before) };
+        return { ...played, broken_promises: brokenPromises(played, token, ledger.reserved() - held_before) };
       } finally {
         if (refuses) await upstream.resume();
       }
@@ -225,7 +225,7 @@ function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, n
 }
 
 function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance {
-  const { scope, key, window, usd, held_usd = 0, requests, tokens } = spent;
+  const { scope, key, window, usd, reserved_usd = 0, requests, tokens } = spent;
   const own: Partial<Record<SpendScope, string | undefined>> = {
     user: (caller.user ?? SOMEBODY).toLowerCase(),
     team: caller.team,
@@ -240,10 +240,10 @@ function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance
     return name;
   });
   const name = { scope: scopes.join('+'), key: counterKey(keys), window };
-  if (usd !== undefined) return { ...name, unit: 'nano_usd', spent: usdToNano(usd), held: usdToNano(held_usd) };
+  if (usd !== undefined) return { ...name, unit: 'nano_usd', spent: usdToNano(usd), reserved: usdToNano(reserved_usd) };
   const unit = tokens === undefined ? 'requests' : 'tokens';
   const count = tokens ?? requests ?? 0;
-  return { ...name, unit, ...(window === 'open' ? { spent: 0, held: count } : { spent: count, held: 0 }) };
+  return { ...name, unit, ...(window === 'open' ? { spent: 0, reserved: count } : { spent: count, reserved: 0 }) };
 }
 
 /** A plan that tells when no request is in it. */

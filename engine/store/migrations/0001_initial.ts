@@ -38,7 +38,7 @@ create table spend_counters (
   window_kind text not null,
   window_start timestamptz not null,
   spent_nano_usd bigint not null default 0,
-  held_nano_usd bigint not null default 0,
+  reserved_nano_usd bigint not null default 0,
   primary key (scope, key, window_kind, window_start)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
@@ -48,7 +48,7 @@ create table reservations (
   reserved_at timestamptz not null,
   amount_nano_usd bigint not null,
   counter_ids bigint[] not null,
-  surface text not null,
+  protocol text not null,
   principal_id text not null,
   user_email text not null,
   team text,
@@ -68,7 +68,7 @@ create table processes (
 
 create table ledger (
   request_id text not null,
-  surface text not null,
+  protocol text not null,
   principal_id text not null,
   user_email text not null,
   team text,

@@ -64,23 +64,23 @@ language plpgsql as $$
 begin
   insert into reservations (
     request_id, process_id, reserved_at, amount_nano_usd, counter_ids,
-    surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
+    protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
   select r.request_id, p_process, p_now, r.amount_nano_usd,
          array(select p_ids[c] from unnest(r.counters) as c),
-         r.surface, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
+         r.protocol, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
   from jsonb_to_recordset(p_requests) as r (
     request_id text, amount_nano_usd bigint, counters int[],
-    surface text, principal_id text, "user" text, team text, project text, token_id text,
+    protocol text, principal_id text, "user" text, team text, project text, token_id text,
     model text, upstream text, upstream_model text)
   where p_granted is null or r.request_id = any (p_granted);
 end $$;
 
--- Places holds in the order given; returns one row per request that was refused. The counters are locked.
+-- Makes reservations in the order given; returns one row per request that was refused. The counters are locked.
 -- A request is {..., counters: positions in p_ids, limits: one per counter or null}.
-create function place_holds(p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_requests jsonb)
+create function place_reservations(p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_requests jsonb)
 returns table (
   refused_request text, refused_claim integer,
-  spent_nano_usd double precision, held_nano_usd double precision, resets_at_ms double precision
+  spent_nano_usd double precision, reserved_nano_usd double precision, resets_at_ms double precision
 )
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
@@ -89,7 +89,7 @@ declare
   v_totals bigint[];
   v_all_fit boolean;
   v_spent bigint[];
-  v_held bigint[];
+  v_reserved bigint[];
   v_added bigint[];
   v_resets timestamptz[];
   v_granted text[] := '{}';
@@ -99,7 +99,7 @@ declare
 begin
   -- Nearly always there is room for all of them together, and then nobody has to be decided by himself.
   select array_agg(t.id), array_agg(t.total::bigint),
-         bool_and(t.least is null or s.spent_nano_usd + s.held_nano_usd + t.total <= t.least)
+         bool_and(t.least is null or s.spent_nano_usd + s.reserved_nano_usd + t.total <= t.least)
   into v_touched, v_totals, v_all_fit
   from (
     select p_ids[c.counter] as id, sum(r.amount_nano_usd) as total, min(c.most) as least
@@ -108,17 +108,17 @@ begin
     group by 1
   ) as t join spend_counters s on s.id = t.id;
   if coalesce(v_all_fit, true) then
-    update spend_counters s set held_nano_usd = s.held_nano_usd + t.total
+    update spend_counters s set reserved_nano_usd = s.reserved_nano_usd + t.total
     from unnest(v_touched, v_totals) as t (id, total)
     where s.id = t.id and t.total > 0;
     perform insert_reservations(p_process, p_now, p_ids, p_requests, null);
     return;
   end if;
 
-  select array_agg(s.spent_nano_usd order by i.position), array_agg(s.held_nano_usd order by i.position),
+  select array_agg(s.spent_nano_usd order by i.position), array_agg(s.reserved_nano_usd order by i.position),
          array_agg(0 order by i.position),
          array_agg(window_end(s.window_kind, s.window_start, p_time_zone) order by i.position)
-  into v_spent, v_held, v_added, v_resets
+  into v_spent, v_reserved, v_added, v_resets
   from unnest(p_ids) with ordinality as i (id, position) join spend_counters s on s.id = i.id;
 
   for v_request in
@@ -128,7 +128,7 @@ begin
     v_refused := null;
     for i in 1 .. cardinality(v_request.counters) loop
       v_counter := v_request.counters[i];
-      if v_spent[v_counter] + v_held[v_counter] + v_request.amount > v_request.limits[i]
+      if v_spent[v_counter] + v_reserved[v_counter] + v_request.amount > v_request.limits[i]
         and (v_refused is null or v_resets[v_counter] > v_resets[v_request.counters[v_refused]])
       then
         v_refused := i;
@@ -137,7 +137,7 @@ begin
     if v_refused is null then
       v_granted := v_granted || v_request.request_id;
       foreach v_counter in array v_request.counters loop
-        v_held[v_counter] := v_held[v_counter] + v_request.amount;
+        v_reserved[v_counter] := v_reserved[v_counter] + v_request.amount;
         v_added[v_counter] := v_added[v_counter] + v_request.amount;
       end loop;
     else
@@ -145,22 +145,22 @@ begin
       refused_request := v_request.request_id;
       refused_claim := v_refused - 1;
       spent_nano_usd := v_spent[v_counter];
-      held_nano_usd := v_held[v_counter];
+      reserved_nano_usd := v_reserved[v_counter];
       resets_at_ms := extract(epoch from v_resets[v_counter]) * 1000;
       return next;
     end if;
   end loop;
 
-  update spend_counters s set held_nano_usd = s.held_nano_usd + a.added
+  update spend_counters s set reserved_nano_usd = s.reserved_nano_usd + a.added
   from unnest(p_ids, v_added) as a (id, added)
   where s.id = a.id and a.added > 0;
 
   perform insert_reservations(p_process, p_now, p_ids, p_requests, v_granted);
 end $$;
 
--- Writes one ledger row per request, releases its hold and adds its true cost to the counters of the hold, which are
+-- Writes one ledger row per request, releases its reservation and adds its true cost to the counters of the reservation, which are
 -- those of the window it was reserved in. Returns the requests that have been written before. The counters are locked.
--- An unreserved request says who asked for what, and names its counters like one of place_holds. A cost of null means the amount that was held.
+-- An unreserved request says who asked for what, and names its counters like one of place_reservations. A cost of null means the amount that was reserved.
 create function write_ledger(p_now timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb)
 returns setof text
 language plpgsql set enable_seqscan = off as $$
@@ -170,7 +170,7 @@ begin
   with incoming as (
     select distinct on (r.request_id) r.*
     from jsonb_to_recordset(p_rows) as r (
-      request_id text, surface text, principal_id text, "user" text, team text, project text, token_id text,
+      request_id text, protocol text, principal_id text, "user" text, team text, project text, token_id text,
       model text, upstream text, upstream_model text, status integer, aborted boolean, reserved boolean,
       input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
       cost_nano_usd bigint, provenance jsonb, counters int[])
@@ -178,10 +178,10 @@ begin
     select g.* from unnest(p_gone) as g
   ), written as (
     insert into ledger (
-      request_id, surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
+      request_id, protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
       status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
       cost_nano_usd, provenance, counter_ids, forwarded_at, settled_at)
-    select i.request_id, coalesce(g.surface, i.surface), coalesce(g.principal_id, i.principal_id),
+    select i.request_id, coalesce(g.protocol, i.protocol), coalesce(g.principal_id, i.principal_id),
            coalesce(g.user_email, i."user"), coalesce(g.team, i.team), coalesce(g.project, i.project),
            coalesce(g.token_id, i.token_id), coalesce(g.model, i.model), coalesce(g.upstream, i.upstream),
            coalesce(g.upstream_model, i.upstream_model), i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
@@ -199,20 +199,20 @@ begin
     group by c.id
   ), updated as (
     update spend_counters s
-    set spent_nano_usd = s.spent_nano_usd + m.spent, held_nano_usd = s.held_nano_usd - m.released
+    set spent_nano_usd = s.spent_nano_usd + m.spent, reserved_nano_usd = s.reserved_nano_usd - m.released
     from moved m where s.id = m.id
   )
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
 end $$;
 
--- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
--- just given back can be held again. One commit and one round trip serve both.
+-- Everything that waits in a process, in one transaction: settles what is over, then places new reservations, so that what was
+-- just given back can be reserved again. One commit and one round trip serve both.
 create function exchange_batch(
   p_process uuid, p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[],
   p_rows jsonb, p_requests jsonb
 ) returns table (
   repeated_request text, refused_request text, refused_claim integer,
-  spent_nano_usd double precision, held_nano_usd double precision, resets_at_ms double precision
+  spent_nano_usd double precision, reserved_nano_usd double precision, resets_at_ms double precision
 )
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
@@ -239,7 +239,7 @@ begin
     from write_ledger(v_now, v_ids, v_gone, p_rows) as r;
   end if;
   if p_requests <> '[]' then
-    return query select null::text, h.* from place_holds(p_process, v_now, p_time_zone, v_ids, p_requests) as h;
+    return query select null::text, h.* from place_reservations(p_process, v_now, p_time_zone, v_ids, p_requests) as h;
   end if;
 end $$;
 
@@ -258,10 +258,10 @@ begin
     from unnest(v_gone) as g cross join unnest(g.counter_ids) as c (id)
     group by c.id
   )
-  update spend_counters s set held_nano_usd = s.held_nano_usd - m.released from moved m where s.id = m.id;
+  update spend_counters s set reserved_nano_usd = s.reserved_nano_usd - m.released from moved m where s.id = m.id;
 end $$;
 
--- Turns reservations nobody will settle into ledger rows at the amount that was held: those of processes known to be
+-- Turns reservations nobody will settle into ledger rows at the amount that was reserved: those of processes known to be
 -- dead, and those of processes that have not said for p_patience that they live. Returns how many.
 create function recover_orphans(p_now timestamptz, p_dead uuid[], p_patience interval, p_server_started timestamptz)
 returns integer
@@ -287,10 +287,10 @@ begin
   perform lock_counters(array(select unnest(g.counter_ids) from unnest(v_gone) as g));
 
   insert into ledger (
-    request_id, surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
+    request_id, protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
     status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
     cost_nano_usd, provenance, counter_ids, forwarded_at, settled_at)
-  select g.request_id, g.surface, g.principal_id, g.user_email, g.team, g.project, g.token_id, g.model, g.upstream,
+  select g.request_id, g.protocol, g.principal_id, g.user_email, g.team, g.project, g.token_id, g.model, g.upstream,
          g.upstream_model, null, true, 0, 0, 0, 0, 0, g.amount_nano_usd,
          '{"input":"estimate","output":"estimate","cache_read":"estimate","cache_write_5m":"estimate","cache_write_1h":"estimate","cost":"estimate"}',
          g.counter_ids, g.reserved_at, v_now
@@ -302,7 +302,7 @@ begin
     group by c.id
   )
   update spend_counters s
-  set spent_nano_usd = s.spent_nano_usd + m.amount, held_nano_usd = s.held_nano_usd - m.amount
+  set spent_nano_usd = s.spent_nano_usd + m.amount, reserved_nano_usd = s.reserved_nano_usd - m.amount
   from moved m where s.id = m.id;
 
   delete from processes p

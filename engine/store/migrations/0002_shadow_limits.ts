@@ -3,16 +3,16 @@ import type { SchemaMigration } from '../migrate.ts';
 /*
  * The signature stays as it was, so that a process of the version before goes on working: it never asks for what is new.
  */
-const PLACE_HOLDS = `
--- Places holds in the order given; returns one row per request that was refused. The counters are locked.
+const PLACE_RESERVATIONS = `
+-- Makes reservations in the order given; returns one row per request that was refused. The counters are locked.
 -- A request is {..., counters: positions in p_ids, each once, limits: one per counter or null, shadow_limits: like limits, or
 -- absent}. A limit of shadow_limits refuses nothing: a request that was granted in spite of it has a row, in which
 -- refused_claim counts on from the number of counters.
-create or replace function place_holds(
+create or replace function place_reservations(
   p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_requests jsonb
 ) returns table (
   refused_request text, refused_claim integer,
-  spent_nano_usd double precision, held_nano_usd double precision, resets_at_ms double precision
+  spent_nano_usd double precision, reserved_nano_usd double precision, resets_at_ms double precision
 )
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
@@ -21,7 +21,7 @@ declare
   v_totals bigint[];
   v_all_fit boolean;
   v_spent bigint[];
-  v_held bigint[];
+  v_reserved bigint[];
   v_added bigint[];
   v_resets timestamptz[];
   v_granted text[] := '{}';
@@ -31,7 +31,7 @@ declare
 begin
   -- Nearly always there is room for all of them together, and then nobody has to be decided by himself.
   select array_agg(t.id), array_agg(t.total::bigint),
-         bool_and(t.least is null or s.spent_nano_usd + s.held_nano_usd + t.total <= t.least)
+         bool_and(t.least is null or s.spent_nano_usd + s.reserved_nano_usd + t.total <= t.least)
   into v_touched, v_totals, v_all_fit
   from (
     select p_ids[c.counter] as id, sum(r.amount_nano_usd) as total, min(least(c.most, c.shadow)) as least
@@ -41,17 +41,17 @@ begin
     group by 1
   ) as t join spend_counters s on s.id = t.id;
   if coalesce(v_all_fit, true) then
-    update spend_counters s set held_nano_usd = s.held_nano_usd + t.total
+    update spend_counters s set reserved_nano_usd = s.reserved_nano_usd + t.total
     from unnest(v_touched, v_totals) as t (id, total)
     where s.id = t.id and t.total > 0;
     perform insert_reservations(p_process, p_now, p_ids, p_requests, null);
     return;
   end if;
 
-  select array_agg(s.spent_nano_usd order by i.position), array_agg(s.held_nano_usd order by i.position),
+  select array_agg(s.spent_nano_usd order by i.position), array_agg(s.reserved_nano_usd order by i.position),
          array_agg(0 order by i.position),
          array_agg(window_end(s.window_kind, s.window_start, p_time_zone) order by i.position)
-  into v_spent, v_held, v_added, v_resets
+  into v_spent, v_reserved, v_added, v_resets
   from unnest(p_ids) with ordinality as i (id, position) join spend_counters s on s.id = i.id;
 
   for v_request in
@@ -63,7 +63,7 @@ begin
     v_refused := null;
     for i in 1 .. cardinality(v_request.counters) loop
       v_counter := v_request.counters[i];
-      if v_spent[v_counter] + v_held[v_counter] + v_request.amount > v_request.limits[i]
+      if v_spent[v_counter] + v_reserved[v_counter] + v_request.amount > v_request.limits[i]
         and (v_refused is null or v_resets[v_counter] > v_resets[v_request.counters[v_refused]])
       then
         v_refused := i;
@@ -73,7 +73,7 @@ begin
       v_counter := v_request.counters[v_refused];
       refused_claim := v_refused - 1;
       spent_nano_usd := v_spent[v_counter];
-      held_nano_usd := v_held[v_counter];
+      reserved_nano_usd := v_reserved[v_counter];
       resets_at_ms := extract(epoch from v_resets[v_counter]) * 1000;
       return next;
       continue;
@@ -81,19 +81,19 @@ begin
     v_granted := v_granted || v_request.request_id;
     for i in 1 .. cardinality(v_request.counters) loop
       v_counter := v_request.counters[i];
-      if v_spent[v_counter] + v_held[v_counter] + v_request.amount > v_request.shadow_limits[i] then
+      if v_spent[v_counter] + v_reserved[v_counter] + v_request.amount > v_request.shadow_limits[i] then
         refused_claim := cardinality(v_request.counters) + i - 1;
         spent_nano_usd := v_spent[v_counter];
-        held_nano_usd := v_held[v_counter];
+        reserved_nano_usd := v_reserved[v_counter];
         resets_at_ms := extract(epoch from v_resets[v_counter]) * 1000;
         return next;
       end if;
-      v_held[v_counter] := v_held[v_counter] + v_request.amount;
+      v_reserved[v_counter] := v_reserved[v_counter] + v_request.amount;
       v_added[v_counter] := v_added[v_counter] + v_request.amount;
     end loop;
   end loop;
 
-  update spend_counters s set held_nano_usd = s.held_nano_usd + a.added
+  update spend_counters s set reserved_nano_usd = s.reserved_nano_usd + a.added
   from unnest(p_ids, v_added) as a (id, added)
   where s.id = a.id and a.added > 0;
 
@@ -105,6 +105,6 @@ end $$;
 export const shadowLimits: SchemaMigration = {
   name: '0002_shadow_limits',
   async up(knex) {
-    await knex.raw(PLACE_HOLDS);
+    await knex.raw(PLACE_RESERVATIONS);
   },
 };

@@ -39,8 +39,8 @@ begin
       jsonb_build_object('user', p_email, 'client', v_ended.client, 'created_at', v_ended.created_at),
       jsonb_build_object('revoked_at', p_now, 'because', p_because));
   end loop;
-  if p_tokens = 'rest' then
-    update principals set barred_at = p_now where id = v_principal;
+  if p_tokens = 'suspend' then
+    update principals set blocked_at = p_now where id = v_principal;
     perform pg_notify('appscli_tokens', encode(hash, 'base64'))
     from access_tokens where principal_id = v_principal and self_service and revoked_at is null;
   end if;

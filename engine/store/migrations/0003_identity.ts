@@ -10,7 +10,7 @@ alter table principals
   add column name text,
   add column groups text[] not null default '{}',
   add column signed_in_at timestamptz,
-  add column barred_at timestamptz;
+  add column blocked_at timestamptz;
 create index on principals (issuer, subject) where subject is not null;
 
 alter table access_tokens

@@ -90,7 +90,7 @@ begin
   elsif v_former.subject <> p_person ->> 'subject' then
     perform end_sessions_of(v_id, 'the e-mail address now belongs to somebody else', p_now);
     perform end_tokens_of(v_id, 'the e-mail address now belongs to somebody else', p_now);
-  elsif v_former.groups is distinct from v_groups or v_former.barred_at is not null then
+  elsif v_former.groups is distinct from v_groups or v_former.blocked_at is not null then
     perform pg_notify('appscli_tokens', encode(hash, 'base64'))
     from access_tokens where principal_id = v_id and revoked_at is null;
   end if;
@@ -101,7 +101,7 @@ begin
   end loop;
   update principals
   set issuer = p_person ->> 'issuer', subject = p_person ->> 'subject', name = p_person ->> 'name',
-    groups = v_groups, signed_in_at = p_now, barred_at = null
+    groups = v_groups, signed_in_at = p_now, blocked_at = null
   where id = v_id;
   return v_id;
 end $$;

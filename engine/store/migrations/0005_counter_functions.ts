@@ -77,7 +77,7 @@ language sql immutable as $$
   select p_limit / 1000000 * p_ppm + p_limit % 1000000 * p_ppm / 1000000
 $$;
 
--- What a hold comes to in the unit of a counter.
+-- What a reservation comes to in the unit of a counter.
 create function in_unit(p_unit text, p_nano_usd bigint, p_tokens bigint, p_requests bigint) returns bigint
 language sql immutable as $$
   select case p_unit when 'nano_usd' then p_nano_usd when 'tokens' then p_tokens else p_requests end
@@ -88,7 +88,7 @@ create function lacks_room(
   p_limit bigint, p_counter spend_counters, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
 ) returns boolean
 language sql immutable as $$
-  select p_counter.spent + p_counter.held + in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1) > p_limit
+  select p_counter.spent + p_counter.reserved + in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1) > p_limit
     or (p_ppm is null or p_counter.in_flight > 0)
       and p_counter.spent + p_counter.most + in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1)
         > p_limit + coalesce(overshoot_of(p_limit, p_ppm), 0)

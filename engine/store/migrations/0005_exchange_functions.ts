@@ -2,10 +2,10 @@ import { PLANNED_ONCE } from './0005_plans.ts';
 
 /** What a gateway asks of the ledger in one statement. */
 export const EXCHANGE_FUNCTIONS = `
--- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
--- just given back can be held again. Unreserved requests count at p_counted_at,
+-- Everything that waits in a process, in one transaction: settles what is over, then places new reservations, so that what was
+-- just given back can be reserved again. Unreserved requests count at p_counted_at,
 -- but at most 30 days ago, because counters of long ago are deleted; everything else now. Returns JSON: {repeated: requests
--- that were written before, remarks and standings as place_holds has them, decided_at: milliseconds since the epoch}, or null
+-- that were written before, remarks and statuses as place_reservations has them, decided_at: milliseconds since the epoch}, or null
 -- when there is nothing to tell.
 create function exchange_batch(
   p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
@@ -23,7 +23,7 @@ declare
   v_set bigint[];
   v_granted bigint[];
   v_remarks jsonb;
-  v_standings json;
+  v_statuses json;
 begin
   if cardinality(p_scopes) > 0 then
     v_ids := open_counters(
@@ -51,14 +51,14 @@ begin
   if p_requests <> '[]' then
     select c.amounts, c.granted into v_set, v_granted
     from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
-    select h.remarks, h.standings into v_remarks, v_standings
-    from place_holds(p_process, v_now, p_time_zone, v_ids, v_set, v_granted, p_requests) as h;
+    select h.remarks, h.statuses into v_remarks, v_statuses
+    from place_reservations(p_process, v_now, p_time_zone, v_ids, v_set, v_granted, p_requests) as h;
   end if;
-  if coalesce(cardinality(v_repeated), 0) = 0 and coalesce(v_remarks, '[]') = '[]' and v_standings is null then
+  if coalesce(cardinality(v_repeated), 0) = 0 and coalesce(v_remarks, '[]') = '[]' and v_statuses is null then
     return null;
   end if;
   return json_build_object(
-    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'standings', coalesce(v_standings, '[]'),
+    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'statuses', coalesce(v_statuses, '[]'),
     'decided_at', (extract(epoch from v_now) * 1000)::bigint);
 end $$;
 
@@ -80,8 +80,8 @@ begin
   perform pg_logical_emit_message(true, 'appscli', '');
 end $$;
 
--- Some counters of money as they stand, in the order given, as JSON: [spent, held, in_flight, most, set, granted, resets_at_ms].
-create function read_standings(
+-- Some counters of money as they stand, in the order given, as JSON: [spent, reserved, in_flight, most, set, granted, resets_at_ms].
+create function read_statuses(
   p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[]
 ) returns text
 language plpgsql stable ${PLANNED_ONCE} as $$
@@ -94,7 +94,7 @@ begin
   from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
   return (
     select json_agg(json_build_array(
-      coalesce(s.spent, 0), coalesce(s.held, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
+      coalesce(s.spent, 0), coalesce(s.reserved, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
       v_set[c.position], v_granted[c.position],
       (extract(epoch from window_end(c.kind, w.start, p_time_zone)) * 1000)::bigint) order by c.position)
     from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)

@@ -7,28 +7,28 @@ import { PLANNED_ONCE } from './0005_plans.ts';
  * per counter or null, shadow_limits: like limits, or absent, ppm: by how many millionths of a limit all that is in flight
  * may pass it, absent for a request that holds the most it can cost}.
  */
-export const HOLD_FUNCTIONS = `
+export const RESERVATION_FUNCTIONS = `
 create function insert_reservations(p_process uuid, p_now timestamptz, p_ids bigint[], p_requests jsonb) returns void
 language plpgsql as $$
 begin
   insert into reservations (
     request_id, process_id, reserved_at, amount_nano_usd, most_nano_usd, tokens, counter_ids, rate_counter_ids,
-    surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
+    protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
   select r.request_id, p_process, p_now, r.amount_nano_usd, r.most_nano_usd, r.tokens,
          array(select p_ids[c] from unnest(r.counters[:r.money]) as c),
          array(select p_ids[c] from unnest(r.counters[r.money + 1:]) as c),
-         r.surface, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
+         r.protocol, r.principal_id, r."user", r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
   from jsonb_to_recordset(p_requests) as r (
     request_id text, amount_nano_usd bigint, most_nano_usd bigint, tokens bigint, counters int[], money int,
-    surface text, principal_id text, "user" text, team text, project text, token_id text,
+    protocol text, principal_id text, "user" text, team text, project text, token_id text,
     model text, upstream text, upstream_model text);
 end $$;
 
 -- Decides in the order given which requests have room, each in the light of those before it. The counters are locked.
--- remarks has an entry per limit without room: [place of the request, place among its counters, spent, held, in_flight, most,
+-- remarks has an entry per limit without room: [place of the request, place among its counters, spent, reserved, in_flight, most,
 -- set, granted, resets_at_ms], places from 0. A limit in shadow mode refuses nothing: for a granted request its place counts
 -- on from the number of counters.
-create function decide_holds(
+create function decide_reservations(
   p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
   out granted jsonb, out remarks jsonb
 )
@@ -81,14 +81,14 @@ begin
       v_at := v_request.counters[v_place % cardinality(v_request.counters) + 1];
       v_counter := v_counters[v_at];
       v_remarks := array_append(v_remarks, jsonb_build_array(
-        v_number, v_place, v_counter.spent, v_counter.held, v_counter.in_flight, v_counter.most, p_set[v_at], p_granted[v_at],
+        v_number, v_place, v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most, p_set[v_at], p_granted[v_at],
         (extract(epoch from window_end(v_counter.window_kind, v_counter.window_start, p_time_zone)) * 1000)::bigint));
     end loop;
 
     continue when not v_fits;
     foreach v_at in array v_request.counters loop
       v_counter := v_counters[v_at];
-      v_counter.held := v_counter.held + in_unit(v_counter.unit, v_request.amount_nano_usd, v_request.tokens, 1);
+      v_counter.reserved := v_counter.reserved + in_unit(v_counter.unit, v_request.amount_nano_usd, v_request.tokens, 1);
       v_counter.most := v_counter.most + in_unit(v_counter.unit, v_request.most_nano_usd, v_request.tokens, 1);
       v_counter.in_flight := v_counter.in_flight + 1;
       v_counters[v_at] := v_counter;
@@ -98,17 +98,17 @@ begin
   remarks := to_jsonb(v_remarks);
 end $$;
 
--- Places holds in the order given, on counters that are locked. remarks are those of decide_holds. standings has an entry
--- per limited counter of money: [position, spent, held, in_flight, most, set, granted, resets_at_ms], with all new holds.
-create function place_holds(
+-- Makes reservations in the order given, on counters that are locked. remarks are those of decide_reservations. statuses has an entry
+-- per limited counter of money: [position, spent, reserved, in_flight, most, set, granted, resets_at_ms], with all new reservations.
+create function place_reservations(
   p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
-  out remarks jsonb, out standings json
+  out remarks jsonb, out statuses json
 )
 language plpgsql ${PLANNED_ONCE} as $$
 declare
   v_requests jsonb := p_requests;
   v_touched bigint[];
-  v_held bigint[];
+  v_reserved bigint[];
   v_most bigint[];
   v_in_flight bigint[];
   v_all_fit boolean;
@@ -116,15 +116,15 @@ declare
 begin
   remarks := '[]';
   loop
-    select array_agg(s.id), array_agg(a.held), array_agg(a.most), array_agg(t.requests),
+    select array_agg(s.id), array_agg(a.reserved), array_agg(a.most), array_agg(t.requests),
            bool_and(t.least is null
-             or s.spent + s.held + a.held <= t.least and s.spent + s.most + a.most <= t.bound),
+             or s.spent + s.reserved + a.reserved <= t.least and s.spent + s.most + a.most <= t.bound),
            json_agg(json_build_array(
-             t.position, s.spent, s.held + a.held, s.in_flight + t.requests, s.most + a.most,
+             t.position, s.spent, s.reserved + a.reserved, s.in_flight + t.requests, s.most + a.most,
              p_set[t.position], p_granted[t.position],
              (extract(epoch from window_end(s.window_kind, s.window_start, p_time_zone)) * 1000)::bigint
            )) filter (where t.limited and s.unit = 'nano_usd')
-    into v_touched, v_held, v_most, v_in_flight, v_all_fit, standings
+    into v_touched, v_reserved, v_most, v_in_flight, v_all_fit, statuses
     from (
       select c.position, count(*) as requests, sum(r.amount_nano_usd)::bigint as amount,
              sum(r.most_nano_usd)::bigint as most, sum(r.tokens)::bigint as tokens, bool_or(e.lim is not null) as limited,
@@ -141,17 +141,17 @@ begin
     ) as t
     join spend_counters s on s.id = p_ids[t.position]
     cross join lateral (
-      select in_unit(s.unit, t.amount, t.tokens, t.requests) as held,
+      select in_unit(s.unit, t.amount, t.tokens, t.requests) as reserved,
              in_unit(s.unit, t.most, t.tokens, t.requests) as most) as a;
     -- Nearly always there is room for all of them together, and then nobody has to be decided by himself.
     exit when v_decided or coalesce(v_all_fit, true);
     select d.granted, d.remarks into v_requests, remarks
-    from decide_holds(p_time_zone, p_ids, p_set, p_granted, p_requests) as d;
+    from decide_reservations(p_time_zone, p_ids, p_set, p_granted, p_requests) as d;
     v_decided := true;
   end loop;
 
-  update spend_counters s set held = s.held + t.held, most = s.most + t.most, in_flight = s.in_flight + t.in_flight
-  from unnest(v_touched, v_held, v_most, v_in_flight) as t (id, held, most, in_flight)
+  update spend_counters s set reserved = s.reserved + t.reserved, most = s.most + t.most, in_flight = s.in_flight + t.in_flight
+  from unnest(v_touched, v_reserved, v_most, v_in_flight) as t (id, reserved, most, in_flight)
   where s.id = t.id;
   perform insert_reservations(p_process, p_now, p_ids, v_requests);
 end $$;

@@ -1,9 +1,9 @@
 import { PLANNED_ONCE } from './0005_plans.ts';
 
-/** What becomes of holds: ledger rows, or nothing. For the order of locks see `0001_ledger_functions.ts`. */
+/** What becomes of reservations: ledger rows, or nothing. For the order of locks see `0001_ledger_functions.ts`. */
 export const LEDGER_ROW_FUNCTIONS = `
 -- Takes holds that are gone from their counters.
-create function lift_holds(p_gone reservations[]) returns void
+create function release_reservations(p_gone reservations[]) returns void
 language plpgsql ${PLANNED_ONCE} as $$
 begin
   with moved as (
@@ -13,15 +13,15 @@ begin
     group by c.id
   )
   update spend_counters s
-  set held = s.held - in_unit(s.unit, m.amount, m.tokens, m.requests),
+  set reserved = s.reserved - in_unit(s.unit, m.amount, m.tokens, m.requests),
       most = s.most - in_unit(s.unit, m.most, m.tokens, m.requests), in_flight = s.in_flight - m.requests
   from moved m where s.id = m.id;
 end $$;
 
--- Writes one ledger row per request, takes its hold from the counters and adds what it used to them, which are those of the
+-- Writes one ledger row per request, takes its reservation from the counters and adds what it used to them, which are those of the
 -- windows it was reserved in. Returns the requests that have been written before. The counters are locked.
--- An unreserved request says who asked for what, and names its counters like one of place_holds: those of p_counted_at.
--- A cost of null means the amount that was held.
+-- An unreserved request says who asked for what, and names its counters like one of place_reservations: those of p_counted_at.
+-- A cost of null means the amount that was reserved.
 create function write_ledger(
   p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb
 ) returns setof text
@@ -32,7 +32,7 @@ begin
   with incoming as (
     select distinct on (r.request_id) r.*
     from jsonb_to_recordset(p_rows) as r (
-      request_id text, surface text, principal_id text, "user" text, team text, project text, token_id text,
+      request_id text, protocol text, principal_id text, "user" text, team text, project text, token_id text,
       model text, upstream text, upstream_model text, status integer, aborted boolean, reserved boolean,
       input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
       cost_nano_usd bigint, provenance jsonb, server_tools jsonb, counters int[])
@@ -40,10 +40,10 @@ begin
     select g.* from unnest(p_gone) as g
   ), written as (
     insert into ledger (
-      request_id, surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
+      request_id, protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
       status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
       cost_nano_usd, provenance, server_tools, counter_ids, forwarded_at, settled_at)
-    select i.request_id, coalesce(g.surface, i.surface), coalesce(g.principal_id, i.principal_id),
+    select i.request_id, coalesce(g.protocol, i.protocol), coalesce(g.principal_id, i.principal_id),
            coalesce(g.user_email, i."user"), coalesce(g.team, i.team), coalesce(g.project, i.project),
            coalesce(g.token_id, i.token_id), coalesce(g.model, i.model), coalesce(g.upstream, i.upstream),
            coalesce(g.upstream_model, i.upstream_model), i.status, i.aborted,
@@ -68,7 +68,7 @@ begin
     update spend_counters s
     set spent = s.spent + case s.window_kind
           when 'open' then 0 else coalesce(in_unit(s.unit, m.cost, m.used, m.written), 0) end,
-        held = s.held - coalesce(in_unit(s.unit, m.amount, m.tokens, m.gone), 0),
+        reserved = s.reserved - coalesce(in_unit(s.unit, m.amount, m.tokens, m.gone), 0),
         most = s.most - coalesce(in_unit(s.unit, m.most, m.tokens, m.gone), 0), in_flight = s.in_flight - m.gone
     from moved m where s.id = m.id
   )
@@ -130,7 +130,7 @@ begin
     delete from reservations where request_id = any (p_request_ids) returning reservations
   ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
   perform lock_counters(array(select unnest(g.counter_ids || g.rate_counter_ids) from unnest(v_gone) as g));
-  perform lift_holds(v_gone);
+  perform release_reservations(v_gone);
 end $$;
 
 -- Raises what typical reservations hold, never above the most they can cost. One that is being settled is left alone.
@@ -157,10 +157,10 @@ begin
   )
   select array_agg(id), array_agg(added) into v_ids, v_added from moved;
   perform lock_counters(v_ids);
-  update spend_counters s set held = s.held + m.added from unnest(v_ids, v_added) as m (id, added) where s.id = m.id;
+  update spend_counters s set reserved = s.reserved + m.added from unnest(v_ids, v_added) as m (id, added) where s.id = m.id;
 end $$;
 
--- Turns reservations nobody will settle into ledger rows at the amount that was held: those of processes known to be
+-- Turns reservations nobody will settle into ledger rows at the amount that was reserved: those of processes known to be
 -- dead, and those of processes that have not said for p_patience that they live. Returns how many.
 create or replace function recover_orphans(
   p_now timestamptz, p_dead uuid[], p_patience interval, p_server_started timestamptz

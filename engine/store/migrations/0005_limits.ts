@@ -1,24 +1,24 @@
 import type { SchemaMigration } from '../migrate.ts';
 import { COUNTER_FUNCTIONS } from './0005_counter_functions.ts';
 import { EXCHANGE_FUNCTIONS } from './0005_exchange_functions.ts';
-import { HOLD_FUNCTIONS } from './0005_hold_functions.ts';
+import { RESERVATION_FUNCTIONS } from './0005_hold_functions.ts';
 import { LEDGER_ROW_FUNCTIONS } from './0005_ledger_row_functions.ts';
 
 const FORMER_FUNCTIONS = `
 drop function open_counters(text[], text[], text[], timestamptz, text);
 drop function insert_reservations(uuid, timestamptz, bigint[], jsonb, text[]);
-drop function place_holds(uuid, timestamptz, text, bigint[], jsonb);
+drop function place_reservations(uuid, timestamptz, text, bigint[], jsonb);
 drop function write_ledger(timestamptz, bigint[], reservations[], jsonb);
 drop function exchange_batch(uuid, timestamptz, text, text[], text[], text[], jsonb, jsonb);
 `;
 
 /*
- * A counter says of its window, in its unit: what was spent, what is held, how many requests hold it, and the most that
+ * A counter says of its window, in its unit: what was spent, what is reserved, how many requests hold it, and the most that
  * these can come to. Only counters of money are named by ledger rows.
  */
 const TABLES = `
 alter table spend_counters rename column spent_nano_usd to spent;
-alter table spend_counters rename column held_nano_usd to held;
+alter table spend_counters rename column reserved_nano_usd to reserved;
 alter table spend_counters
   add column unit text not null default 'nano_usd',
   add column most bigint not null default 0,
@@ -27,9 +27,9 @@ alter table spend_counters
   add primary key (scope, key, window_kind, window_start, unit);
 create index on spend_counters (window_start) where window_kind = 'minute';
 update spend_counters s
-set most = s.held,
+set most = s.reserved,
     in_flight = (select count(*) from reservations r where s.id = any (r.counter_ids))
-where s.held <> 0 or exists (select from reservations r where s.id = any (r.counter_ids));
+where s.reserved <> 0 or exists (select from reservations r where s.id = any (r.counter_ids));
 
 alter table reservations
   add column most_nano_usd bigint,
@@ -47,7 +47,7 @@ alter table ledger
 export const limits: SchemaMigration = {
   name: '0005_limits',
   async up(knex) {
-    const functions = [COUNTER_FUNCTIONS, HOLD_FUNCTIONS, LEDGER_ROW_FUNCTIONS, EXCHANGE_FUNCTIONS];
+    const functions = [COUNTER_FUNCTIONS, RESERVATION_FUNCTIONS, LEDGER_ROW_FUNCTIONS, EXCHANGE_FUNCTIONS];
     for (const statements of [FORMER_FUNCTIONS, TABLES, ...functions]) await knex.raw(statements);
   },
 };

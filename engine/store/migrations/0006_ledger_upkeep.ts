@@ -15,7 +15,7 @@ create table ledger_bounds (
  */
 const RETENTION = `
 -- Drops the oldest monthly partition of a table that ended p_months before this month began, or earlier. Says which and
--- until when it held rows; no row when there is none, or when another process does it at this moment. A table that is being read
+-- until when it reserved rows; no row when there is none, or when another process does it at this moment. A table that is being read
 -- for long gives a row without a name.
 create function drop_oldest_partition(p_table text, p_months integer, p_now timestamptz)
 returns table (dropped text, held_until timestamptz)
@@ -63,7 +63,7 @@ begin
     select s.id from spend_counters s
     where s.window_kind in ('day', 'week', 'month')
       and s.window_start < (select dropped_before - interval '62 days' from ledger_bounds)
-      and s.held = 0 and s.in_flight = 0
+      and s.reserved = 0 and s.in_flight = 0
     order by s.id
     limit p_most
     for update skip locked

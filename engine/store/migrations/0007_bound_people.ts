@@ -42,7 +42,7 @@ begin
   if claim_problem(p_person) is not null then
     return null;
   end if;
-  if v_former.groups is distinct from v_groups or v_former.barred_at is not null then
+  if v_former.groups is distinct from v_groups or v_former.blocked_at is not null then
     perform pg_notify('appscli_tokens', encode(hash, 'base64'))
     from access_tokens where principal_id = v_id and revoked_at is null;
   end if;
@@ -53,7 +53,7 @@ begin
   end loop;
   update principals
   set issuer = p_person ->> 'issuer', subject = p_person ->> 'subject', name = p_person ->> 'name',
-    groups = v_groups, signed_in_at = p_now, barred_at = null, open_to_sign_in = false
+    groups = v_groups, signed_in_at = p_now, blocked_at = null, open_to_sign_in = false
   where id = v_id;
   return v_id;
 end $$;

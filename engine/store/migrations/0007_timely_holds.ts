@@ -2,11 +2,11 @@ import type { SchemaMigration } from '../migrate.ts';
 import { PLANNED_ONCE } from './0005_plans.ts';
 
 const EXCHANGE = `
--- Everything that waits in a process, in one transaction: settles what is over, then places new holds, so that what was
--- just given back can be held again. Unreserved requests count at p_counted_at,
+-- Everything that waits in a process, in one transaction: settles what is over, then places new reservations, so that what was
+-- just given back can be reserved again. Unreserved requests count at p_counted_at,
 -- but at most 30 days ago, because counters of long ago are deleted; everything else now. Returns JSON: {repeated: requests
--- that were written before, remarks and standings as place_holds has them, decided_at: milliseconds since the epoch}, or null
--- when there is nothing to tell. No hold is placed after the valid_until of the first request, when nobody waits for it
+-- that were written before, remarks and statuses as place_reservations has them, decided_at: milliseconds since the epoch}, or null
+-- when there is nothing to tell. No reservation is placed after the valid_until of the first request, when nobody waits for it
 -- any more and the process may have ended: then late is true.
 create or replace function exchange_batch(
   p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
@@ -24,7 +24,7 @@ declare
   v_set bigint[];
   v_granted bigint[];
   v_remarks jsonb;
-  v_standings json;
+  v_statuses json;
   v_late boolean := false;
 begin
   if cardinality(p_scopes) > 0 then
@@ -56,23 +56,23 @@ begin
   if p_requests <> '[]' and not v_late then
     select c.amounts, c.granted into v_set, v_granted
     from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
-    select h.remarks, h.standings into v_remarks, v_standings
-    from place_holds(p_process, v_now, p_time_zone, v_ids, v_set, v_granted, p_requests) as h;
+    select h.remarks, h.statuses into v_remarks, v_statuses
+    from place_reservations(p_process, v_now, p_time_zone, v_ids, v_set, v_granted, p_requests) as h;
   end if;
-  if coalesce(cardinality(v_repeated), 0) = 0 and coalesce(v_remarks, '[]') = '[]' and v_standings is null
+  if coalesce(cardinality(v_repeated), 0) = 0 and coalesce(v_remarks, '[]') = '[]' and v_statuses is null
     and not v_late
   then
     return null;
   end if;
   return json_build_object(
-    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'standings', coalesce(v_standings, '[]'),
+    'repeated', coalesce(v_repeated, '{}'), 'remarks', coalesce(v_remarks, '[]'), 'statuses', coalesce(v_statuses, '[]'),
     'late', v_late, 'decided_at', (extract(epoch from v_now) * 1000)::bigint);
 end $$;
 `;
 
-/** No hold is placed once nobody waits for it: a statement may lie in a socket while the server stands still. */
-export const timelyHolds: SchemaMigration = {
-  name: '0007_timely_holds',
+/** No reservation is placed once nobody waits for it: a statement may lie in a socket while the server stands still. */
+export const timelyReservations: SchemaMigration = {
+  name: '0007_timely_reservations',
   async up(knex) {
     await knex.raw(EXCHANGE);
   },

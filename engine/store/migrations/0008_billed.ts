@@ -8,10 +8,10 @@ import { PLANNED_ONCE } from './0005_plans.ts';
 const COLUMN = 'alter table ledger add column billed jsonb;';
 
 const FUNCTIONS = `
--- Writes one ledger row per request, takes its hold from the counters and adds what it used to them, which are those of the
+-- Writes one ledger row per request, takes its reservation from the counters and adds what it used to them, which are those of the
 -- windows it was reserved in. Returns the requests that have been written before. The counters are locked.
--- An unreserved request says who asked for what, and names its counters like one of place_holds: those of p_counted_at.
--- A cost of null means the amount that was held.
+-- An unreserved request says who asked for what, and names its counters like one of place_reservations: those of p_counted_at.
+-- A cost of null means the amount that was reserved.
 create or replace function write_ledger(
   p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb
 ) returns setof text
@@ -22,7 +22,7 @@ begin
   with incoming as (
     select distinct on (r.request_id) r.*
     from jsonb_to_recordset(p_rows) as r (
-      request_id text, surface text, principal_id text, "user" text, team text, project text, token_id text,
+      request_id text, protocol text, principal_id text, "user" text, team text, project text, token_id text,
       model text, upstream text, upstream_model text, status integer, aborted boolean, reserved boolean,
       input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
       cost_nano_usd bigint, provenance jsonb, server_tools jsonb, billed jsonb, counters int[])
@@ -30,10 +30,10 @@ begin
     select g.* from unnest(p_gone) as g
   ), written as (
     insert into ledger (
-      request_id, surface, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
+      request_id, protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
       status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
       cost_nano_usd, provenance, server_tools, billed, counter_ids, forwarded_at, settled_at)
-    select i.request_id, coalesce(g.surface, i.surface), coalesce(g.principal_id, i.principal_id),
+    select i.request_id, coalesce(g.protocol, i.protocol), coalesce(g.principal_id, i.principal_id),
            coalesce(g.user_email, i."user"), coalesce(g.team, i.team), coalesce(g.project, i.project),
            coalesce(g.token_id, i.token_id), coalesce(g.model, i.model), coalesce(g.upstream, i.upstream),
            coalesce(g.upstream_model, i.upstream_model), i.status, i.aborted,
@@ -58,7 +58,7 @@ begin
     update spend_counters s
     set spent = s.spent + case s.window_kind
           when 'open' then 0 else coalesce(in_unit(s.unit, m.cost, m.used, m.written), 0) end,
-        held = s.held - coalesce(in_unit(s.unit, m.amount, m.tokens, m.gone), 0),
+        reserved = s.reserved - coalesce(in_unit(s.unit, m.amount, m.tokens, m.gone), 0),
         most = s.most - coalesce(in_unit(s.unit, m.most, m.tokens, m.gone), 0), in_flight = s.in_flight - m.gone
     from moved m where s.id = m.id
   )

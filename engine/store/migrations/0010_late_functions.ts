@@ -12,7 +12,7 @@ begin
     and l.forwarded_at = least(p_counted_at, p_now) and l.forwarded_at <> r.at;
 end $$;
 
--- Settles requests that went out without a hold, all of them in the windows of p_counted_at, in one transaction: like
+-- Settles requests that went out without a reservation, all of them in the windows of p_counted_at, in one transaction: like
 -- exchange, but each row of p_rows also says when it was forwarded (at), and nothing is reserved.
 create procedure exchange_late(
   p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,

@@ -1,24 +1,24 @@
 import type { SchemaMigration } from '../migrate.ts';
 
-const STANDING = `
+const STATUS = `
 -- When the identity provider was last asked about somebody who does not renew a session, whatever it said; and until when
--- what they made goes on although nobody vouched for them for too long, because the provider could not be asked.
-alter table principals add column asked_at timestamptz, add column rest_put_off_until timestamptz;
+-- what they made goes on although nobody verified them for too long, because the provider could not be asked.
+alter table principals add column asked_at timestamptz, add column suspension_put_off_until timestamptz;
 
 -- Access tokens somebody made are refused from now on, until they are let in again. False where they were already.
-create function rest_person(p_email text, p_because text, p_now timestamptz) returns boolean
+create function suspend_person(p_email text, p_because text, p_now timestamptz) returns boolean
 language plpgsql as $$
 declare
   v_id text := 'user:' || p_email;
 begin
-  update principals set barred_at = p_now where id = v_id and barred_at is null;
+  update principals set blocked_at = p_now where id = v_id and blocked_at is null;
   if not found then
     return false;
   end if;
   perform pg_notify('appscli_tokens', encode(hash, 'base64'))
   from access_tokens where principal_id = v_id and self_service and revoked_at is null;
   insert into admin_changes (at, actor_kind, actor, action, subject, after)
-  values (p_now, 'gateway', 'sign-in', 'person.rest', p_email, jsonb_build_object('because', p_because));
+  values (p_now, 'gateway', 'sign-in', 'person.suspend', p_email, jsonb_build_object('because', p_because));
   return true;
 end $$;
 
@@ -101,6 +101,6 @@ end $$;
 export const people: SchemaMigration = {
   name: '0012_people',
   async up(knex) {
-    for (const statements of [STANDING, SERVICE_TOKENS, CODES]) await knex.raw(statements);
+    for (const statements of [STATUS, SERVICE_TOKENS, CODES]) await knex.raw(statements);
   },
 };

@@ -6,7 +6,7 @@ import { limitSettings } from './0004_limit_settings.ts';
 import { limits } from './0005_limits.ts';
 import { ledgerUpkeep } from './0006_ledger_upkeep.ts';
 import { boundPeople } from './0007_bound_people.ts';
-import { timelyHolds } from './0007_timely_holds.ts';
+import { timelyReservations } from './0007_timely_holds.ts';
 import { billed } from './0008_billed.ts';
 import { store } from './0010_store.ts';
 import { refusedTokens } from './0011_refused_tokens.ts';
@@ -27,7 +27,7 @@ export const migrations: readonly SchemaMigration[] = [
   limits,
   ledgerUpkeep,
   boundPeople,
-  timelyHolds,
+  timelyReservations,
   billed,
   store,
   sessions,

@@ -11,7 +11,7 @@ export type Disk = Pick<
   'appendFile' | 'mkdir' | 'open' | 'readdir' | 'rename' | 'stat' | 'unlink' | 'utimes'
 >;
 
-/** A request that goes out without a hold, as far as its ledger row needs it. */
+/** A request that goes out without a reservation, as far as its ledger row needs it. */
 export interface SpooledRequest extends LedgerIdentity {
   readonly most_nano_usd: number;
   /** The counters of money that it counts on. */
@@ -92,19 +92,19 @@ function writeAt(handle: FileHandle, start: number): SpoolFile {
   let bytes = start;
   let torn = false;
 
-  const cutOff = async () => {
+  const deprovision = async () => {
     await handle.truncate(end);
     torn = false;
   };
   const write = async (lines: readonly Buffer[]): Promise<Place[]> => {
     // What a failed attempt left would be read as part of the next line.
-    if (torn) await cutOff();
+    if (torn) await deprovision();
     try {
       await writeWhole(handle, Buffer.concat(lines), end);
       await handle.datasync();
     } catch (error) {
       torn = true;
-      await cutOff().catch(() => {});
+      await deprovision().catch(() => {});
       throw error;
     }
     return lines.map(({ length }) => {

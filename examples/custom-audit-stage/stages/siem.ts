@@ -16,7 +16,7 @@ const RECORDED = [
   'request.id',
   'request.method',
   'request.path',
-  'request.surface',
+  'request.protocol',
   'request.client.address',
   'request.client.name',
   'request.client.version',

@@ -157,7 +157,7 @@ export const CLIENTS: Section = {
         'cli/usage/usage.test.ts': [
           'usage --json has a row per user, team, project, model and upstream with exact cost',
         ],
-        'e2e/money/bills.test.ts': ['the model that answered is recorded, and priced where it is dearer'],
+        'e2e/money/bills.test.ts': ['the model that answered is recorded, and priced where it is more expensive'],
       },
     ),
   ],

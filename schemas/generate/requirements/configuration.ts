@@ -27,7 +27,7 @@ const ROUTED: ShownBy = {
   ],
 };
 const TOLD_APART: ShownBy = {
-  'e2e/streams/routing.test.ts': ['requests are told apart by who asks, from where, how much and for how much'],
+  'e2e/streams/routing.test.ts': ['requests are grouped by who asks, from where, how much and for how much'],
 };
 const USER_AND_TEAM: ShownBy = {
   'e2e/money/budget.test.ts': [
@@ -87,12 +87,12 @@ export const CONFIGURATION: Section = {
     }),
     later('gateway.yaml.telemetry.otlp.endpoint', 'where traces are sent', ...TELEMETRY),
     later('gateway.yaml.telemetry.otlp.headers_env', 'the variable with headers for telemetry', ...TELEMETRY),
-    yes('gateway.yaml.upstreams', 'upstreams are a list, told apart by name', {
+    yes('gateway.yaml.upstreams', 'upstreams are a list, grouped by name', {
       [KEYS]: [ALL, wrong('upstreams[].name')],
       ...ROUTED,
     }),
     key('upstreams[].type', '`vendor` is an upstream of the Messages API', {
-      'e2e/clients/surfaces.test.ts': ["bytes of a … client reach a … upstream untouched but for the model's name"],
+      'e2e/clients/protocols.test.ts': ["bytes of a … client reach a … upstream untouched but for the model's name"],
       'e2e/clients/forward-apis.test.ts': [
         'an upstream of another API than the client > gets what came at … at …, and says so in its headers',
       ],

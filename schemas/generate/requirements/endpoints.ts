@@ -21,13 +21,13 @@ export const ENDPOINTS: Section = {
   requirements: [
     yes('endpoints.messages', '`POST /v1/messages` answers with a message', {
       'e2e/clients/sdk.test.ts': ['the SDK gets exactly the message the upstream sent'],
-      'e2e/clients/surfaces.test.ts': ["… gets the model's words, in a document and in a stream"],
+      'e2e/clients/protocols.test.ts': ["… gets the model's words, in a document and in a stream"],
     }),
     yes('endpoints.messages.stream', '`POST /v1/messages` with `stream` answers with events', {
       'e2e/clients/sdk.test.ts': [
         'the SDK streams every event the upstream sent and builds the final message from them',
       ],
-      'e2e/clients/surfaces.test.ts': ["… gets the model's words, in a document and in a stream"],
+      'e2e/clients/protocols.test.ts': ["… gets the model's words, in a document and in a stream"],
     }),
     yes(
       'endpoints.messages.credential',
@@ -85,13 +85,13 @@ export const ENDPOINTS: Section = {
       ],
     }),
     yes('endpoints.chat', '`POST /v1/chat/completions` answers with a chat completion', {
-      'e2e/clients/surfaces.test.ts': ["… gets the model's words, in a document and in a stream"],
+      'e2e/clients/protocols.test.ts': ["… gets the model's words, in a document and in a stream"],
       'e2e/clients/sdk-chat-client.test.ts': [
         'system and developer messages, images, files and tools reach the model …',
       ],
     }),
     yes('endpoints.responses', '`POST /v1/responses` answers with a response', {
-      'e2e/clients/surfaces.test.ts': ["… gets the model's words, in a document and in a stream"],
+      'e2e/clients/protocols.test.ts': ["… gets the model's words, in a document and in a stream"],
       'e2e/clients/sdk-responses-client.test.ts': [
         'a stream has numbered events in the order of the API, and its items are done with all they say …',
       ],

@@ -19,7 +19,9 @@ export const ERRORS_AND_MORE: Section = {
       'e2e/streams/upstream-trouble.test.ts': [
         "an upstream's own error > with status … reaches the client byte for byte with its headers, has a row and costs nothing",
       ],
-      'e2e/clients/surfaces.test.ts': ["… gets the upstream's … with its message, in the envelope of the client's API"],
+      'e2e/clients/protocols.test.ts': [
+        "… gets the upstream's … with its message, in the envelope of the client's API",
+      ],
     }),
     yes('errors.models', 'a list of models that is refused is 401 or 403 in JSON within three seconds', {
       'e2e/hostile/bad-input.test.ts': [
@@ -31,7 +33,7 @@ export const ERRORS_AND_MORE: Section = {
       'e2e/streams/upstream-trouble.test.ts': [
         'counting tokens > at an upstream that does not count is 501, never a made-up number',
       ],
-      'e2e/clients/surfaces.test.ts': ['tokens are counted by Messages upstreams only'],
+      'e2e/clients/protocols.test.ts': ['tokens are counted by Messages upstreams only'],
     }),
     yes('errors.spend.status', 'a limit in money answers 429, 402 or 403 as JSON', {
       'e2e/clients/sdk-limits.test.ts': [BY_SDK],

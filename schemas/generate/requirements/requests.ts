@@ -35,7 +35,7 @@ export const REQUESTS: Section = {
       'e2e/streams/fidelity.test.ts': [
         'a model that the upstream calls by another name > has only its value rewritten (…), and the audit record says so',
       ],
-      'e2e/clients/surfaces.test.ts': ['… may use an alias'],
+      'e2e/clients/protocols.test.ts': ['… may use an alias'],
     }),
     field('max-tokens', '`max_tokens` bounds the answer', 'max_tokens'),
     field('messages', '`messages` is the conversation, each with role and content', 'messages'),

@@ -41,7 +41,7 @@ export interface LedgerResult {
 /** Time between a reservation and its settlement in an open job: that of a fast upstream. */
 const UPSTREAM_MS = 100;
 const NEVER_REACHED = 5_000_000_000_000_000;
-const HOLD_NANO_USD = 21_000_000;
+const RESERVED_NANO_USD = 21_000_000;
 const COST_NANO_USD = 6_500_000;
 
 const silent = { debug: () => {}, info: () => {}, warn: console.error, error: console.error };
@@ -74,7 +74,7 @@ function requestOf({ users, teams, limits }: Population): ReservationRequest {
   const team = `team-${Math.floor(Math.random() * teams)}`;
   return {
     request_id: randomUUID(),
-    surface: 'messages',
+    protocol: 'messages',
     principal_id: `user:${user}`,
     user,
     team,
@@ -83,8 +83,8 @@ function requestOf({ users, teams, limits }: Population): ReservationRequest {
     model: 'coder-1',
     upstream: 'main',
     upstream_model: 'coder-1',
-    amount_nano_usd: HOLD_NANO_USD,
-    most_nano_usd: HOLD_NANO_USD,
+    amount_nano_usd: RESERVED_NANO_USD,
+    most_nano_usd: RESERVED_NANO_USD,
     tokens: 1800,
     claims: claimsOf(user, team, limits),
     on_store_error: 'deny',
@@ -92,9 +92,10 @@ function requestOf({ users, teams, limits }: Population): ReservationRequest {
 }
 
 function settlementOf(request: ReservationRequest): Settlement {
-  const { request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model } = request;
+  const { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model } =
+    request;
   return {
-    ...{ request_id, surface, principal_id, user, team, project, token_id, model, upstream, upstream_model },
+    ...{ request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model },
     status: 200,
     aborted: false,
     tokens: { input: 1200, output: 180, cache_read: 9000, cache_write_5m: 0, cache_write_1h: 300 },

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { changes } from '../../../engine/cli/audit/audit-changes.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
-import { assertNarrow, deskOf, failure } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow, backendOf, failure } from '../tokens/backend-at-gateway.ts';
 
 let api: AdminBench;
 useAdminApi((opened) => {
@@ -56,15 +56,15 @@ test('audit changes --json prints one object per line, as many as asked for, fro
 test('audit changes --base-url asks a running gateway, which tells administrators', async () => {
   for (const name of ['one', 'two', 'three']) await api.ask('bob', 'POST', '/admin/api/tokens', { name });
   const place = { config: 'gateway.yaml', baseUrl: api.url };
-  const desk = deskOf('root', api.url);
-  await changes(desk.context, { ...place, lines: 2 });
-  assertNarrow(desk.data());
+  const backend = backendOf('root', api.url);
+  await changes(backend.context, { ...place, lines: 2 });
+  assertNarrow(backend.data());
   assert.match(
-    desk.data(),
+    backend.data(),
     /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}by bob@example\.com: name two, user bob@example\.com, group coders, self\n {4}service\n/,
   );
   assert.match(
-    (await failure(changes(deskOf('bob', api.url).context, { ...place, lines: 5 }))).message,
+    (await failure(changes(backendOf('bob', api.url).context, { ...place, lines: 5 }))).message,
     /for administrators/,
   );
 });

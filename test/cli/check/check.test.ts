@@ -89,7 +89,7 @@ test('json is one document on standard output and nothing else', async () => {
     warnings: 0,
     diagnostics: [],
     spend_limits: [
-      { passed_by_at_most_usd: null, limits: [], dearest_request_usd: null, not_bounded: ['all spending'] },
+      { passed_by_at_most_usd: null, limits: [], most_expensive_request_usd: null, not_bounded: ['all spending'] },
     ],
     memory: [{ bodies_at_most_bytes: 704 * 1024 * 1024, connections_at_most_bytes: 10_000 * 40 * 1024 }],
     unknown_bills: [{ drained: ['main'], cancelled: [], off_by_at_most_usd: 4.2, possibly_billed_counts: false }],
@@ -222,13 +222,13 @@ test('limits say at which upstreams the bound of most chat clients is held for a
 
 test('limits are passed by their share or by one request where what is typical is held', async () => {
   // 200,000 tokens of output at 15 USD per million, and as many written to the cache for an hour at 6.
-  const dearest = 4.2;
+  const most_expensive = 4.2;
   const limits = '{ reserve: typical, defaults: { user_daily_usd: 5, team_monthly_usd: 2000.5 } }';
   assert.equal(
     await moneyOf(limits),
     `spend limits: passed by at most 200.05 USD
-  at most: defaults.team_monthly_usd by 200.05, defaults.user_daily_usd by ${dearest}
-  each by overshoot_percent of it, or by what one request can cost (${dearest} USD:
+  at most: defaults.team_monthly_usd by 200.05, defaults.user_daily_usd by ${most_expensive}
+  each by overshoot_percent of it, or by what one request can cost (${most_expensive} USD:
     coder-1 at main) if that is more; so is a limit that is set or granted at
     run time; reserve: worst_case makes it 0
   not bounded: tools that the upstream runs itself, models that a request names
@@ -238,14 +238,17 @@ test('limits are passed by their share or by one request where what is typical i
   const { path } = project({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
   const { data } = await check([path('gateway.yaml')], { format: 'json' });
   const [spend_limits] = JSON.parse(data).spend_limits;
-  assert.deepEqual([spend_limits.passed_by_at_most_usd, spend_limits.dearest_request_usd], [200.05, dearest]);
+  assert.deepEqual(
+    [spend_limits.passed_by_at_most_usd, spend_limits.most_expensive_request_usd],
+    [200.05, most_expensive],
+  );
   assert.deepEqual(spend_limits.limits, [
-    { name: 'defaults.user_daily_usd', passed_by_at_most_usd: dearest },
+    { name: 'defaults.user_daily_usd', passed_by_at_most_usd: most_expensive },
     { name: 'defaults.team_monthly_usd', passed_by_at_most_usd: 200.05 },
   ]);
 });
 
-test('the dearest request is at the dearest upstream, at the dearest time, in the tier of long inputs', async () => {
+test('the most expensive request is at the most expensive upstream, at the most expensive time, in the tier of long inputs', async () => {
   const limits = '{ reserve: typical, overshoot_percent: 0, defaults: { user_daily_usd: 5 } }';
   const of = async (change: (text: string) => string) => {
     const [first] = (await moneyOf(limits, change(GATEWAY))).split('\n');
@@ -260,7 +263,7 @@ test('the dearest request is at the dearest upstream, at the dearest time, in th
   const spare =
     '  - { name: spare, api_key_env: UPSTREAM_KEY, base_url: https://spare.example.com, price_multiplier: 1.5 }\n';
   assert.equal(await of((text) => text.replace('models:\n', `${spare}models:\n`)), 6.3);
-  // Dearer than any amount there is.
+  // More expensive than any amount there is.
   const pricing = 'context_window: 1000000000, pricing: { input: 1000000, output: 1000000 }';
   assert.ok(
     (await of((text) =>

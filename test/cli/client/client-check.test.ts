@@ -4,18 +4,23 @@ import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
 import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import {
+  type Backend,
+  createBackend,
+  type ScriptedGateway,
+  startScriptedGateway,
+} from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
 
 const TOKEN = 'gw_planted_token_1';
 const WINDOW = { contextWindow: 500_000 };
 
-let desk: Desk;
+let backend: Backend;
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
 });
 
-const home = (...parts: string[]) => join(desk.home, ...parts);
+const home = (...parts: string[]) => join(backend.home, ...parts);
 
 /** Nobody is there, and nothing is on standard input. */
 const typing = (): Input => ({
@@ -28,33 +33,33 @@ describe('a gateway that is asked first', () => {
   let gateway: ScriptedGateway;
   beforeEach(async () => {
     gateway = await startScriptedGateway();
-    desk.env.RELAY_API_KEY = TOKEN;
+    backend.env.RELAY_API_KEY = TOKEN;
   });
   const given = () =>
     ({ ...WINDOW, baseUrl: `${gateway.url}/v1`, model: 'coder-1', check: true, write: true }) as const;
-  const run = () => buildCli(desk.context, given(), { input: typing() });
+  const run = () => buildCli(backend.context, given(), { input: typing() });
 
   test('with the model lets the file be written, and knows when its window is smaller', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
-    assert.match(desk.words(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
+    assert.match(backend.words(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
   });
 
   test('says the window that each client is told, unless somebody knows better', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
     const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
-    await buildCli(desk.context, asked, { input: typing() });
+    await buildCli(backend.context, asked, { input: typing() });
     assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
-    await codingCli(desk.context, asked, { input: typing() });
+    await codingCli(backend.context, asked, { input: typing() });
     const coding = read('.codingcli', 'config.toml');
     assert.match(coding, /^model_context_window = 200000\nmodel_auto_compact_token_limit = 190000$/m);
-    await messages(desk.context, asked, { input: typing() });
+    await messages(backend.context, asked, { input: typing() });
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "200000"/);
-    await messages(desk.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
+    await messages(backend.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
-    await buildCli(desk.context, { ...asked, check: undefined } as never, { input: typing() });
+    await buildCli(backend.context, { ...asked, check: undefined } as never, { input: typing() });
     assert.match(read('.buildcli', 'config.toml'), /^context_window = 500000$/m);
   });
 
@@ -62,8 +67,8 @@ describe('a gateway that is asked first', () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }, { id: 'coder-2' }] } }));
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, shell: 'sh' } as const;
-    await messages(desk.context, { ...asked, haikuModel: 'coder-2' }, { input: typing() });
-    const wrong = messages(desk.context, { ...asked, haikuModel: 'codr-2' }, { input: typing() });
+    await messages(backend.context, { ...asked, haikuModel: 'coder-2' }, { input: typing() });
+    const wrong = messages(backend.context, { ...asked, haikuModel: 'codr-2' }, { input: typing() });
     await assert.rejects(wrong, /has no model "codr-2" for this token: did you mean `coder-2`/);
   });
 
@@ -96,23 +101,23 @@ describe('a gateway that is asked first', () => {
     await assert.rejects(run(), { exit_code: 69, message: /is it the address of a gateway\?/ });
     gateway.scripts.set(path, () => ({ status: 302, headers: { location: '/login' } }));
     await assert.rejects(run(), /redirect/);
-    delete desk.env.RELAY_API_KEY;
+    delete backend.env.RELAY_API_KEY;
     await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, and it is not set/ });
   });
 
   test('is asked whether the token is good where no model is fixed', async () => {
     const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    assert.equal(await messages(desk.context, wish, { input: typing() }), 0);
-    assert.match(desk.words(), /takes the token/);
+    assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
+    assert.match(backend.words(), /takes the token/);
     gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
-    await assert.rejects(messages(desk.context, wish, { input: typing() }), /refuses the credential/);
+    await assert.rejects(messages(backend.context, wish, { input: typing() }), /refuses the credential/);
   });
 });
 
 describe('the program itself', () => {
   const run = async (stdin: string, ...arguments_: string[]) => {
-    const running = startCli(['client', ...arguments_], { env: desk.env });
+    const running = startCli(['client', ...arguments_], { env: backend.env });
     running.process.stdin!.end(stdin);
     return running.ended;
   };

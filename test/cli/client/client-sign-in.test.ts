@@ -9,7 +9,7 @@ import { removeClient } from '../../../engine/cli/client/client-remove.ts';
 import { helperLine } from '../../../engine/client-files/key-helper.ts';
 import { parseToml } from '../../../engine/client-files/toml-text.ts';
 import { held, keep } from '../../client/keep-credentials.ts';
-import { createDesk, type Desk, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend, startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
 
 const BASE = 'https://gateway.example.com/llm';
@@ -22,12 +22,12 @@ const NOBODY: Input = {
 const HERE = { input: NOBODY, program: PROGRAM };
 const MODEL = { model: 'coder-1', contextWindow: 200_000 };
 
-let desk: Desk;
+let backend: Backend;
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
 });
 
-const home = (...parts: string[]) => join(desk.home, ...parts);
+const home = (...parts: string[]) => join(backend.home, ...parts);
 const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
 const settings = () => JSON.parse(read('.client', 'settings.json'));
 
@@ -67,7 +67,7 @@ describe('signing in at the gateway', () => {
 }
 `;
     put(before, '.client', 'settings.json');
-    assert.equal(await messages(desk.context, { baseUrl: BASE, signIn: true, write: true }, HERE), 0);
+    assert.equal(await messages(backend.context, { baseUrl: BASE, signIn: true, write: true }, HERE), 0);
     assert.equal(
       read('.client', 'settings.json'),
       `{
@@ -81,9 +81,9 @@ describe('signing in at the gateway', () => {
 `,
     );
     assert.equal(read('.client', 'settings.json.backup-1'), before);
-    assert.doesNotMatch(desk.words(), /planted/);
+    assert.doesNotMatch(backend.words(), /planted/);
     assert.equal(
-      await messages(desk.context, { baseUrl: BASE, signIn: true }, HERE),
+      await messages(backend.context, { baseUrl: BASE, signIn: true }, HERE),
       0,
       'there is nothing left to write',
     );
@@ -91,7 +91,7 @@ describe('signing in at the gateway', () => {
 
   test('goes with models and discovery, without an address that would stand for a gateway without sign-in', async () => {
     const given = { baseUrl: BASE, signIn: true, model: 'coder-1', discovery: true, write: true } as const;
-    await messages(desk.context, given, HERE);
+    await messages(backend.context, given, HERE);
     assert.deepEqual(settings().forceLoginGatewayUrl, BASE);
     assert.equal(settings().env.VENDOR_MODEL, 'coder-1');
     assert.equal(settings().env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
@@ -99,40 +99,40 @@ describe('signing in at the gateway', () => {
   });
 
   test('is warned of variables of the environment that win over it', async () => {
-    Object.assign(desk.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
-    await messages(desk.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
+    Object.assign(backend.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
+    await messages(backend.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
     assert.match(
-      desk.words(),
+      backend.words(),
       /VENDOR_AUTH_TOKEN is set in your environment: remove it, or the client does not sign in/,
     );
-    assert.match(desk.words(), /VENDOR_BASE_URL is set in your environment/);
-    assert.doesNotMatch(desk.words(), /planted/);
+    assert.match(backend.words(), /VENDOR_BASE_URL is set in your environment/);
+    assert.doesNotMatch(backend.words(), /planted/);
   });
 
   test('is checked by asking whether the gateway offers it', async () => {
     const gateway = await startScriptedGateway();
     const given = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
-    await messages(desk.context, given, HERE);
-    assert.match(desk.words(), /takes sign-ins from a terminal/);
+    await messages(backend.context, given, HERE);
+    assert.match(backend.words(), /takes sign-ins from a terminal/);
     gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
-    await assert.rejects(messages(desk.context, given, HERE), { exit_code: 69, message: /can't be signed in at/ });
+    await assert.rejects(messages(backend.context, given, HERE), { exit_code: 69, message: /can't be signed in at/ });
   });
 });
 
 describe('a key helper', () => {
   test('is a command with absolute paths that the shell of the client takes, for the Messages client', async () => {
     put('{"forceLoginMethod": "gateway", "forceLoginGatewayUrl": "https://x.example.com"}', '.client', 'settings.json');
-    await messages(desk.context, { baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await messages(backend.context, { baseUrl: BASE, keyHelper: true, write: true }, HERE);
     assert.deepEqual(settings(), {
       apiKeyHelper: `'/opt/node 24/bin/node' '/home/o'\\''neil/appscli.js' token --base-url ${BASE}`,
       env: { VENDOR_BASE_URL: BASE, CLIENT_CODE_API_KEY_HELPER_TTL_MS: '60000' },
     });
-    assert.match(desk.words(), /you are not signed in at .* here: run appscli login --base-url/);
+    assert.match(backend.words(), /you are not signed in at .* here: run appscli login --base-url/);
   });
 
   test('needs no shell in the coding CLI, and no other way to a credential stays beside it', async () => {
     put('[model_providers.custom]\nenv_key = "OURS"\nrequires_compat_auth = false\n', '.codingcli', 'config.toml');
-    await codingCli(desk.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await codingCli(backend.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
     const { model_providers } = parse(read('.codingcli', 'config.toml'));
     assert.deepEqual(model_providers.custom, {
       name: 'custom',
@@ -147,13 +147,13 @@ describe('a key helper', () => {
       },
     });
     assert.ok(!existsSync(home('.codingcli', 'auth.json')));
-    await codingCli(desk.context, { ...MODEL, baseUrl: BASE, apiKeyEnv: 'OURS', write: true }, HERE);
+    await codingCli(backend.context, { ...MODEL, baseUrl: BASE, apiKeyEnv: 'OURS', write: true }, HERE);
     assert.doesNotMatch(read('.codingcli', 'config.toml'), /auth\]|command/);
   });
 
   test('needs no shell in the build CLI either', async () => {
     put('[model.coder-1]\napi_key = "planted"\nenv_key = "X"\n', '.buildcli', 'config.toml');
-    await buildCli(desk.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await buildCli(backend.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
     const { model, auth_provider } = parse(read('.buildcli', 'config.toml'));
     assert.deepEqual(
       [model['coder-1'].auth_provider, model['coder-1'].api_key, model['coder-1'].env_key],
@@ -172,30 +172,30 @@ describe('a key helper', () => {
       headers.authorization === 'Bearer access-0' ? { body: { data: [{ id: 'coder-1' }] } } : { status: 401, body: {} },
     );
     const given = { ...MODEL, baseUrl: gateway.url, keyHelper: true, check: true, print: true } as const;
-    await assert.rejects(buildCli(desk.context, given, HERE), { exit_code: 1, message: /not signed in/ });
-    keep(desk, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
-    await buildCli(desk.context, given, HERE);
-    assert.match(desk.words(), /has coder-1 for this token/);
+    await assert.rejects(buildCli(backend.context, given, HERE), { exit_code: 1, message: /not signed in/ });
+    keep(backend, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
+    await buildCli(backend.context, given, HERE);
+    assert.match(backend.words(), /has coder-1 for this token/);
   });
 
   test('written by the program itself prints a token from any directory, with an empty environment', async () => {
     const gateway = await startScriptedGateway();
-    keep(desk, { [gateway.url]: { ...held(0), expires_at: new Date(Date.now() + 3_000_000).toISOString() } });
+    keep(backend, { [gateway.url]: { ...held(0), expires_at: new Date(Date.now() + 3_000_000).toISOString() } });
     const set_up = ['client', 'messages', '--base-url', gateway.url, '--key-helper', '--write'];
     // In this process the program that the helper names would be this file, which would run itself without end.
-    assert.equal((await startCli(set_up, { env: desk.env }).ended).exit_code, 0);
-    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env: { HOME: desk.home } });
+    assert.equal((await startCli(set_up, { env: backend.env }).ended).exit_code, 0);
+    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env: { HOME: backend.home } });
     assert.equal(String(said), 'access-0\n');
   });
 
   test('is told another program, and warned of one that may be gone tomorrow', async () => {
     const given = { baseUrl: BASE, keyHelper: true, print: true } as const;
-    await messages(desk.context, { ...given, appscli: '/usr/local/bin/appscli' }, HERE);
-    assert.match(desk.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
-    assert.doesNotMatch(desk.words(), /cache/);
+    await messages(backend.context, { ...given, appscli: '/usr/local/bin/appscli' }, HERE);
+    assert.match(backend.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
+    assert.doesNotMatch(backend.words(), /cache/);
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
-    await messages(desk.context, given, { ...HERE, program });
-    assert.match(desk.words(), /cache that may be emptied: install it, or say with --appscli/);
+    await messages(backend.context, given, { ...HERE, program });
+    assert.match(backend.words(), /cache that may be emptied: install it, or say with --appscli/);
   });
 
   test('is quoted for cmd on Windows, and refused a path that cmd would change', () => {
@@ -209,7 +209,7 @@ describe('a key helper', () => {
 
   test('is one of several ways to a credential, of which there can be one', async () => {
     const both = { ...MODEL, baseUrl: BASE, keyHelper: true, apiKeyEnv: 'X' } as const;
-    await assert.rejects(buildCli(desk.context, both, HERE), { exit_code: 64, message: /exclude each other/ });
+    await assert.rejects(buildCli(backend.context, both, HERE), { exit_code: 64, message: /exclude each other/ });
   });
 });
 
@@ -218,32 +218,35 @@ describe('a file for every machine', () => {
     skip: process.platform === 'win32',
   }, async () => {
     const managed = { baseUrl: BASE, profile: managedProfile(), managed: true, write: true } as const;
-    assert.equal(await messages(desk.context, { ...managed, signIn: true }, HERE), 0);
+    assert.equal(await messages(backend.context, { ...managed, signIn: true }, HERE), 0);
     assert.equal(JSON.parse(read('etc', 'managed-settings.json')).forceLoginGatewayUrl, BASE);
     assert.equal(statSync(home('etc', 'managed-settings.json')).mode & 0o777, 0o644);
     assert.equal(statSync(home('etc')).mode & 0o777, 0o755);
-    await codingCli(desk.context, { ...MODEL, ...managed, keyHelper: true }, HERE);
-    await buildCli(desk.context, { ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' }, HERE);
+    await codingCli(backend.context, { ...MODEL, ...managed, keyHelper: true }, HERE);
+    await buildCli(backend.context, { ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' }, HERE);
     assert.match(read('etc', 'coding.toml'), /^command = "appscli"$/m);
     assert.match(read('etc', 'build.toml'), /^command = "\/opt\/appscli"$/m);
-    assert.doesNotMatch(desk.words(), /not signed in/);
+    assert.doesNotMatch(backend.words(), /not signed in/);
     assert.ok(!existsSync(home('.client')) && !existsSync(home('.codingcli')) && !existsSync(home('.buildcli')));
   });
 
   test('of another system is shown, and where it belongs', async () => {
     const other = process.platform === 'win32' ? 'linux' : 'windows';
-    await messages(desk.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
-    const { apiKeyHelper } = JSON.parse(desk.data());
+    await messages(backend.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
+    const { apiKeyHelper } = JSON.parse(backend.data());
     assert.equal(apiKeyHelper, `${other === 'windows' ? 'appscli.cmd' : 'appscli'} token --base-url ${BASE}`);
-    assert.match(desk.words(), /What follows belongs in .*managed-settings\.json on each machine/);
+    assert.match(backend.words(), /What follows belongs in .*managed-settings\.json on each machine/);
     const build = { ...MODEL, baseUrl: BASE, keyHelper: true, managed: 'windows' } as const;
-    await assert.rejects(buildCli(desk.context, build, HERE), { exit_code: 64, message: /no file for every machine/ });
+    await assert.rejects(buildCli(backend.context, build, HERE), {
+      exit_code: 64,
+      message: /no file for every machine/,
+    });
   });
 
   test('holds no token, however it is asked for', async () => {
     for (const how of [{ apiKey: 'gw_planted_token_1' }, { tokenStdin: true }, {}] as const) {
       const given = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
-      await assert.rejects(codingCli(desk.context, given, HERE), { exit_code: 64, message: /holds no token/ });
+      await assert.rejects(codingCli(backend.context, given, HERE), { exit_code: 64, message: /holds no token/ });
     }
   });
 });
@@ -259,26 +262,26 @@ describe('taking it back', () => {
     put(coding, '.codingcli', 'config.toml');
     put(build, '.buildcli', 'config.toml');
     const write = { baseUrl: BASE, write: true } as const;
-    await messages(desk.context, { ...write, model: 'm', discovery: true, keyHelper: true }, HERE);
-    await codingCli(desk.context, { ...MODEL, ...write, keyHelper: true }, HERE);
-    await buildCli(desk.context, { ...MODEL, ...write, keyHelper: true }, HERE);
+    await messages(backend.context, { ...write, model: 'm', discovery: true, keyHelper: true }, HERE);
+    await codingCli(backend.context, { ...MODEL, ...write, keyHelper: true }, HERE);
+    await buildCli(backend.context, { ...MODEL, ...write, keyHelper: true }, HERE);
     for (const kind of ['messages', 'coding-cli', 'build-cli'] as const)
-      assert.equal(await removeClient(desk.context, kind, write, HERE), 0);
+      assert.equal(await removeClient(backend.context, kind, write, HERE), 0);
     assert.equal(read('.client', 'settings.json'), client);
     assert.deepEqual(parse(read('.codingcli', 'config.toml')), parse(coding));
     assert.match(read('.codingcli', 'config.toml'), /^# mine$/m);
     assert.deepEqual(parse(read('.buildcli', 'config.toml')), parse(build));
-    await messages(desk.context, { ...write, signIn: true }, HERE);
-    await removeClient(desk.context, 'messages', write, HERE);
+    await messages(backend.context, { ...write, signIn: true }, HERE);
+    await removeClient(backend.context, 'messages', write, HERE);
     assert.equal(read('.client', 'settings.json'), client);
   });
 
   test('leaves alone what belongs to another gateway', async () => {
-    await messages(desk.context, { baseUrl: 'https://other.example.com', signIn: true, write: true }, HERE);
+    await messages(backend.context, { baseUrl: 'https://other.example.com', signIn: true, write: true }, HERE);
     const before = read('.client', 'settings.json');
-    assert.equal(await removeClient(desk.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
-    assert.equal(await removeClient(desk.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
+    assert.equal(await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
+    assert.equal(await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
     assert.equal(read('.client', 'settings.json'), before);
-    assert.match(desk.words(), /say nothing of/);
+    assert.match(backend.words(), /say nothing of/);
   });
 });

@@ -4,15 +4,15 @@ import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
 import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { createDesk, type Desk } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 
 const BASE = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
 const VENDOR_NAMES = join(import.meta.dirname, '..', '..', '..', 'examples', 'profiles', 'vendor-names.yaml');
 
-let desk: Desk;
+let backend: Backend;
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
 });
 
 /** Somebody who types these lines; nobody, without any. */
@@ -32,7 +32,7 @@ function typing(...lines: string[]): Input & { readonly asked: string[] } {
 /** A pipe that holds this text. */
 const piped = (text: string): Input => ({ ...typing(), all: async () => text });
 
-const home = (...parts: string[]) => join(desk.home, ...parts);
+const home = (...parts: string[]) => join(backend.home, ...parts);
 const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
 
 function put(text: string, ...parts: string[]): void {
@@ -46,7 +46,7 @@ describe('the build CLI', () => {
   const wish = { ...WINDOW, baseUrl: BASE, model: 'made/coder-1' };
 
   test('gets an entry for the gateway, which is its default, with the /v1 form of the address', async () => {
-    assert.equal(await buildCli(desk.context, { ...wish, write: true }, { input: typing() }), 0);
+    assert.equal(await buildCli(backend.context, { ...wish, write: true }, { input: typing() }), 0);
     assert.equal(
       read('.buildcli', 'config.toml'),
       `[models]
@@ -62,8 +62,8 @@ context_window = 500000
 env_key = "RELAY_API_KEY"
 `,
     );
-    assert.match(desk.words(), /reads its token from RELAY_API_KEY, which is not set here/);
-    assert.equal(desk.data(), '');
+    assert.match(backend.words(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.equal(backend.data(), '');
   });
 
   test('takes the fields of a form, whichever form of the address is given', async () => {
@@ -75,10 +75,10 @@ env_key = "RELAY_API_KEY"
       apiKeyEnv: 'OURS',
       contextWindow: 200_000,
     };
-    await buildCli(desk.context, { ...form, print: true }, { input: typing() });
-    assert.match(desk.data(), /^default = "coder"$/m);
-    assert.match(desk.data(), /^base_url = "https:\/\/gateway\.example\.com\/v1"$/m);
-    assert.match(desk.data(), /^name = "Coder of ours"\ncontext_window = 200000\nenv_key = "OURS"$/m);
+    await buildCli(backend.context, { ...form, print: true }, { input: typing() });
+    assert.match(backend.data(), /^default = "coder"$/m);
+    assert.match(backend.data(), /^base_url = "https:\/\/gateway\.example\.com\/v1"$/m);
+    assert.match(backend.data(), /^name = "Coder of ours"\ncontext_window = 200000\nenv_key = "OURS"$/m);
     assert.ok(!existsSync(home('.buildcli')), 'printing writes nothing');
   });
 
@@ -91,32 +91,32 @@ env_key = "RELAY_API_KEY"
       ['never asked', 0],
     ] as const) {
       const input = typing(answer);
-      assert.equal(await buildCli(desk.context, wish, { input }), exit_code);
+      assert.equal(await buildCli(backend.context, wish, { input }), exit_code);
       assert.deepEqual(input.asked, answer === 'never asked' ? [] : ['Write this? [y/N] ']);
     }
-    assert.match(desk.words(), /-default = "old"\n\+default = "made-coder-1"/);
-    assert.match(desk.words(), /says so already; nothing to write/);
+    assert.match(backend.words(), /-default = "old"\n\+default = "made-coder-1"/);
+    assert.match(backend.words(), /says so already; nothing to write/);
     assert.match(read('.buildcli', 'config.toml'), /^# mine\n\[models\]\ndefault = "made-coder-1"\n/);
     assert.equal(read('.buildcli', 'config.toml.backup-1'), '# mine\n[models]\ndefault = "old"\n');
     assert.deepEqual(readdirSync(home('.buildcli')).toSorted(), ['config.toml', 'config.toml.backup-1']);
   });
 
   test('is not written where nobody can answer', async () => {
-    assert.equal(await buildCli(desk.context, wish, { input: typing() }), 1);
-    assert.match(desk.words(), /run this again with --write/);
+    assert.equal(await buildCli(backend.context, wish, { input: typing() }), 1);
+    assert.match(backend.words(), /run this again with --write/);
     assert.ok(!existsSync(home('.buildcli')));
   });
 
   test('loses a literal key that it would prefer to the variable', async () => {
     put('[model.coder]\napi_key = "sk-planted"\nmodel = "x"\n', '.buildcli', 'config.toml');
-    await buildCli(desk.context, { ...wish, alias: 'coder', write: true }, { input: typing() });
+    await buildCli(backend.context, { ...wish, alias: 'coder', write: true }, { input: typing() });
     assert.doesNotMatch(read('.buildcli', 'config.toml'), /api_key/);
-    assert.doesNotMatch(desk.words(), /planted/);
+    assert.doesNotMatch(backend.words(), /planted/);
   });
 
   test('with a broken file is told the line, and the file stays', async () => {
     put('[models]\ndefault = "hunter2\n', '.buildcli', 'config.toml');
-    await assert.rejects(buildCli(desk.context, { ...wish, write: true }, { input: typing() }), {
+    await assert.rejects(buildCli(backend.context, { ...wish, write: true }, { input: typing() }), {
       message: /config\.toml:2: it is not TOML: (?:(?!hunter2).)*; nothing was written$/,
       exit_code: 78,
     });
@@ -129,7 +129,7 @@ describe('the coding CLI', () => {
 
   test('gets its two files, the credential in one that only its user can read', async () => {
     const given = { ...wish, tokenStdin: true, write: true } as const;
-    assert.equal(await codingCli(desk.context, given, { input: piped(`${TOKEN}\n`) }), 0);
+    assert.equal(await codingCli(backend.context, given, { input: piped(`${TOKEN}\n`) }), 0);
     assert.equal(
       read('.codingcli', 'config.toml'),
       `model_provider = "custom"
@@ -148,19 +148,19 @@ supports_websockets = false
     );
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
     assert.equal(statSync(home('.codingcli', 'auth.json')).mode & 0o777, 0o600);
-    assert.doesNotMatch(desk.words() + desk.data(), /planted/);
+    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
   });
 
   test('asks for the token without showing it, and tells of it to nobody', async () => {
     const input = typing(TOKEN, 'yes');
-    assert.equal(await codingCli(desk.context, { ...wish, json: true }, { input }), 0);
+    assert.equal(await codingCli(backend.context, { ...wish, json: true }, { input }), 0);
     assert.deepEqual(input.asked, ['hidden Token for the gateway (not shown): ', 'Write this? [y/N] ']);
-    const said = JSON.parse(desk.data());
+    const said = JSON.parse(backend.data());
     assert.deepEqual(said.files, [
       { path: home('.codingcli', 'auth.json'), change: 'written', backup: null },
       { path: home('.codingcli', 'config.toml'), change: 'written', backup: null },
     ]);
-    assert.doesNotMatch(desk.words() + desk.data(), /planted/);
+    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
   });
 
   test('may read the token from a variable; then auth.json is not touched', async () => {
@@ -171,24 +171,24 @@ supports_websockets = false
       contextWindow: 200_000,
       write: true,
     } as const;
-    await codingCli(desk.context, given, { input: typing() });
+    await codingCli(backend.context, given, { input: typing() });
     const config = read('.codingcli', 'config.toml');
     assert.match(config, /^name = "Our gateway"$/m);
     assert.match(config, /^env_key = "OURS"$/m);
     assert.match(config, /^requires_compat_auth = false$/m);
     assert.match(config, /^model_auto_compact_token_limit = 190000$/m);
     assert.deepEqual(readdirSync(home('.codingcli')), ['config.toml']);
-    await codingCli(desk.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
+    await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
     assert.doesNotMatch(read('.codingcli', 'config.toml'), /env_key/, 'an unset variable would keep it from starting');
   });
 
   test('is warned of what would override the gateway', async () => {
     put('profile = "work"\nmodel_catalog_json = "x"\n', '.codingcli', 'config.toml');
     put('{"tokens": {"id_token": "planted"}}', '.codingcli', 'auth.json');
-    await codingCli(desk.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
-    assert.match(desk.words(), /sets profile: /);
-    assert.match(desk.words(), /sets model_catalog_json: /);
-    assert.match(desk.words(), /holds a sign-in of the vendor/);
+    await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
+    assert.match(backend.words(), /sets profile: /);
+    assert.match(backend.words(), /sets model_catalog_json: /);
+    assert.match(backend.words(), /holds a sign-in of the vendor/);
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')).tokens, { id_token: 'planted' });
   });
 });
@@ -197,14 +197,14 @@ describe('a file that cannot be understood', () => {
   test('is named, whichever of the two it is, and neither is written', async () => {
     put('{"a": 1,\n}', '.codingcli', 'auth.json');
     const given = { ...WINDOW, baseUrl: BASE, model: 'coder-1', tokenStdin: true, write: true } as const;
-    await assert.rejects(codingCli(desk.context, given, { input: piped(TOKEN) }), {
+    await assert.rejects(codingCli(backend.context, given, { input: piped(TOKEN) }), {
       message: /auth\.json:2: it is not JSON; .*; nothing was written$/,
       exit_code: 78,
     });
     assert.deepEqual(readdirSync(home('.codingcli')), ['auth.json']);
     put('[1]', '.client', 'settings.json');
     const settings = { baseUrl: BASE, settings: true } as const;
-    await assert.rejects(messages(desk.context, settings, { input: typing() }), /settings\.json:1: it is JSON, but/);
+    await assert.rejects(messages(backend.context, settings, { input: typing() }), /settings\.json:1: it is JSON, but/);
   });
 });
 
@@ -220,8 +220,8 @@ describe('the Messages client', () => {
       discovery: true,
       cache1h: true,
     } as const;
-    assert.equal(await messages(desk.context, given, { input: typing() }), 0);
-    assert.deepEqual(desk.data().trimEnd().split('\n'), [
+    assert.equal(await messages(backend.context, given, { input: typing() }), 0);
+    assert.deepEqual(backend.data().trimEnd().split('\n'), [
       `export VENDOR_BASE_URL='${BASE}'`,
       `export VENDOR_MODEL='coder-1'`,
       `export VENDOR_DEFAULT_OPUS_MODEL='big-1'`,
@@ -232,38 +232,38 @@ describe('the Messages client', () => {
       `export ENABLE_PROMPT_CACHING_1H='1'`,
       `export VENDOR_AUTH_TOKEN="$RELAY_API_KEY"`,
     ]);
-    assert.match(desk.words(), /\.client\/cache\/gateway-models\.json/);
-    assert.match(desk.words(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.match(backend.words(), /\.client\/cache\/gateway-models\.json/);
+    assert.match(backend.words(), /reads its token from RELAY_API_KEY, which is not set here/);
   });
 
   test('has no models of ours where none is named, and keeps to its own', async () => {
-    assert.equal(await messages(desk.context, wish, { input: typing() }), 0);
-    assert.doesNotMatch(desk.data(), /MODEL|CONTEXT/);
+    assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
+    assert.doesNotMatch(backend.data(), /MODEL|CONTEXT/);
   });
 
   test('is warned of variables that would defeat the ones it gets', async () => {
-    Object.assign(desk.env, { VENDOR_API_KEY: 'planted', DISABLE_PROMPT_CACHING: '1', FORCE_PROMPT_CACHING_5M: '' });
-    await messages(desk.context, { ...wish, cache1h: true }, { input: typing() });
-    assert.match(desk.words(), /VENDOR_API_KEY is set in your environment: remove it/);
-    assert.match(desk.words(), /DISABLE_PROMPT_CACHING is set/);
-    assert.doesNotMatch(desk.words(), /FORCE_PROMPT|planted/);
+    Object.assign(backend.env, { VENDOR_API_KEY: 'planted', DISABLE_PROMPT_CACHING: '1', FORCE_PROMPT_CACHING_5M: '' });
+    await messages(backend.context, { ...wish, cache1h: true }, { input: typing() });
+    assert.match(backend.words(), /VENDOR_API_KEY is set in your environment: remove it/);
+    assert.match(backend.words(), /DISABLE_PROMPT_CACHING is set/);
+    assert.doesNotMatch(backend.words(), /FORCE_PROMPT|planted/);
   });
 
   test('may have them in its settings, beside what is there', async () => {
     put('{\n  "theme": "dark",\n  "env": {\n    "VENDOR_API_KEY": "sk-planted"\n  }\n}\n', '.client', 'settings.json');
     const given = { ...wish, tokenStdin: true, write: true } as const;
-    assert.equal(await messages(desk.context, given, { input: piped(TOKEN) }), 0);
+    assert.equal(await messages(backend.context, given, { input: piped(TOKEN) }), 0);
     assert.equal(
       read('.client', 'settings.json'),
       `{\n  "theme": "dark",\n  "env": {\n    "VENDOR_API_KEY": "sk-planted",\n    "VENDOR_BASE_URL": "${BASE}",\n    "VENDOR_AUTH_TOKEN": "${TOKEN}"\n  }\n}\n`,
     );
-    assert.match(desk.words(), /VENDOR_API_KEY is set in .*settings\.json: remove it/);
-    assert.doesNotMatch(desk.words(), /planted/);
+    assert.match(backend.words(), /VENDOR_API_KEY is set in .*settings\.json: remove it/);
+    assert.doesNotMatch(backend.words(), /planted/);
   });
 
   test('is told to set the token itself when its settings are to hold none', async () => {
-    await messages(desk.context, { ...wish, settings: true, write: true }, { input: typing() });
-    assert.match(desk.words(), /set VENDOR_AUTH_TOKEN where the client starts/);
+    await messages(backend.context, { ...wish, settings: true, write: true }, { input: typing() });
+    assert.match(backend.words(), /set VENDOR_AUTH_TOKEN where the client starts/);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env: { VENDOR_BASE_URL: BASE } });
   });
 });
@@ -273,30 +273,33 @@ describe('every client', () => {
 
   test('takes the names of a profile', async () => {
     const named = { ...wish, profile: VENDOR_NAMES, write: true } as const;
-    await codingCli(desk.context, { ...named, tokenStdin: true }, { input: piped(TOKEN) });
-    await buildCli(desk.context, named, { input: typing() });
-    const folders = readdirSync(desk.home).filter((name) => name.startsWith('.'));
+    await codingCli(backend.context, { ...named, tokenStdin: true }, { input: piped(TOKEN) });
+    await buildCli(backend.context, named, { input: typing() });
+    const folders = readdirSync(backend.home).filter((name) => name.startsWith('.'));
     assert.equal(folders.length, 2);
     assert.ok(!folders.some((name) => /codingcli|buildcli/.test(name)), folders.join());
-    await messages(desk.context, { baseUrl: BASE, profile: VENDOR_NAMES, shell: 'sh' }, { input: typing() });
-    assert.doesNotMatch(desk.data(), /VENDOR/);
+    await messages(backend.context, { baseUrl: BASE, profile: VENDOR_NAMES, shell: 'sh' }, { input: typing() });
+    assert.doesNotMatch(backend.data(), /VENDOR/);
   });
 
   test('is told the place of a mistake in a profile', async () => {
     put('header_prefix: x\nclients: { build_cli: { config_file: relative } }\n', 'p.yaml');
     const given = { ...wish, profile: home('p.yaml') };
-    await assert.rejects(buildCli(desk.context, given, { input: typing() }), {
+    await assert.rejects(buildCli(backend.context, given, { input: typing() }), {
       exit_code: 78,
       message: /p\.yaml:2:\d+: /,
     });
-    await assert.rejects(buildCli(desk.context, { ...wish, profile: home('none') }, { input: typing() }), /none/);
+    await assert.rejects(buildCli(backend.context, { ...wish, profile: home('none') }, { input: typing() }), /none/);
   });
 
   test('is warned of an address over http that is not this machine', async () => {
     const given = { ...wish, baseUrl: 'http://gateway.internal:8080', print: true } as const;
-    assert.equal(await buildCli(desk.context, given, { input: typing() }), 0);
-    assert.match(desk.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
-    assert.match(desk.words(), /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/);
+    assert.equal(await buildCli(backend.context, given, { input: typing() }), 0);
+    assert.match(backend.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
+    assert.match(
+      backend.words(),
+      /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/,
+    );
   });
 
   test('may be given the address with the path of an API behind it', async () => {
@@ -310,49 +313,49 @@ describe('every client', () => {
       '/v1/responses',
       '/v1/models',
     ]) {
-      await messages(desk.context, { baseUrl: `${BASE}/llm${path}`, json: true }, { input: typing() });
-      const { variables } = JSON.parse(desk.data().trim().split('\n').at(-1)!);
+      await messages(backend.context, { baseUrl: `${BASE}/llm${path}`, json: true }, { input: typing() });
+      const { variables } = JSON.parse(backend.data().trim().split('\n').at(-1)!);
       assert.equal(variables.VENDOR_BASE_URL, `${BASE}/llm`, path);
     }
   });
 
   test('takes the token itself, as the forms of client managers have it, with a word of warning', async () => {
-    await codingCli(desk.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
+    await codingCli(backend.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
-    assert.match(desk.words(), /--token-stdin does not/);
-    assert.doesNotMatch(desk.words() + desk.data(), /planted/);
+    assert.match(backend.words(), /--token-stdin does not/);
+    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
     const both = { ...wish, apiKey: TOKEN, tokenStdin: true } as const;
-    await assert.rejects(codingCli(desk.context, both, { input: typing() }), /exclude each other/);
+    await assert.rejects(codingCli(backend.context, both, { input: typing() }), /exclude each other/);
   });
 
   test('is printed without a token at hand', async () => {
-    assert.equal(await codingCli(desk.context, { ...wish, print: true }, { input: typing() }), 0);
-    assert.match(desk.data(), /"COMPAT_API_KEY": "<hidden>"/);
-    assert.match(desk.data(), /^requires_compat_auth = true$/m);
+    assert.equal(await codingCli(backend.context, { ...wish, print: true }, { input: typing() }), 0);
+    assert.match(backend.data(), /"COMPAT_API_KEY": "<hidden>"/);
+    assert.match(backend.data(), /^requires_compat_auth = true$/m);
     const checked = { ...wish, print: true, check: true } as const;
-    await assert.rejects(codingCli(desk.context, checked, { input: typing() }), /where is the token/);
+    await assert.rejects(codingCli(backend.context, checked, { input: typing() }), /where is the token/);
   });
 
   test('is refused what is no address, and a key where a name belongs', async () => {
     const input = typing();
     for (const baseUrl of ['gateway', 'https://u:hunter2@x.example.com', 'ftp://x']) {
-      await assert.rejects(buildCli(desk.context, { ...wish, baseUrl }, { input }), { exit_code: 64 });
+      await assert.rejects(buildCli(backend.context, { ...wish, baseUrl }, { input }), { exit_code: 64 });
     }
-    await buildCli(desk.context, { ...wish, baseUrl: 'http://localhost:8080/v1', print: true }, { input });
+    await buildCli(backend.context, { ...wish, baseUrl: 'http://localhost:8080/v1', print: true }, { input });
     for (const apiKeyEnv of [TOKEN, 'sk-planted', '$NAME', '']) {
-      await assert.rejects(buildCli(desk.context, { ...wish, apiKeyEnv }, { input }), (error: Error) => {
+      await assert.rejects(buildCli(backend.context, { ...wish, apiKeyEnv }, { input }), (error: Error) => {
         return /takes the name of an environment variable/.test(error.message) && !/planted/.test(error.message);
       });
     }
     for (const text of ['', 'short', 'two words here', `${TOKEN}\nplanted`, `planted${'\x00'}0000`]) {
       const given = { ...wish, tokenStdin: true } as const;
-      await assert.rejects(codingCli(desk.context, given, { input: piped(text) }), (error: Error) => {
+      await assert.rejects(codingCli(backend.context, given, { input: piped(text) }), (error: Error) => {
         return /one line of 8 to 8192/.test(error.message) && !/planted/.test(error.message);
       });
     }
-    await assert.rejects(codingCli(desk.context, wish, { input }), /where is the token\?/);
+    await assert.rejects(codingCli(backend.context, wish, { input }), /where is the token\?/);
     for (const alias of ['a.b', '__proto__', '', 'a b']) {
-      await assert.rejects(buildCli(desk.context, { ...wish, alias }, { input }), /--alias is the name of an entry/);
+      await assert.rejects(buildCli(backend.context, { ...wish, alias }, { input }), /--alias is the name of an entry/);
     }
   });
 });

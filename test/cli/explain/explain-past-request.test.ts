@@ -45,7 +45,7 @@ settings: { availableModels: [mini-1] }
 const PIPELINE = `pipeline: messages
 version: 2
 summary: Refuses long answers.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
@@ -70,7 +70,7 @@ const RECORD = {
   received_at: '2026-03-10T12:00:00.000Z',
   method: 'POST',
   path: '/v1/messages',
-  surface: 'messages',
+  protocol: 'messages',
   model: 'coder-1',
   max_tokens: 100,
   user: 'ann@example.com',
@@ -169,7 +169,7 @@ describe('the limits of a past request', () => {
     window: 'day',
     unit: 'nano_usd',
     spent: 2_500_000_000,
-    held: 400_000_000,
+    reserved: 400_000_000,
     most: 400_000_000,
     in_flight: 1,
   };
@@ -186,7 +186,7 @@ describe('the limits of a past request', () => {
         unit: 'usd',
         limit: 3,
         spent: 2.5,
-        held: 0.4,
+        reserved: 0.4,
         needed: 0.2,
         room: false,
       },

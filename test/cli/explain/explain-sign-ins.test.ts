@@ -5,7 +5,7 @@ import { noteRefusal, type RefusedSignIn } from '../../../engine/identity/provid
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
-import { assertNarrow, deskOf } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow, backendOf } from '../tokens/backend-at-gateway.ts';
 
 let api: AdminBench;
 useAdminApi((opened) => {
@@ -67,8 +67,8 @@ describe('appscli sessions explain', () => {
 
   test('asks a gateway, too', async () => {
     await noteRefusal({ database: api.database, clock: systemClock }, REFUSED);
-    const desk = deskOf('root', api.url);
-    assert.equal(await explain(desk.context, 'dana@example.com', { config: 'gateway.yaml', baseUrl: api.url }), 0);
-    assert.match(desk.data(), /came {6}\/engineering, everybody/);
+    const backend = backendOf('root', api.url);
+    assert.equal(await explain(backend.context, 'dana@example.com', { config: 'gateway.yaml', baseUrl: api.url }), 0);
+    assert.match(backend.data(), /came {6}\/engineering, everybody/);
   });
 });

@@ -34,7 +34,7 @@ pipelines: pipelines
 const PIPELINE = `pipeline: messages
 version: 2
 summary: Refuses bodies above a kilobyte.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 rules:
   is-large: { ">": [{ var: request.body_bytes }, 1000] }
 stages:
@@ -170,9 +170,9 @@ describe('explain', () => {
     assert.match(stdout, /3 {2}refuse-large runs\n +yes: request\.body_bytes > 1000 \(request\.body_bytes is 50\d\d\)/);
     assert.match(stdout, /Would be answered by the gateway itself\n {2}400 invalid_request\n {2}Too large\.\n$/);
     assert.doesNotMatch(stdout, /Would be sent/);
-    const dear = await request('dear.json', 10, { max_tokens: 200_000 });
+    const expensive = await request('expensive.json', 10, { max_tokens: 200_000 });
     await writeFile(join(directory, 'tight.yaml'), CONFIG.replace('user_daily_usd: 5', 'user_daily_usd: 1'));
-    const refused = await explain(dear, '--group', 'engineers', '--config', 'tight.yaml');
+    const refused = await explain(expensive, '--group', 'engineers', '--config', 'tight.yaml');
     assert.match(refused.stdout, /defaults\.user_daily_usd .* 1 +0 +3\.\d+ +NO$/m);
     assert.match(refused.stdout, /429 spend_limit_exceeded/);
   });

@@ -8,7 +8,7 @@ import { describeRepricing } from '../../../engine/cli/ledger/ledger-reprice.ts'
 import { gatewayConfig } from '../../support/gateway.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
 import { cli } from '../support.ts';
-import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow } from '../tokens/backend-at-gateway.ts';
 
 const bench = commandBench();
 const directory = mkdtempSync(join(tmpdir(), 'appscli-test-'));
@@ -21,7 +21,7 @@ const today = () => new Date().toISOString().slice(0, 10);
 
 /** Runs a command with twice the price of everything. */
 async function atTwiceThePrice(...arguments_: readonly string[]) {
-  const config_file = join(directory, 'dear.yaml');
+  const config_file = join(directory, 'expensive.yaml');
   const config = gatewayConfig('http://127.0.0.1:9', {
     prices: { rows: [{ models: ['*'], multiplier: 2 }] },
   });
@@ -105,7 +105,7 @@ test('what is left alone by repricing is told in 80 columns, and names of models
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [
     'TOTAL 2469134 24691.356000 691.356000 -24000.000000',
-    'Left alone: 2 requests without tokens: refused by the upstream, or recorded at what was held.',
+    'Left alone: 2 requests without tokens: refused by the upstream, or recorded at what was reserved.',
     'Left alone: 1 request whose upstream did not say what was used; --estimates prices them too.',
     'for which gateway.yaml has no price.',
     'Left alone: 4 requests at gone, which gateway.yaml does not have.',

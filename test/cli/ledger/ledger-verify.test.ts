@@ -4,7 +4,7 @@ import { describeVerification } from '../../../engine/cli/ledger/ledger-verify.t
 import type { LedgerVerification } from '../../../engine/money/reports/verify-ledger.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
 import { cli } from '../support.ts';
-import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow } from '../tokens/backend-at-gateway.ts';
 
 const bench = commandBench();
 const NOTHING = { total: 0, first: [] };
@@ -72,7 +72,7 @@ test('every kind of finding is told with its amount and what to do, in 80 column
     ledger_rows: 5,
     cost_nano_usd: 2n ** 60n,
     reservations: 2,
-    held_nano_usd: 1n,
+    reserved_nano_usd: 1n,
     differences: {
       total: 30,
       first: Array.from({ length: 30 }, (_, n) => ({
@@ -82,7 +82,7 @@ test('every kind of finding is told with its amount and what to do, in 80 column
         window: null,
         unit: null,
         window_start: null,
-        amount: 'held',
+        amount: 'reserved',
         kept: 0n,
         recomputed: BigInt(1000 - n),
       })),
@@ -103,9 +103,9 @@ test('every kind of finding is told with its amount and what to do, in 80 column
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [
     '30 amounts of the counters differ from the ledger:',
-    'counter without an id, which does not exist: held 0 USD, should be 0.000001 USD (0.000001 USD too little)',
+    'counter without an id, which does not exist: reserved 0 USD, should be 0.000001 USD (0.000001 USD too little)',
     'and 10 more, smaller ones',
-    '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still held',
+    '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still reserved',
     '1 ledger row with a cost that no counter has: req_2 of ',
     '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last heard of at 2026-03-10 12:00 UTC',
     'its gateway is not known',

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
 import { cli, type Ended } from '../support.ts';
-import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow } from '../tokens/backend-at-gateway.ts';
 
 const BY_GROUP = {
   ...{ name: 'by-group', scope: 'user', window: 'month', limit_usd: 400 },

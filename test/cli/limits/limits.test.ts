@@ -8,7 +8,7 @@ import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
 import { cli, type Ended } from '../support.ts';
-import { assertNarrow, deskOf, failure } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow, backendOf, failure } from '../tokens/backend-at-gateway.ts';
 
 /** What hosts and accounts are called decides where lines break. */
 const inOneLine = (text: string) => text.replace(/\s+/g, ' ');
@@ -127,24 +127,24 @@ describe('at a running gateway', () => {
   const place = () => ({ config: 'gateway.yaml', baseUrl: bench.url });
 
   test('an administrator sets, grants, revokes and clears, with the same words', async () => {
-    const setting = deskOf('root', bench.url);
+    const setting = backendOf('root', bench.url);
     const whose = { ...place(), user: 'carol@example.com', window: 'minute' as const };
     assert.equal(await set(setting.context, { ...whose, tokens: 500 }), 0);
     assert.match(setting.words(), /^Set user carol@example\.com per minute to 500 tokens\./);
     assert.match(setting.words(), /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/);
-    const granting = deskOf('root', bench.url);
+    const granting = backendOf('root', bench.url);
     const expires = new Date('2026-03-12T12:00:00Z');
     await grant(granting.context, { ...whose, tokens: 50, expires, json: true });
     const { grant: made, now } = JSON.parse(granting.data());
     assert.equal(now.limit, 550);
-    const revoking = deskOf('root', bench.url);
+    const revoking = backendOf('root', bench.url);
     await revoke(revoking.context, made.id, place());
     assert.match(revoking.words(), /^Revoked grt_\w+: 50 tokens for user carol@example\.com per minute\./);
-    const clearing = deskOf('root', bench.url);
+    const clearing = backendOf('root', bench.url);
     await clear(clearing.context, { ...whose, unit: 'tokens' });
     assert.match(clearing.words(), /\nuser carol@example\.com per minute: 90000 tokens\n/);
-    for (const desk of [setting, revoking, clearing]) assertNarrow(desk.words());
-    const auditing = deskOf('root', bench.url);
+    for (const backend of [setting, revoking, clearing]) assertNarrow(backend.words());
+    const auditing = backendOf('root', bench.url);
     await changes(auditing.context, { ...place(), lines: 10 });
     assert.match(
       auditing.data(),
@@ -155,12 +155,18 @@ describe('at a running gateway', () => {
 
   test('everybody else sees their own, and is refused the rest', async () => {
     const row = { key: 'alice@example.com', window: 'day', start: '2026-03-10T00:00:00Z' };
-    await count(bench.database, { ...row, scope: 'user', spent: 49_000_000_000, held: 2_000_000_000, in_flight: 2 });
-    const { context, data } = deskOf('alice', bench.url);
+    await count(bench.database, {
+      ...row,
+      scope: 'user',
+      spent: 49_000_000_000,
+      reserved: 2_000_000_000,
+      in_flight: 2,
+    });
+    const { context, data } = backendOf('alice', bench.url);
     assert.equal(await list(context, place()), 0);
     assert.match(
       data(),
-      /user alice@example\.com per day: 50 USD\n {4}49 USD spent, 2 held by 2 requests in flight, 0 left; resets 2026-03-11\n {6}00:00 UTC\n {4}gateway\.yaml: 50 USD \(defaults\.user_daily_usd\)\n {4}gateway\.yaml: 1 USD \(trial\), only reported\n/,
+      /user alice@example\.com per day: 50 USD\n {4}49 USD spent, 2 reserved by 2 requests in flight, 0 left; resets 2026-03-11\n {6}00:00 UTC\n {4}gateway\.yaml: 50 USD \(defaults\.user_daily_usd\)\n {4}gateway\.yaml: 1 USD \(trial\), only reported\n/,
     );
     assert.match(data(), /gateway\.yaml: 10 USD \(nights\), where its condition holds\n/);
     assertNarrow(data());
@@ -172,26 +178,26 @@ describe('at a running gateway', () => {
   test('a limit below what is spent is set with a warning', async () => {
     const row = { scope: 'user', key: 'spent@example.com', window: 'day', start: '2026-03-10T00:00:00Z' };
     await count(bench.database, { ...row, spent: 12_000_000_000 });
-    const desk = deskOf('root', bench.url);
-    await set(desk.context, { ...place(), user: 'spent@example.com', window: 'day', usd: 10 });
+    const backend = backendOf('root', bench.url);
+    await set(backend.context, { ...place(), user: 'spent@example.com', window: 'day', usd: 10 });
     assert.match(
-      desk.words(),
+      backend.words(),
       /\nAlready spent 12 USD of it: further requests are refused until 2026-03-11 00:00\nUTC\.\n$/,
     );
   });
 
   test('a limit of nothing, and one that is not for all requests, are set with a word about it', async () => {
-    const nothing = deskOf('root', bench.url);
+    const nothing = backendOf('root', bench.url);
     await set(nothing.context, { ...place(), user: 'nil@example.com', window: 'day', usd: 0 });
     assert.match(nothing.words(), /\nA limit of nothing refuses every request it is for\.\n$/);
-    const some = deskOf('root', bench.url);
+    const some = backendOf('root', bench.url);
     await set(some.context, { ...place(), team: 'some', window: 'minute', requests: 2 });
     assert.match(some.words(), /\nIt holds for requests that slow is for\.\n$/);
   });
 
   test('an answer that is none does not get through', async () => {
     const fetch = async () => Response.json({ written: [7, null, {}], limits: [{ of: { user: 'a\u001b[2J' } }, 'x'] });
-    const { context, data } = deskOf('root', bench.url);
+    const { context, data } = backendOf('root', bench.url);
     assert.equal(await list(context, place(), fetch), 0);
     assert.ok(!data().includes('\u001b'));
   });

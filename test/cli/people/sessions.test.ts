@@ -4,7 +4,7 @@ import { end, list } from '../../../engine/cli/sessions/sessions.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
-import { deskOf, failure } from '../tokens/desk-at-gateway.ts';
+import { backendOf, failure } from '../tokens/backend-at-gateway.ts';
 
 let api: AdminBench;
 useAdminApi((opened) => {
@@ -85,18 +85,18 @@ describe('at a running gateway', () => {
 
   test('people see and end their own, the one they use last', async () => {
     for (const id of ['ses_n1', 'ses_n2']) await api.addSession('nina@example.com', id);
-    const desk = deskOf('nina', api.url);
-    await list(desk.context, { ...place(), json: true });
-    assert.equal(JSON.parse(desk.data()).length, 3);
-    await end(desk.context, undefined, { ...place(), user: 'nina@example.com' });
-    assert.equal(desk.words(), 'Ended of nina@example.com: 3 sessions.\n');
-    const theirs = await failure(end(desk.context, undefined, { ...place(), user: 'bob@example.com' }));
+    const backend = backendOf('nina', api.url);
+    await list(backend.context, { ...place(), json: true });
+    assert.equal(JSON.parse(backend.data()).length, 3);
+    await end(backend.context, undefined, { ...place(), user: 'nina@example.com' });
+    assert.equal(backend.words(), 'Ended of nina@example.com: 3 sessions.\n');
+    const theirs = await failure(end(backend.context, undefined, { ...place(), user: 'bob@example.com' }));
     assert.match(theirs.message, /Only administrators see/);
     const tokens = await failure(
-      end(desk.context, undefined, { ...place(), user: 'nina@example.com', withTokens: true }),
+      end(backend.context, undefined, { ...place(), user: 'nina@example.com', withTokens: true }),
     );
     assert.match(tokens.message, /This is for administrators/);
-    const foreign = await failure(end(desk.context, 'ses_bob', place()));
+    const foreign = await failure(end(backend.context, 'ses_bob', place()));
     assert.match(foreign.message, /no session ses_bob to end among yours/);
     assert.equal(foreign.exit_code, 1);
   });
@@ -105,10 +105,10 @@ describe('at a running gateway', () => {
     const user = 'carol@example.com';
     await api.addSession(user, 'ses_c1');
     await createToken(api.by, { user, group: 'coders', name: 'x' });
-    const desk = deskOf('root', api.url);
-    await end(desk.context, undefined, { ...place(), user, json: true });
-    await end(desk.context, undefined, { ...place(), user, withTokens: true });
-    assert.equal(desk.data(), '{"sessions":1,"tokens":0}\n');
-    assert.equal(desk.words(), 'Ended of carol@example.com: 0 sessions and 1 access token.\n');
+    const backend = backendOf('root', api.url);
+    await end(backend.context, undefined, { ...place(), user, json: true });
+    await end(backend.context, undefined, { ...place(), user, withTokens: true });
+    assert.equal(backend.data(), '{"sessions":1,"tokens":0}\n');
+    assert.equal(backend.words(), 'Ended of carol@example.com: 0 sessions and 1 access token.\n');
   });
 });

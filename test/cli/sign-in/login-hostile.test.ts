@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { createDesk, oauthError, tokens } from '../../client/scripted-gateway.ts';
+import { createBackend, oauthError, tokens } from '../../client/scripted-gateway.ts';
 import { signInBench } from './sign-in-bench.ts';
 
 const START = '2027-01-31T12:00:00Z';
@@ -98,21 +98,21 @@ describe('a gateway that is not to be believed', () => {
 
   test('an address is written anew before it is shown or opened', async () => {
     bench.gateway.device.verification_uri_complete = `${bench.gateway.url}/device?x=\x1b[31m"$(id)`;
-    bench.desk = createDesk({ watched: true });
-    await bench.signIn({}, { ...bench.desk.env, DISPLAY: ':0' });
+    bench.backend = createBackend({ watched: true });
+    await bench.signIn({}, { ...bench.backend.env, DISPLAY: ':0' });
     assert.deepEqual(bench.opened, [`${bench.gateway.url}/device?x=%1B[31m%22$(id)`]);
   });
 
   test('its notice stands behind a bar, in 80 columns, without escape sequences', async () => {
     bench.gateway.device.login_notice = `Only for staff.\n\x1b[2J\x1b]0;title\x07Signed in as root\u202e\n${'long '.repeat(30)}${'x'.repeat(200)}`;
     await bench.signIn();
-    const notice = bench.desk.words().split('\n').slice(2, 12);
+    const notice = bench.backend.words().split('\n').slice(2, 12);
     assert.equal(notice[0], 'The gateway says:');
     assert.equal(notice[2], '  | Only for staff.');
     assert.equal(notice[3], '  | \uFFFD[2J\uFFFD]0;title\uFFFDSigned in as root\uFFFD');
-    for (const line of bench.desk.words().split('\n')) assert.ok(line.length <= 80, line);
+    for (const line of bench.backend.words().split('\n')) assert.ok(line.length <= 80, line);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    assert.doesNotMatch(bench.desk.words(), /[\x00-\x09\x0b-\x1f\x7f]/);
+    assert.doesNotMatch(bench.backend.words(), /[\x00-\x09\x0b-\x1f\x7f]/);
   });
 
   test('an interval of nothing, of a lifetime, or of nonsense asks for neither a flood nor a wait without end', async () => {
@@ -151,12 +151,12 @@ describe('a gateway that is not to be believed', () => {
       const error = await bench.refused();
       assert.match(error.message, new RegExp(`no valid "${field}"`));
     }
-    assert.equal(existsSync(bench.desk.path), false);
+    assert.equal(existsSync(bench.backend.path), false);
   });
 
   test('an e-mail address is shown without escape sequences', async () => {
     bench.gateway.polls = [tokens({ email: 'alice\x1b[2J@example.com' })];
     await bench.signIn();
-    assert.match(bench.desk.words(), /as alice\uFFFD\[2J@example\.com\./);
+    assert.match(bench.backend.words(), /as alice\uFFFD\[2J@example\.com\./);
   });
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { createDesk, oauthError, startScriptedGateway, tokens } from '../../client/scripted-gateway.ts';
+import { createBackend, oauthError, startScriptedGateway, tokens } from '../../client/scripted-gateway.ts';
 import { signInBench } from './sign-in-bench.ts';
 
 const PENDING = oauthError('authorization_pending');
@@ -14,7 +14,7 @@ describe('a sign-in that goes well', () => {
     assert.equal(await bench.signIn(), 0);
     assert.equal(bench.passed_seconds(), 15);
     assert.equal(
-      bench.desk.words(),
+      bench.backend.words(),
       `Signing in at ${bench.gateway.url}.
 
 Open this page in a browser:
@@ -34,7 +34,7 @@ Signed in at ${bench.gateway.url} as alice@example.com.
   appscli logout   ends the sign-in
 `,
     );
-    assert.equal(bench.desk.data(), '');
+    assert.equal(bench.backend.data(), '');
     assert.deepEqual(bench.kept(), {
       version: 1,
       gateways: {
@@ -62,13 +62,13 @@ Signed in at ${bench.gateway.url} as alice@example.com.
 
   test('keeps the credentials where only their owner can read them', async () => {
     await bench.signIn();
-    assert.equal(statSync(bench.desk.path).mode & 0o777, 0o600);
-    assert.equal(statSync(dirname(bench.desk.path)).mode & 0o777, 0o700);
+    assert.equal(statSync(bench.backend.path).mode & 0o777, 0o600);
+    assert.equal(statSync(dirname(bench.backend.path)).mode & 0o777, 0o700);
   });
 
   test('with --json says where, who and for how long', async () => {
     await bench.signIn({ json: true });
-    assert.deepEqual(JSON.parse(bench.desk.data()), {
+    assert.deepEqual(JSON.parse(bench.backend.data()), {
       base_url: bench.gateway.url,
       email: 'alice@example.com',
       expires_at: '2027-01-31T13:00:05.000Z',
@@ -106,28 +106,28 @@ Signed in at ${bench.gateway.url} as alice@example.com.
     ];
     await bench.signIn();
     assert.equal(bench.passed_seconds(), 5 + 5 + 30 + 5);
-    assert.match(bench.desk.words(), /^Trying on: .*status 502, not in JSON$/m);
-    assert.match(bench.desk.words(), /^Trying on: .*temporarily_unavailable$/m);
+    assert.match(bench.backend.words(), /^Trying on: .*status 502, not in JSON$/m);
+    assert.match(bench.backend.words(), /^Trying on: .*temporarily_unavailable$/m);
   });
 });
 
 describe('the browser', () => {
-  const display = () => ({ ...bench.desk.env, DISPLAY: ':0' });
+  const display = () => ({ ...bench.backend.env, DISPLAY: ':0' });
   beforeEach(() => {
-    bench.desk = createDesk({ watched: true });
+    bench.backend = createBackend({ watched: true });
   });
 
   test('opens the page with the code filled in where a person sits at the terminal', async () => {
     await bench.signIn({}, display());
     assert.deepEqual(bench.opened, [`${bench.gateway.url}/device?user_code=WDJB-MJHT`]);
-    assert.match(bench.desk.words(), /Your browser opens this page; if it does not, open it:/);
+    assert.match(bench.backend.words(), /Your browser opens this page; if it does not, open it:/);
   });
 
   test('stays closed with --no-browser, over SSH, without a display and without a terminal', async () => {
     await bench.signIn({ browser: false }, display());
     await bench.signIn({}, { ...display(), SSH_CONNECTION: '192.0.2.1 1 192.0.2.2 22' });
-    if (process.platform === 'linux') await bench.signIn({}, bench.desk.env);
-    bench.desk = createDesk();
+    if (process.platform === 'linux') await bench.signIn({}, bench.backend.env);
+    bench.backend = createBackend();
     await bench.signIn({}, display());
     assert.deepEqual(bench.opened, []);
   });
@@ -135,7 +135,7 @@ describe('the browser', () => {
   test('one line says how long the code is good for, second by second, and goes away', async () => {
     bench.gateway.polls = [PENDING, tokens()];
     await bench.signIn();
-    const shown = bench.desk.words().split('\r');
+    const shown = bench.backend.words().split('\r');
     assert.equal(shown[1], 'Waiting for you (10:00 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[2], 'Waiting for you (9:59 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[10], 'Waiting for you (9:51 left, Ctrl-C stops)\x1b[K');
@@ -154,7 +154,7 @@ describe('a sign-in that ends otherwise', () => {
       const error = await bench.refused();
       assert.equal(error.exit_code, 1);
       assert.match(error.message, words);
-      assert.equal(existsSync(bench.desk.path), false);
+      assert.equal(existsSync(bench.backend.path), false);
     });
   }
 
@@ -189,7 +189,7 @@ describe('a sign-in that ends otherwise', () => {
     const error = await bench.refused();
     assert.equal(error.exit_code, 1);
     assert.equal(error.message, 'stopped; you are not signed in');
-    assert.equal(existsSync(bench.desk.path), false);
+    assert.equal(existsSync(bench.backend.path), false);
     assert.equal(process.listenerCount('SIGINT'), 0);
   });
 
@@ -217,7 +217,7 @@ describe('before anybody is asked to sign in', () => {
   });
 
   test('the address may come from the environment, with a slash at the end', async () => {
-    const env = { ...bench.desk.env, APPSCLI_BASE_URL: `${bench.gateway.url}/` };
+    const env = { ...bench.backend.env, APPSCLI_BASE_URL: `${bench.gateway.url}/` };
     assert.equal(await bench.signIn({ baseUrl: undefined }, env), 0);
     assert.deepEqual(Object.keys(bench.kept().gateways), [bench.gateway.url]);
   });
@@ -229,23 +229,23 @@ describe('before anybody is asked to sign in', () => {
   });
 
   test('a damaged credentials file is left as it is', async () => {
-    mkdirSync(dirname(bench.desk.path), { recursive: true });
+    mkdirSync(dirname(bench.backend.path), { recursive: true });
     for (const text of [
       '{',
       '[]',
       '{"version":2,"gateways":{}}',
       '{"version":1,"gateways":{"https://a":{"access_token":7}}}',
     ]) {
-      writeFileSync(bench.desk.path, text, { mode: 0o600 });
+      writeFileSync(bench.backend.path, text, { mode: 0o600 });
       const error = await bench.refused();
       assert.match(error.message, /is not a credentials file of appscli: .*move it away and sign in again$/);
-      assert.equal(readFileSync(bench.desk.path, 'utf8'), text);
+      assert.equal(readFileSync(bench.backend.path, 'utf8'), text);
     }
     assert.deepEqual(bench.gateway.requests, []);
   });
 
   test('a place where nothing can be kept is found out', { skip: process.platform !== 'linux' }, async () => {
-    const signing_in = bench.signIn({}, { ...bench.desk.env, XDG_CONFIG_HOME: '/proc/nowhere' });
+    const signing_in = bench.signIn({}, { ...bench.backend.env, XDG_CONFIG_HOME: '/proc/nowhere' });
     await assert.rejects(signing_in, { exit_code: 69, message: /cannot be written: no directory can be made there$/ });
     assert.deepEqual(bench.gateway.requests, []);
   });

@@ -6,8 +6,8 @@ import { login } from '../../../engine/cli/sign-in/login.ts';
 import { StartError } from '../../../engine/contract/start-error.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import {
-  createDesk,
-  type Desk,
+  type Backend,
+  createBackend,
   drive,
   type ScriptedGateway,
   startScriptedGateway,
@@ -18,7 +18,7 @@ const START = '2027-01-31T12:00:00Z';
 /** What a test about signing in works with; new for each test. */
 export interface SignInBench {
   gateway: ScriptedGateway;
-  desk: Desk;
+  backend: Backend;
   clock: FrozenClock;
   /** Pages that were opened in the browser. */
   readonly opened: string[];
@@ -39,14 +39,14 @@ export function signInBench(): SignInBench {
   const bench = { opened: [] as string[] } as unknown as SignInBench;
   beforeEach(async () => {
     bench.gateway = await startScriptedGateway();
-    bench.desk = createDesk();
+    bench.backend = createBackend();
     bench.clock = frozenClock(START);
     bench.opened.length = 0;
   });
-  bench.signIn = (given = {}, env = bench.desk.env) => {
+  bench.signIn = (given = {}, env = bench.backend.env) => {
     const options = { baseUrl: bench.gateway.url, browser: true, ...given };
-    const { clock, desk, opened } = bench;
-    return drive(clock, login({ ...desk.context, env }, options, { clock, open: (url) => void opened.push(url) }));
+    const { clock, backend, opened } = bench;
+    return drive(clock, login({ ...backend.context, env }, options, { clock, open: (url) => void opened.push(url) }));
   };
   bench.refused = async (given = {}) => {
     const error = await bench.signIn(given).then(
@@ -56,7 +56,7 @@ export function signInBench(): SignInBench {
     assert.ok(error instanceof StartError, String(error?.stack));
     return error;
   };
-  bench.kept = () => JSON.parse(readFileSync(bench.desk.path, 'utf8'));
+  bench.kept = () => JSON.parse(readFileSync(bench.backend.path, 'utf8'));
   bench.passed_seconds = () => (bench.clock.now() - Date.parse(START)) / 1000;
   return bench;
 }

@@ -10,8 +10,8 @@ import { StartError } from '../../../engine/contract/start-error.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { held, keep, kept, NOW } from '../../client/keep-credentials.ts';
 import {
-  createDesk,
-  type Desk,
+  type Backend,
+  createBackend,
   drive,
   oauthError,
   type ScriptedGateway,
@@ -21,16 +21,16 @@ import {
 import { cli } from '../support.ts';
 
 let gateway: ScriptedGateway;
-let desk: Desk;
+let backend: Backend;
 let clock = frozenClock(NOW);
 
 beforeEach(async () => {
   gateway = await startScriptedGateway();
-  desk = createDesk();
+  backend = createBackend();
   clock = frozenClock(NOW);
 });
 
-const run = (given = {}, context = desk.context) => drive(clock, token(context, given, { clock }));
+const run = (given = {}, context = backend.context) => drive(clock, token(context, given, { clock }));
 const refreshes = () => gateway.to('/oauth/token').length;
 
 async function refused(given = {}): Promise<StartError> {
@@ -39,56 +39,56 @@ async function refused(given = {}): Promise<StartError> {
     (reason) => reason,
   );
   assert.ok(error instanceof StartError, String(error?.stack));
-  assert.equal(desk.data(), '');
+  assert.equal(backend.data(), '');
   return error;
 }
 
 describe('a token', () => {
   test('that lives for long is printed alone, and nobody is asked', async () => {
-    keep(desk, { [gateway.url]: held(3000) });
+    keep(backend, { [gateway.url]: held(3000) });
     assert.equal(await run(), 0);
-    assert.equal(desk.data(), 'access-0\n');
-    assert.equal(desk.words(), '');
+    assert.equal(backend.data(), 'access-0\n');
+    assert.equal(backend.words(), '');
     assert.deepEqual(gateway.requests, []);
   });
 
   test('with --json comes with the end of its life', async () => {
-    keep(desk, { [gateway.url]: held(3000) });
+    keep(backend, { [gateway.url]: held(3000) });
     await run({ json: true });
     const expires_at = '2027-01-31T12:50:00.000Z';
-    assert.deepEqual(JSON.parse(desk.data()), { token: 'access-0', expires_at, base_url: gateway.url });
+    assert.deepEqual(JSON.parse(backend.data()), { token: 'access-0', expires_at, base_url: gateway.url });
   });
 
   test('in the last tenth of its life is renewed, and so is the refresh token', async () => {
-    keep(desk, { [gateway.url]: held(359), 'https://other.example.com': held(1) });
+    keep(backend, { [gateway.url]: held(359), 'https://other.example.com': held(1) });
     await run({ baseUrl: gateway.url });
-    assert.equal(desk.data(), `${gateway.access_token}\n`);
-    assert.equal(kept(desk)[gateway.url]?.refresh_token, gateway.refresh_token);
-    assert.equal(kept(desk)[gateway.url]?.expires_at, '2027-01-31T13:00:00.000Z');
-    assert.deepEqual(kept(desk)['https://other.example.com'], held(1));
-    assert.deepEqual(readdirSync(dirname(desk.path)), ['credentials.json']);
+    assert.equal(backend.data(), `${gateway.access_token}\n`);
+    assert.equal(kept(backend)[gateway.url]?.refresh_token, gateway.refresh_token);
+    assert.equal(kept(backend)[gateway.url]?.expires_at, '2027-01-31T13:00:00.000Z');
+    assert.deepEqual(kept(backend)['https://other.example.com'], held(1));
+    assert.deepEqual(readdirSync(dirname(backend.path)), ['credentials.json']);
   });
 
   test('keeps refresh token and e-mail address where the gateway names no new ones', async () => {
-    keep(desk, { [gateway.url]: held(0) });
+    keep(backend, { [gateway.url]: held(0) });
     gateway.scripts.set('/oauth/token', () => tokens({ refresh_token: undefined, email: undefined }));
     await run();
-    assert.equal(kept(desk)[gateway.url]?.refresh_token, 'refresh-0');
-    assert.equal(kept(desk)[gateway.url]?.email, 'alice@example.com');
+    assert.equal(kept(backend)[gateway.url]?.refresh_token, 'refresh-0');
+    assert.equal(kept(backend)[gateway.url]?.email, 'alice@example.com');
   });
 
   test('that was given while the clock was wrong is renewed', async () => {
-    keep(desk, { [gateway.url]: held(365 * 86_400) });
+    keep(backend, { [gateway.url]: held(365 * 86_400) });
     await run();
-    assert.equal(desk.data(), `${gateway.access_token}\n`);
+    assert.equal(backend.data(), `${gateway.access_token}\n`);
   });
 
   test('of a gateway that gives no refresh tokens is printed while it lives, and then it is over', async () => {
-    keep(desk, { [gateway.url]: held(1, { refresh_token: undefined }) });
+    keep(backend, { [gateway.url]: held(1, { refresh_token: undefined }) });
     await run();
-    assert.equal(desk.data(), 'access-0\n');
-    desk = createDesk();
-    keep(desk, { [gateway.url]: held(-1, { refresh_token: undefined }) });
+    assert.equal(backend.data(), 'access-0\n');
+    backend = createBackend();
+    keep(backend, { [gateway.url]: held(-1, { refresh_token: undefined }) });
     assert.equal((await refused()).exit_code, 1);
     assert.deepEqual(gateway.requests, []);
   });
@@ -96,22 +96,22 @@ describe('a token', () => {
 
 describe('many calls at once', () => {
   test('twenty in one process make one refresh, and all print the new token', async () => {
-    keep(desk, { [gateway.url]: held(-10) });
+    keep(backend, { [gateway.url]: held(-10) });
     await Promise.all(Array.from({ length: 20 }, () => run()));
     assert.equal(refreshes(), 1);
-    assert.equal(desk.data(), `${gateway.access_token}\n`.repeat(20));
+    assert.equal(backend.data(), `${gateway.access_token}\n`.repeat(20));
   });
 
   test('and so do processes', async () => {
-    keep(desk, { [gateway.url]: { ...held(0), expires_at: new Date(0).toISOString() } });
-    const ended = await Promise.all(Array.from({ length: 8 }, () => cli(['token'], { env: desk.env })));
+    keep(backend, { [gateway.url]: { ...held(0), expires_at: new Date(0).toISOString() } });
+    const ended = await Promise.all(Array.from({ length: 8 }, () => cli(['token'], { env: backend.env })));
     for (const one of ended)
       assert.deepEqual([one.stdout, one.exit_code], [`${gateway.access_token}\n`, 0], one.stderr);
     assert.equal(refreshes(), 1);
   });
 
   test('while one renews, the others print the token that still lives', async () => {
-    keep(desk, { [gateway.url]: held(300) });
+    keep(backend, { [gateway.url]: held(300) });
     let asked = () => {};
     const under_way = new Promise<void>((resolve) => {
       asked = resolve;
@@ -120,33 +120,33 @@ describe('many calls at once', () => {
       asked();
       return { never: true };
     });
-    const stuck = token(createdOn(desk), {}, { clock }).catch(() => {});
+    const stuck = token(createdOn(backend), {}, { clock }).catch(() => {});
     await under_way;
     await run();
-    assert.equal(desk.data(), 'access-0\n');
+    assert.equal(backend.data(), 'access-0\n');
     assert.equal(refreshes(), 1);
     gateway.close();
     await stuck;
   });
 
   test('a process that died while it renewed keeps nobody waiting', async () => {
-    keep(desk, { [gateway.url]: held(-10) });
-    symlinkSync('999999999-gone', `${desk.path}.lock`);
+    keep(backend, { [gateway.url]: held(-10) });
+    symlinkSync('999999999-gone', `${backend.path}.lock`);
     await run();
-    assert.equal(desk.data(), `${gateway.access_token}\n`);
+    assert.equal(backend.data(), `${gateway.access_token}\n`);
   });
 });
 
 /** The same person at another terminal. */
-function createdOn({ env }: Desk) {
-  return { ...createDesk().context, env };
+function createdOn({ env }: Backend) {
+  return { ...createBackend().context, env };
 }
 
 describe('a gateway that does not renew', () => {
   test('because the sign-in is over: exit code 1, what to do, and the credentials are forgotten', async () => {
-    keep(desk, { [gateway.url]: held(300), 'https://other.example.com': held(1) });
+    keep(backend, { [gateway.url]: held(300), 'https://other.example.com': held(1) });
     for (const status of [401, 400]) {
-      keep(desk, { [gateway.url]: held(300), 'https://other.example.com': held(1) });
+      keep(backend, { [gateway.url]: held(300), 'https://other.example.com': held(1) });
       const body = { error: 'invalid_grant', error_description: 'alice is not in \x1b[1mgroup eng' };
       gateway.scripts.set('/oauth/token', () => ({ status, body }));
       const error = await refused({ baseUrl: gateway.url });
@@ -155,7 +155,7 @@ describe('a gateway that does not renew', () => {
         error.message,
         `you are not signed in at ${gateway.url} any more: alice is not in \uFFFD[1mgroup eng. Run: appscli login --base-url ${gateway.url}`,
       );
-      assert.deepEqual(Object.keys(kept(desk)), ['https://other.example.com']);
+      assert.deepEqual(Object.keys(kept(backend)), ['https://other.example.com']);
     }
     assert.match((await refused({ baseUrl: gateway.url })).message, /^you are not signed in at http\S+\. Run: /);
   });
@@ -178,34 +178,34 @@ describe('a gateway that does not renew', () => {
   for (const [what, begin] of troubles) {
     test(`${what}: a token that lives is printed, for one that does not exit code 69, and nobody is signed out`, async () => {
       begin();
-      keep(desk, { [gateway.url]: held(5) });
+      keep(backend, { [gateway.url]: held(5) });
       assert.equal(await run(), 0);
-      assert.equal(desk.data(), 'access-0\n');
-      desk = createDesk();
-      keep(desk, { [gateway.url]: held(-5) });
+      assert.equal(backend.data(), 'access-0\n');
+      backend = createBackend();
+      keep(backend, { [gateway.url]: held(-5) });
       const error = await refused();
       assert.equal(error.exit_code, 69);
-      assert.equal(kept(desk)[gateway.url]?.refresh_token, 'refresh-0');
-      assert.equal(existsSync(`${desk.path}.lock`), false);
+      assert.equal(kept(backend)[gateway.url]?.refresh_token, 'refresh-0');
+      assert.equal(existsSync(`${backend.path}.lock`), false);
     });
   }
 
   test('because another machine renews at this moment: it is asked again a second later', async () => {
-    keep(desk, { [gateway.url]: held(-5) });
+    keep(backend, { [gateway.url]: held(-5) });
     const replies = [
       oauthError('temporarily_unavailable', 503, { 'retry-after': '1' }),
       tokens({ access_token: 'later' }),
     ];
     gateway.scripts.set('/oauth/token', () => replies.shift()!);
     await run();
-    assert.equal(desk.data(), 'later\n');
+    assert.equal(backend.data(), 'later\n');
     assert.equal(clock.now() - Date.parse(NOW), 1000);
   });
 });
 
 test('a refresh token is not used where the next one can not be written down', async () => {
-  keep(desk, { [gateway.url]: held(-5) });
-  const file = openCredentials(desk.env);
+  keep(backend, { [gateway.url]: held(-5) });
+  const file = openCredentials(backend.env);
   const full = () => {
     throw new StartError('the disk is full');
   };
@@ -216,8 +216,8 @@ test('a refresh token is not used where the next one can not be written down', a
 });
 
 test('something that is no lock, where the lock belongs, is said', async () => {
-  keep(desk, { [gateway.url]: held(-5) });
-  writeFileSync(`${desk.path}.lock`, '');
+  keep(backend, { [gateway.url]: held(-5) });
+  writeFileSync(`${backend.path}.lock`, '');
   assert.match((await refused()).message, /credentials\.json cannot be written: .*lock/);
 });
 
@@ -225,15 +225,15 @@ describe('which gateway is meant', () => {
   const other = 'https://other.example.com';
 
   test('--base-url, else APPSCLI_BASE_URL, else the only one', async () => {
-    keep(desk, { [other]: held(3000, { access_token: 'access-other' }), [gateway.url]: held(3000) });
+    keep(backend, { [other]: held(3000, { access_token: 'access-other' }), [gateway.url]: held(3000) });
     await run({ baseUrl: `${other}/` });
-    assert.equal(desk.data(), 'access-other\n');
-    await run({}, { ...desk.context, env: { ...desk.env, APPSCLI_BASE_URL: gateway.url } });
-    assert.equal(desk.data(), 'access-other\naccess-0\n');
+    assert.equal(backend.data(), 'access-other\n');
+    await run({}, { ...backend.context, env: { ...backend.env, APPSCLI_BASE_URL: gateway.url } });
+    assert.equal(backend.data(), 'access-other\naccess-0\n');
   });
 
   test('several, and none named: they are listed', async () => {
-    keep(desk, { [other]: held(3000), [gateway.url]: held(3000) });
+    keep(backend, { [other]: held(3000), [gateway.url]: held(3000) });
     const error = await refused();
     assert.equal(error.exit_code, 64);
     assert.match(error.message, /signed in at https:\/\/other\.example\.com, http:.*--base-url or APPSCLI_BASE_URL/);

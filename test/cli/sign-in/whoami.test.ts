@@ -3,10 +3,15 @@ import { beforeEach, test } from 'node:test';
 import { whoami } from '../../../engine/cli/sign-in/whoami.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { held, keep, NOW } from '../../client/keep-credentials.ts';
-import { createDesk, type Desk, type ScriptedGateway, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import {
+  type Backend,
+  createBackend,
+  type ScriptedGateway,
+  startScriptedGateway,
+} from '../../client/scripted-gateway.ts';
 
 let gateway: ScriptedGateway;
-let desk: Desk;
+let backend: Backend;
 const clock = frozenClock(NOW);
 const me = {
   email: 'alice@example.com',
@@ -21,15 +26,15 @@ const me = {
 
 beforeEach(async () => {
   gateway = await startScriptedGateway();
-  desk = createDesk();
-  keep(desk, { [gateway.url]: held(3000) });
+  backend = createBackend();
+  keep(backend, { [gateway.url]: held(3000) });
 });
 
 test('who it is, with what and for how long, in 80 columns', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ body: me }));
-  assert.equal(await whoami(desk.context, {}, { clock }), 0);
+  assert.equal(await whoami(backend.context, {}, { clock }), 0);
   assert.equal(
-    desk.data(),
+    backend.data(),
     `alice@example.com at ${gateway.url}
 Name         Alice Archer
 Groups       eng, staff
@@ -47,29 +52,29 @@ test('that there are no models is said, and why', async () => {
   const none = { ...me, token_group: null, models: [] };
   const no_models_because = 'you are a member of no token group (your groups are eng); an administrator adds one';
   gateway.scripts.set('/admin/api/me', () => ({ body: { ...none, no_models_because } }));
-  await whoami(desk.context, {}, { clock });
+  await whoami(backend.context, {}, { clock });
   assert.match(
-    desk.data().replace(/\s+/g, ' '),
+    backend.data().replace(/\s+/g, ' '),
     /Models none: you are a member of no token group \(your groups are eng\);/,
   );
-  desk = createDesk();
-  keep(desk, { [gateway.url]: held(3000) });
+  backend = createBackend();
+  keep(backend, { [gateway.url]: held(3000) });
   gateway.scripts.set('/admin/api/me', () => ({ body: none }));
-  await whoami(desk.context, {}, { clock });
-  assert.match(desk.data(), /^Models +none: ask an administrator/m);
+  await whoami(backend.context, {}, { clock });
+  assert.match(backend.data(), /^Models +none: ask an administrator/m);
 });
 
 test('with --json it is what the gateway says, and the token is not in it', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ body: me }));
-  await whoami(desk.context, { json: true }, { clock });
+  await whoami(backend.context, { json: true }, { clock });
   const token_expires_at = '2027-01-31T12:50:00.000Z';
-  assert.deepEqual(JSON.parse(desk.data()), { base_url: gateway.url, ...me, token_expires_at });
+  assert.deepEqual(JSON.parse(backend.data()), { base_url: gateway.url, ...me, token_expires_at });
 });
 
 test('names are shown without what a terminal acts upon', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ body: { ...me, groups: ['\x1b[2Jeng\n', 7, { id: '\x07' }] } }));
-  await whoami(desk.context, {}, { clock });
-  assert.match(desk.data(), /^Groups {7}\uFFFD\[2Jeng, \uFFFD$/m);
+  await whoami(backend.context, {}, { clock });
+  assert.match(backend.data(), /^Groups {7}\uFFFD\[2Jeng, \uFFFD$/m);
 });
 
 test('a gateway that does not say who, says why instead', async () => {
@@ -79,13 +84,13 @@ test('a gateway that does not say who, says why instead', async () => {
     [{ body: [] }, /status 200, without saying why/],
   ] as const) {
     gateway.scripts.set('/admin/api/me', () => reply);
-    await assert.rejects(whoami(desk.context, {}, { clock }), words);
+    await assert.rejects(whoami(backend.context, {}, { clock }), words);
   }
 });
 
 test('a sign-in that has ended is words and exit code 1', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ status: 401, body: {} }));
-  await assert.rejects(whoami(desk.context, {}, { clock }), {
+  await assert.rejects(whoami(backend.context, {}, { clock }), {
     exit_code: 1,
     message: /any more: the gateway refuses it\. Run: appscli login/,
   });

@@ -6,7 +6,7 @@ import { whoami } from '../../../engine/cli/sign-in/whoami.ts';
 import { create, list, revoke, rotate } from '../../../engine/cli/tokens/tokens.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
-import { assertNarrow, deskOf, failure } from './desk-at-gateway.ts';
+import { assertNarrow, backendOf, failure } from './backend-at-gateway.ts';
 
 let bench: AdminBench;
 useAdminApi((opened) => {
@@ -16,22 +16,22 @@ useAdminApi((opened) => {
 const place = () => ({ config: 'gateway.yaml', baseUrl: bench.url });
 
 test('somebody who signed in makes, lists, rotates and revokes access tokens of their own', async () => {
-  const desk = deskOf('alice', bench.url);
-  const { context } = desk;
+  const backend = backendOf('alice', bench.url);
+  const { context } = backend;
   assert.equal(await create(context, { ...place(), name: 'laptop' }), 0);
-  assert.match(desk.data(), /^gw_\w{49}\n$/);
+  assert.match(backend.data(), /^gw_\w{49}\n$/);
   assert.match(
-    desk.words(),
+    backend.words(),
     /^Access token tok_\w+ for alice@example\.com\. It does not expire, and is\nshown only this once:\n$/,
   );
-  assertNarrow(desk.words());
+  assertNarrow(backend.words());
 
-  const rotating = deskOf('alice', bench.url);
+  const rotating = backendOf('alice', bench.url);
   assert.equal(await rotate(rotating.context, undefined, { ...place(), name: 'laptop', overlap: 60 }), 0);
-  assert.notEqual(rotating.data(), desk.data());
+  assert.notEqual(rotating.data(), backend.data());
   assert.match(rotating.words(), /takes the place of tok_/);
 
-  const listing = deskOf('alice', bench.url);
+  const listing = backendOf('alice', bench.url);
   await list(listing.context, place());
   const lines = listing.data().trimEnd().split('\n');
   assert.deepEqual(lines[0]!.split(/\s{2,}/), ['ID', 'USER', 'NAME', 'GROUP', 'TEAM', 'BY', 'STATE']);
@@ -39,7 +39,7 @@ test('somebody who signed in makes, lists, rotates and revokes access tokens of 
   assert.match(lines[2]!, /active$/);
   assertNarrow(listing.data());
 
-  const revoking = deskOf('alice', bench.url);
+  const revoking = backendOf('alice', bench.url);
   await revoke(revoking.context, undefined, { ...place(), name: 'laptop' });
   assert.match(
     revoking.words(),
@@ -51,7 +51,7 @@ test('somebody who signed in makes, lists, rotates and revokes access tokens of 
 });
 
 test('what the gateway refuses ends the command with its words', async () => {
-  const { context } = deskOf('alice', bench.url);
+  const { context } = backendOf('alice', bench.url);
   const group = await failure(create(context, { ...place(), name: 'x', group: 'everything' }));
   assert.equal(group.exit_code, 1);
   assert.match(
@@ -69,7 +69,7 @@ test('what the gateway refuses ends the command with its words', async () => {
 });
 
 test('an administrator works for everybody, and sees all pages', async () => {
-  const desk = deskOf('root', bench.url);
+  const backend = backendOf('root', bench.url);
   const wish = {
     name: 'ci',
     user: 'ci@example.com',
@@ -77,8 +77,8 @@ test('an administrator works for everybody, and sees all pages', async () => {
     team: 'sales',
     expires: new Date('2030-01-01'),
   };
-  await create(desk.context, { ...place(), ...wish, json: true });
-  const { token, ...made } = JSON.parse(desk.data());
+  await create(backend.context, { ...place(), ...wish, json: true });
+  const { token, ...made } = JSON.parse(backend.data());
   assert.match(token, /^gw_/);
   assert.deepEqual(
     [made.user, made.group, made.team, made.created_by],
@@ -87,7 +87,7 @@ test('an administrator works for everybody, and sees all pages', async () => {
   for (let i = 0; i < 1001; i++) {
     await createToken(bench.by, { user: 'many@example.com', group: 'coders', name: `n${i}` });
   }
-  const listing = deskOf('root', bench.url);
+  const listing = backendOf('root', bench.url);
   await list(listing.context, { ...place(), user: 'many@example.com', json: true });
   assert.equal(JSON.parse(listing.data()).length, 1001);
 });
@@ -102,19 +102,19 @@ test('a gateway that sends escape sequences or nonsense does not move the cursor
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   try {
     const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const desk = deskOf('alice', baseUrl);
-    await list(desk.context, { config: '', baseUrl });
-    await list(desk.context, { config: '', baseUrl, json: true });
-    await whoami(desk.context, { baseUrl, json: true });
+    const backend = backendOf('alice', baseUrl);
+    await list(backend.context, { config: '', baseUrl });
+    await list(backend.context, { config: '', baseUrl, json: true });
+    await whoami(backend.context, { baseUrl, json: true });
     for (const make of [
-      create(desk.context, { config: '', baseUrl, name: 'x' }),
-      rotate(desk.context, 'tok_1', { config: '', baseUrl }),
+      create(backend.context, { config: '', baseUrl, name: 'x' }),
+      rotate(backend.context, 'tok_1', { config: '', baseUrl }),
     ]) {
       const { exit_code, message } = await failure(make);
       assert.deepEqual([exit_code, message.includes('holds no access token')], [69, true]);
     }
-    assert.ok(!desk.data().includes('\x9b'));
-    assert.ok(!desk.data().includes('\x1b') && !desk.data().includes('\\u001b'), desk.data());
+    assert.ok(!backend.data().includes('\x9b'));
+    assert.ok(!backend.data().includes('\x1b') && !backend.data().includes('\\u001b'), backend.data());
   } finally {
     server.closeAllConnections();
     server.close();

@@ -46,7 +46,7 @@ test('tokens create --json tells a program everything once', async () => {
     revoked_at: null,
     replaced_by: null,
     state: 'active',
-    rests_at: null,
+    suspends_at: null,
   });
   assert.equal(stderr, '');
 });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { describeUsage, usageCsv } from '../../../engine/cli/usage/usage.ts';
 import type { UsageRow } from '../../../engine/money/reports/usage.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
-import { assertNarrow } from '../tokens/desk-at-gateway.ts';
+import { assertNarrow } from '../tokens/backend-at-gateway.ts';
 
 const bench = commandBench();
 
@@ -19,7 +19,7 @@ test('usage --json has a row per user, team, project, model and upstream with ex
       project: 'indexer',
       model: 'coder-1',
       upstream: 'main',
-      surface: 'messages',
+      protocol: 'messages',
       requests: 2,
       input_tokens: 200,
       output_tokens: 80,
@@ -88,10 +88,10 @@ test("usage narrows down to a token, a token group and the upstream's own model"
   const [{ token: id }] = JSON.parse((await bench.succeed('usage', '--by', 'token', '--json', ...only)).stdout);
   assert.equal(await counted('--token', id), 1);
   assert.equal(await counted('--token', 'tok_other'), 0);
-  assert.equal(await counted('--token-group', 'all', '--surface', 'messages'), 1);
+  assert.equal(await counted('--token-group', 'all', '--protocol', 'messages'), 1);
   assert.equal(await counted('--token-group', 'mapped-only'), 0);
   assert.equal(await counted('--upstream-model', 'coder-1'), 1);
-  assert.equal(await counted('--surface', 'count_tokens'), 0);
+  assert.equal(await counted('--protocol', 'count_tokens'), 0);
   const today = new Date().toISOString().slice(0, 10);
   assert.equal(await counted('--until', today), 0);
   assert.equal(await counted('--since', '12h', '--time-zone', 'Asia/Kolkata'), 1);
@@ -153,9 +153,11 @@ test('a table by one or two dimensions has whole names, and its sum is rounded o
   assert.ok(!by_both.join('').includes('\x1b'));
 });
 
-test('requests of one model at one upstream are told apart by the API of their clients', () => {
-  const surfaces = ['messages', 'count_tokens', 'chat', 'responses'];
-  const rows = surfaces.map((surface) => row({ user: 'a@example.com', model: 'coder-1', upstream: 'main', surface }));
+test('requests of one model at one upstream are grouped by the API of their clients', () => {
+  const protocols = ['messages', 'count_tokens', 'chat', 'responses'];
+  const rows = protocols.map((protocol) =>
+    row({ user: 'a@example.com', model: 'coder-1', upstream: 'main', protocol }),
+  );
   const names = describeUsage(rows, 120)
     .slice(2, -1)
     .map((line) => line.trim().split(/ {2,}/)[0]);

@@ -7,20 +7,20 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
 import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { createDesk, type Desk } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { modelVia, useNine } from '../support/nine.ts';
 
 let provider: ModelProvider;
 let gateway: TestGateway;
-let desk: Desk;
+let backend: Backend;
 
 useNine((nine) => {
   ({ provider, gateway } = nine);
 });
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
   provider.model = () => ({ said: [{ kind: 'text', text: 'The expected reply.' }] });
 });
 
@@ -30,7 +30,7 @@ const nobody: Input = {
   all: async () => assert.fail('standard input was read'),
 };
 
-const read = (...path: string[]) => readFileSync(join(desk.home, ...path), 'utf8');
+const read = (...path: string[]) => readFileSync(join(backend.home, ...path), 'utf8');
 
 /** Texts and numbers of a section of a TOML file that `appscli client` wrote; the top is the section of no name. */
 function section(toml: string, name = ''): Record<string, string> {
@@ -43,7 +43,7 @@ describe('a client that does as its files say', () => {
   for (const upstream of ['messages', 'chat'] as const) {
     test(`for the build CLI gets the expected reply of a single run from a ${upstream} upstream, and no redirect`, async () => {
       const given = { baseUrl: gateway.url, model: modelVia(upstream), alias: 'coder', contextWindow: 500_000 };
-      await buildCli(desk.context, { ...given, apiKeyEnv: 'RELAY_API_KEY', write: true }, { input: nobody });
+      await buildCli(backend.context, { ...given, apiKeyEnv: 'RELAY_API_KEY', write: true }, { input: nobody });
       const file = read('.buildcli', 'config.toml');
       const entry = section(file, `model.${section(file, 'models').default}`);
       assert.equal(entry.context_window, '500000');
@@ -74,9 +74,9 @@ describe('a client that does as its files say', () => {
   test('for the build CLI may find the token itself in them, which nobody else can read', async () => {
     const given = { baseUrl: gateway.url, model: modelVia('chat'), contextWindow: 500_000, tokenStdin: true } as const;
     const piped: Input = { ...nobody, all: async () => gateway.token };
-    await buildCli(desk.context, { ...given, displayName: 'Coder', write: true }, { input: piped });
+    await buildCli(backend.context, { ...given, displayName: 'Coder', write: true }, { input: piped });
     const file = read('.buildcli', 'config.toml');
-    assert.equal(statSync(join(desk.home, '.buildcli', 'config.toml')).mode & 0o777, 0o600);
+    assert.equal(statSync(join(backend.home, '.buildcli', 'config.toml')).mode & 0o777, 0o600);
     const { base_url, api_key, env_key, model, name } = section(file, `model.${section(file, 'models').default}`);
     assert.deepEqual([name, env_key], ['Coder', undefined]);
     const client = new OpenAI({ baseURL: base_url!, apiKey: api_key!, maxRetries: 0 });
@@ -87,7 +87,7 @@ describe('a client that does as its files say', () => {
   test('for the coding CLI gets its reply over Responses, with the key of auth.json', async () => {
     const given = { baseUrl: gateway.url, model: modelVia('messages'), contextWindow: 500_000 };
     const piped: Input = { ...nobody, all: async () => `${gateway.token}\n` };
-    await codingCli(desk.context, { ...given, tokenStdin: true, write: true }, { input: piped });
+    await codingCli(backend.context, { ...given, tokenStdin: true, write: true }, { input: piped });
     const file = read('.codingcli', 'config.toml');
     const { model, model_provider, model_auto_compact_token_limit } = section(file);
     const { base_url, wire_api } = section(file, `model_providers.${model_provider}`);
@@ -101,7 +101,7 @@ describe('a client that does as its files say', () => {
   test('for Messages gets its reply and the list of models, at the root of the address and with the bearer token', async () => {
     const given = { baseUrl: `${gateway.url}/v1`, model: modelVia('messages'), discovery: true, write: true } as const;
     const piped: Input = { ...nobody, all: async () => gateway.token };
-    await messages(desk.context, { ...given, tokenStdin: true }, { input: piped });
+    await messages(backend.context, { ...given, tokenStdin: true }, { input: piped });
     const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
     assert.equal(env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
     const authToken = env.VENDOR_AUTH_TOKEN!;
@@ -115,9 +115,9 @@ describe('a client that does as its files say', () => {
 
 test('the variables for Messages name a model for each tier and ask for an hour, with a warning of those that forbid it', async () => {
   const tiers = { opusModel: 'big-1', sonnetModel: 'middle-1', haikuModel: 'small-1', fableModel: 'tale-1' };
-  Object.assign(desk.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
+  Object.assign(backend.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
   const given = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
-  await messages(desk.context, given, { input: nobody });
+  await messages(backend.context, given, { input: nobody });
   const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
   assert.deepEqual(env, {
     VENDOR_BASE_URL: gateway.url,
@@ -128,6 +128,6 @@ test('the variables for Messages name a model for each tier and ask for an hour,
     VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
     ENABLE_PROMPT_CACHING_1H: '1',
   });
-  assert.match(desk.words(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
-  assert.match(desk.words(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
+  assert.match(backend.words(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
+  assert.match(backend.words(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
 });

@@ -14,7 +14,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, send } from '../support/client.ts';
-import { nothingHeld } from '../support/state.ts';
+import { nothingReserved } from '../support/state.ts';
 
 const MESSAGE_HEADER = 'x-coding-cli-message';
 const ADVICE = 'Frag „Zoë“ im Kanal.';
@@ -97,7 +97,7 @@ test('a limit on requests at once and one per minute are waited out by every cli
   await limit({ rules: [{ name: 'rpm', scope: 'user', requests_per_minute: 1 }] });
   // Should the minute end right here, the next request of a client fills it again.
   await ask(gateway.url, gateway.token);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   for (const [path, body] of [
     ['/v1/messages', { max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] }],
     ['/v1/chat/completions', { messages: [{ role: 'user', content: 'Hi' }] }],

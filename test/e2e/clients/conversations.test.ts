@@ -18,10 +18,10 @@ useNine((nine) => {
 });
 
 /** Every text of the conversation with who said it. */
-function textsOf(surface: Protocol, upstream: Protocol): [role: string, text: string][] {
-  const rounds = roundsOf(surface);
+function textsOf(spoken: Protocol, upstream: Protocol): [role: string, text: string][] {
+  const rounds = roundsOf(spoken);
   // Only Messages has a flag for failures; elsewhere the text says it.
-  const failure = surface === 'messages' && upstream === 'messages' ? '' : 'Error: ';
+  const failure = spoken === 'messages' && upstream === 'messages' ? '' : 'Error: ';
   return rounds.flatMap(({ ask, say, calls, failed }, index): [string, string][] => [
     ['user', ask],
     ['assistant', say],
@@ -38,14 +38,14 @@ function checkNames(names: readonly string[], expected: readonly string[], upstr
   }
 }
 
-function checkSeen({ seen }: Asked, surface: Protocol, upstream: Protocol): void {
-  const rounds = roundsOf(surface);
+function checkSeen({ seen }: Asked, spoken: Protocol, upstream: Protocol): void {
+  const rounds = roundsOf(spoken);
   const calls = rounds.flatMap((round) => round.calls);
   assert.deepEqual(seen.system, SYSTEM);
-  assert.deepEqual(seen.texts, textsOf(surface, upstream));
+  assert.deepEqual(seen.texts, textsOf(spoken, upstream));
   checkNames(
     seen.tools,
-    toolsOf(surface).map(({ name }) => name),
+    toolsOf(spoken).map(({ name }) => name),
     upstream,
   );
   checkNames(
@@ -69,13 +69,13 @@ function checkSeen({ seen }: Asked, surface: Protocol, upstream: Protocol): void
   assert.deepEqual(seen.images, Array(rounds.filter(({ image }) => image).length).fill(PIXEL));
   assert.deepEqual(seen.documents, Array(rounds.filter(({ document }) => document).length).fill(PDF));
   // Chat completions has no proof of a thought, and the others believe none without; nor does it take what others proved.
-  const kept = surface === 'messages' || surface === upstream || (surface === 'responses' && upstream === 'messages');
+  const kept = spoken === 'messages' || spoken === upstream || (spoken === 'responses' && upstream === 'messages');
   assert.deepEqual(seen.thoughts, kept ? rounds.map(({ thought }) => thought) : []);
 }
 
-for (const [surface, upstream] of COMBINATIONS) {
-  test(`a long conversation of a ${surface} client is accepted whole by a ${upstream} upstream`, async () => {
-    const { name } = toolsOf(surface)[9]!;
+for (const [spoken, upstream] of COMBINATIONS) {
+  test(`a long conversation of a ${spoken} client is accepted whole by a ${upstream} upstream`, async () => {
+    const { name } = toolsOf(spoken)[9]!;
     const answer: Answer = {
       said: [
         { kind: 'thought', text: 'Now.' },
@@ -88,13 +88,13 @@ for (const [surface, upstream] of COMBINATIONS) {
       const called = { kind: 'call' as const, name: asked.seen.tools[9]!, arguments: '{"path":"/ü"}' };
       return { ...answer, said: [...answer.said, called, { ...called, arguments: '{}' }] };
     };
-    const body = recordedBody(surface, upstream, modelVia(upstream));
+    const body = recordedBody(spoken, upstream, modelVia(upstream));
     assert.ok(JSON.stringify(body).length > 100_000);
-    const got = await post(gateway, surface, body);
+    const got = await post(gateway, spoken, body);
     assert.deepEqual(provider.refused, []);
     assert.equal(got.status, 200, got.text.slice(0, 500));
-    checkSeen(provider.only(), surface, upstream);
-    assert.equal(textIn(surface, eventsIn(got.text)), 'Sehr gut — 値.');
+    checkSeen(provider.only(), spoken, upstream);
+    assert.equal(textIn(spoken, eventsIn(got.text)), 'Sehr gut — 値.');
     assert.ok(got.text.includes(JSON.stringify(name)), 'calls have the names that the client gave its tools');
   });
 }

@@ -18,19 +18,19 @@ const HISTORY = [
   { role: 'assistant', content: 'Hello.' },
 ];
 
-function bodyOf(surface: Protocol, model: string, messages: readonly object[]): object {
-  if (surface === 'responses') return { model, input: messages };
-  return { model, messages, ...(surface === 'messages' && { max_tokens: 100 }) };
+function bodyOf(spoken: Protocol, model: string, messages: readonly object[]): object {
+  if (spoken === 'responses') return { model, input: messages };
+  return { model, messages, ...(spoken === 'messages' && { max_tokens: 100 }) };
 }
 
-for (const [surface, upstream] of TRANSLATED) {
-  describe(`from a ${surface} client to a ${upstream} upstream`, () => {
-    const contents = surface === 'messages' ? ['', []] : ['', ' ', []];
+for (const [spoken, upstream] of TRANSLATED) {
+  describe(`from a ${spoken} client to a ${upstream} upstream`, () => {
+    const contents = spoken === 'messages' ? ['', []] : ['', ' ', []];
     for (const content of contents) {
       it(`a conversation that is ${JSON.stringify(content)} alone, or ends with it, is answered`, async () => {
         for (const before of [[], HISTORY]) {
-          const body = bodyOf(surface, modelVia(upstream), [...before, { role: 'user', content }]);
-          const { status, text } = await post(gateway, surface, body);
+          const body = bodyOf(spoken, modelVia(upstream), [...before, { role: 'user', content }]);
+          const { status, text } = await post(gateway, spoken, body);
           assert.deepEqual(provider.refused, []);
           assert.equal(status, 200, text);
           const said = provider.asked.at(-1)!.seen.texts;

@@ -40,17 +40,17 @@ const lossesOf = async (answer: Response) =>
   ((await auditRecord(gateway.database, idOf(answer))).record as { losses: readonly string[] }).losses;
 
 /** The answer of a gateway whose upstream answers with this document. */
-async function answered(surface: Protocol, upstream: Protocol, document: object, more: object = {}): Promise<Response> {
+async function answered(spoken: Protocol, upstream: Protocol, document: object, more: object = {}): Promise<Response> {
   const { script } = provider.upstream;
   provider.upstream.script = answerJson(document);
-  const answer = await post(gateway, surface, askBody(surface, modelVia(upstream), 'Hi', more));
+  const answer = await post(gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi', more));
   provider.upstream.script = script;
   return answer;
 }
 
 /** The message of a refusal for which the upstream was not asked. */
-async function refusal(surface: Protocol, model: string, more: object): Promise<string> {
-  const answer = await post(gateway, surface, askBody(surface, model, 'Hi', more));
+async function refusal(spoken: Protocol, model: string, more: object): Promise<string> {
+  const answer = await post(gateway, spoken, askBody(spoken, model, 'Hi', more));
   assert.equal(answer.status, 400, answer.text);
   assert.equal(provider.upstream.requests.length, 0);
   return answer.json().error.message;
@@ -76,15 +76,15 @@ describe('tokens written to a cache for half a day or half an hour', () => {
     chat: completion({ content: 'Hi' }, { prompt_tokens_details: details }),
   };
   for (const upstream of ['responses', 'chat'] as const) {
-    for (const surface of [upstream, 'messages'] as const) {
-      test(`are billed apart, as a ${upstream} upstream tells them to a ${surface} client`, async () => {
-        const answer = await answered(surface, upstream, DOCUMENTS[upstream]);
+    for (const spoken of [upstream, 'messages'] as const) {
+      test(`are billed apart, as a ${upstream} upstream tells them to a ${spoken} client`, async () => {
+        const answer = await answered(spoken, upstream, DOCUMENTS[upstream]);
         const row = await ledgerRow(gateway.database, idOf(answer));
         assert.deepEqual(
           [row.input_tokens, row.cache_read_tokens, row.cache_write_5m_tokens, row.cache_write_1h_tokens],
           [45, 5, 10, 40],
         );
-        if (surface !== 'messages') return;
+        if (spoken !== 'messages') return;
         const { cache_creation_input_tokens, cache_creation } = answer.json().usage;
         assert.equal(cache_creation_input_tokens, 50);
         assert.deepEqual(cache_creation, { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 40 });
@@ -105,42 +105,42 @@ describe('tokens written to a cache for half a day or half an hour', () => {
 });
 
 test('a prompt that is to be kept for half a day is kept for an hour by a Messages upstream, and where it is not to be kept, not', async () => {
-  const marked = async (surface: Protocol, prompt_cache_options: object) => {
+  const marked = async (spoken: Protocol, prompt_cache_options: object) => {
     provider.reset();
-    const body = askBody(surface, modelVia('messages'), 'Hi', { prompt_cache_options });
-    const answer = await post(gateway, surface, body);
+    const body = askBody(spoken, modelVia('messages'), 'Hi', { prompt_cache_options });
+    const answer = await post(gateway, spoken, body);
     assert.equal(answer.status, 200, answer.text);
     assert.ok((await lossesOf(answer)).includes('prompt_cache_options'));
     return provider.only().body.messages[0].content[0].cache_control;
   };
-  for (const surface of ['chat', 'responses'] as const) {
-    assert.deepEqual(await marked(surface, { ttl: '12h' }), { type: 'ephemeral', ttl: '1h' });
-    assert.deepEqual(await marked(surface, { ttl: '30m', mode: 'implicit' }), { type: 'ephemeral' });
-    assert.equal(await marked(surface, { ttl: '12h', mode: 'explicit' }), undefined);
+  for (const spoken of ['chat', 'responses'] as const) {
+    assert.deepEqual(await marked(spoken, { ttl: '12h' }), { type: 'ephemeral', ttl: '1h' });
+    assert.deepEqual(await marked(spoken, { ttl: '30m', mode: 'implicit' }), { type: 'ephemeral' });
+    assert.equal(await marked(spoken, { ttl: '12h', mode: 'explicit' }), undefined);
   }
 });
 
 test('marks without a lifetime get that of the request, and none is kept for longer than one before it', async () => {
-  const marked = async (surface: Protocol, ttls: readonly (string | undefined)[], ttl?: string) => {
+  const marked = async (spoken: Protocol, ttls: readonly (string | undefined)[], ttl?: string) => {
     provider.reset();
-    const type = surface === 'chat' ? 'text' : 'input_text';
+    const type = spoken === 'chat' ? 'text' : 'input_text';
     const content = ttls.map((one) => ({ type, text: 'x', prompt_cache_breakpoint: { mode: 'explicit', ttl: one } }));
     const said = [{ role: 'user', content }];
     const more = { prompt_cache_options: { mode: 'explicit', ttl } };
     const body = {
-      ...askBody(surface, modelVia('messages'), '', more),
-      [surface === 'chat' ? 'messages' : 'input']: said,
+      ...askBody(spoken, modelVia('messages'), '', more),
+      [spoken === 'chat' ? 'messages' : 'input']: said,
     };
-    const answer = await post(gateway, surface, body);
+    const answer = await post(gateway, spoken, body);
     assert.equal(answer.status, 200, answer.text);
     const blocks: readonly { cache_control?: { ttl?: string } }[] = provider.only().body.messages[0].content;
     return blocks.map(({ cache_control }) => cache_control?.ttl ?? '5m');
   };
-  for (const surface of ['chat', 'responses'] as const) {
-    assert.deepEqual(await marked(surface, [undefined, undefined], '12h'), ['1h', '1h']);
-    assert.deepEqual(await marked(surface, [undefined, undefined], '30m'), ['5m', '5m']);
+  for (const spoken of ['chat', 'responses'] as const) {
+    assert.deepEqual(await marked(spoken, [undefined, undefined], '12h'), ['1h', '1h']);
+    assert.deepEqual(await marked(spoken, [undefined, undefined], '30m'), ['5m', '5m']);
     // A Messages upstream refuses a longer lifetime after a shorter one.
-    assert.deepEqual(await marked(surface, [undefined, '12h', '30m']), ['1h', '1h', '5m']);
+    assert.deepEqual(await marked(spoken, [undefined, '12h', '30m']), ['1h', '1h', '5m']);
   }
 });
 
@@ -176,8 +176,8 @@ describe('audio', () => {
       ['chat', { messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] }],
       ['responses', { input: [{ type: 'function_call_output', call_id: 'c', output: [{ type: 'input_audio' }] }] }],
     ];
-    for (const [surface, said] of FORMS)
-      assert.match(await refusal(surface, modelVia(surface), said), /^\w+\[0\]\.\S+: "audio" has no price/);
+    for (const [spoken, said] of FORMS)
+      assert.match(await refusal(spoken, modelVia(spoken), said), /^\w+\[0\]\.\S+: "audio" has no price/);
   });
 
   test('of a Responses client is refused as audio where it would have to be translated', async () => {
@@ -194,8 +194,8 @@ describe('tools that a provider has taught its models', () => {
       messages: [{ type: 'bash_20250124', name: 'bash' }],
       responses: [{ type: 'local_shell' }],
     };
-    for (const surface of ['messages', 'responses'] as const) {
-      const said = await refusal(surface, modelVia('chat'), { tools: of_client[surface] });
+    for (const spoken of ['messages', 'responses'] as const) {
+      const said = await refusal(spoken, modelVia('chat'), { tools: of_client[spoken] });
       assert.match(said, /tools that a provider runs, or has taught its models, exist at that provider only/);
     }
   });
@@ -279,8 +279,8 @@ describe('tools that a provider has taught its models', () => {
 describe('a whole answer', () => {
   test('has all its items, also where they all have one identifier', async () => {
     const document = response([message('msg', text('One. ')), message('msg', text('Two.'))]);
-    for (const surface of ['messages', 'chat'] as const) {
-      assert.equal(textIn(surface, (await answered(surface, 'responses', document)).json()), 'One. Two.');
+    for (const spoken of ['messages', 'chat'] as const) {
+      assert.equal(textIn(spoken, (await answered(spoken, 'responses', document)).json()), 'One. Two.');
     }
   });
 
@@ -301,10 +301,10 @@ describe('a whole answer', () => {
 });
 
 describe('a stream', () => {
-  const streamed = async (surface: Protocol, upstream: Protocol, events: readonly string[]) => {
+  const streamed = async (spoken: Protocol, upstream: Protocol, events: readonly string[]) => {
     const { script } = provider.upstream;
     provider.upstream.script = answerChunks(events);
-    const answer = await post(gateway, surface, askBody(surface, modelVia(upstream), 'Hi', { stream: true }));
+    const answer = await post(gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi', { stream: true }));
     provider.upstream.script = script;
     return answer;
   };

@@ -33,10 +33,10 @@ function schema(depth: number): Record<string, unknown> {
 }
 
 /** Forty tools; every tenth with a name as long as those of remote servers are, where the API takes such names. */
-export function toolsOf(surface: Protocol) {
+export function toolsOf(spoken: Protocol) {
   return Array.from({ length: 40 }, (_, index) => {
     const long = `mcp__a_server_with_a_long_name__and_a_tool_with_a_long_name_${index}_x`.padEnd(70, 'y');
-    const name = index % 10 === 9 ? long.slice(0, surface === 'messages' ? 70 : 64) : `tool_${index}`;
+    const name = index % 10 === 9 ? long.slice(0, spoken === 'messages' ? 70 : 64) : `tool_${index}`;
     return { name, description: `Does thing ${index}. `.repeat(20), schema: schema(4) };
   });
 }
@@ -58,8 +58,8 @@ export interface Round {
 }
 
 /** The rounds; the last one's results are still unanswered. */
-export function roundsOf(surface: Protocol): Round[] {
-  const tools = toolsOf(surface);
+export function roundsOf(spoken: Protocol): Round[] {
+  const tools = toolsOf(spoken);
   return Array.from({ length: ROUNDS }, (_, index) => ({
     ask: `Step ${index}: please look at file ${index}.`,
     thought: `For step ${index} I need two files.`,
@@ -237,7 +237,7 @@ function responsesBody(upstream: Protocol) {
 }
 
 /** The body that a client of this API sends for a model of that upstream, with the proofs of thoughts it got through the gateway. */
-export function recordedBody(surface: Protocol, upstream: Protocol, model: string): Record<string, unknown> {
-  const body = { messages: messagesBody, chat: chatBody, responses: responsesBody }[surface](upstream);
+export function recordedBody(spoken: Protocol, upstream: Protocol, model: string): Record<string, unknown> {
+  const body = { messages: messagesBody, chat: chatBody, responses: responsesBody }[spoken](upstream);
   return { model, ...body };
 }

@@ -11,7 +11,7 @@ import {
   sse,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -212,7 +212,7 @@ test('an abort in the middle of a stream is settled at what the whole answer use
   );
   assert.equal(row.input_tokens, 100, 'what message_start reported is billed');
   assert.equal(row.output_tokens, 40);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });
 
 test('a body of two megabytes passes', async () => {

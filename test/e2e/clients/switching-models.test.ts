@@ -65,29 +65,29 @@ function playing({ thinks, secret, calls, says }: Step, turn: number): Model {
   };
 }
 
-async function talk(surface: Protocol, steps: readonly Step[], thinking?: Thinking): Promise<void> {
+async function talk(spoken: Protocol, steps: readonly Step[], thinking?: Thinking): Promise<void> {
   provider.reset();
-  const client = talkingClient(surface, thinking);
+  const client = talkingClient(spoken, thinking);
   for (const [turn, one] of steps.entries()) {
     provider.model = playing(one, turn);
     const body = client.ask(sameAt(one.upstream), one.stream, `Question ${turn}?`);
-    const { status, text } = await post(gateway, surface, body);
+    const { status, text } = await post(gateway, spoken, body);
     assert.deepEqual(provider.refused, [], `turn ${turn}: ${body}`);
     assert.equal(status, 200, text);
-    if (one.upstream === surface && !body.includes('gw:')) {
+    if (one.upstream === spoken && !body.includes('gw:')) {
       const { body: received } = provider.upstream.requests.at(-1)!;
-      if (surface !== 'chat') assert.equal(String(received), body);
+      if (spoken !== 'chat') assert.equal(String(received), body);
     }
     client.take(text, one.stream);
   }
 }
 
 describe('a conversation that changes its model in every turn', () => {
-  for (const surface of PROTOCOLS) {
-    for (const thinking of surface === 'messages' ? THINKING : [undefined]) {
-      it(`is never refused for a ${surface} client${thinking ? ` that asks for ${thinking.type} thinking` : ''}`, async () => {
+  for (const spoken of PROTOCOLS) {
+    for (const thinking of spoken === 'messages' ? THINKING : [undefined]) {
+      it(`is never refused for a ${spoken} client${thinking ? ` that asks for ${thinking.type} thinking` : ''}`, async () => {
         await fc.assert(
-          fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 8 }), (steps) => talk(surface, steps, thinking)),
+          fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 8 }), (steps) => talk(spoken, steps, thinking)),
           { numRuns: 12, endOnFailure: true },
         );
       });

@@ -106,6 +106,6 @@ function messageOf(chunks: readonly Json[]): Json {
 }
 
 /** A client of this API. */
-export function talkingClient(surface: Protocol, thinking?: Thinking): TalkingClient {
-  return { messages: () => messagesClient(thinking), chat: chatClient, responses: responsesClient }[surface]();
+export function talkingClient(spoken: Protocol, thinking?: Thinking): TalkingClient {
+  return { messages: () => messagesClient(thinking), chat: chatClient, responses: responsesClient }[spoken]();
 }

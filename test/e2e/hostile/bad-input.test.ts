@@ -18,7 +18,7 @@ import {
   send,
 } from '../support/client.ts';
 import { assertRefused, INVALID } from '../support/refusal.ts';
-import { held, ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -329,14 +329,14 @@ describe('a method or path', () => {
   }
 });
 
-test('no refused request left a ledger row or a hold', async () => {
+test('no refused request left a ledger row or a reservation', async () => {
   upstream.requests.length = 0;
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const before_count = (await ledgerRows(gateway.database)).length;
   await send(gateway.url, { headers: bearer(gateway.token), body: '{"model":7}' });
   await ask(gateway.url, gateway.token, { model: 'no-such-model' });
   await ask(gateway.url, 'gw_wrong');
   assert.equal((await ledgerRows(gateway.database)).length, before_count);
-  const { nano_usd, reservations } = await held(gateway.database);
+  const { nano_usd, reservations } = await reserved(gateway.database);
   assert.deepEqual({ nano_usd, reservations }, { nano_usd: 0, reservations: 0 });
 });

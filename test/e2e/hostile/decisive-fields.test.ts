@@ -12,7 +12,7 @@ import { bearer, type Response, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
 
 const CHEAP = { input: 1, output: 5 };
-const DEAR = { input: 300, output: 1500 };
+const EXPENSIVE = { input: 300, output: 1500 };
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -51,7 +51,13 @@ function sections(url: string): ConfigSections {
       { id: 'chat-1', family: 'cheap', ...window, pricing: CHEAP },
       { id: 'chat-2', family: 'cheap', ...window, pricing: { ...CHEAP, speeds: { fast: { multiplier: 6 } } } },
       { id: 'open-1', family: 'cheap', ...window, pricing: CHEAP },
-      { id: 'dear-1', family: 'dear', ...window, upstream_ids: { vendor: 'dear-upstream-name' }, pricing: DEAR },
+      {
+        id: 'expensive-1',
+        family: 'expensive',
+        ...window,
+        upstream_ids: { vendor: 'expensive-upstream-name' },
+        pricing: EXPENSIVE,
+      },
     ],
     token_groups: [
       { name: 'all', models: ['*'] },
@@ -129,48 +135,50 @@ const tool = (definition: object) => ({ tools: [definition] });
 
 describe('a model named beside `model`', () => {
   const places: readonly (readonly [Api, object, string])[] = [
-    ['messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'dear-1' }), 'tools[0].model'],
-    ['messages', tool({ type: 'advisor_20260301', model: 'dear-upstream-name' }), 'tools[0].model'],
+    ['messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'expensive-1' }), 'tools[0].model'],
+    ['messages', tool({ type: 'advisor_20260301', model: 'expensive-upstream-name' }), 'tools[0].model'],
     [
       'messages',
-      { context_management: { edits: [{ type: 'compact_1', model: 'dear-1' }] } },
+      { context_management: { edits: [{ type: 'compact_1', model: 'expensive-1' }] } },
       'context_management.edits[0].model',
     ],
-    ['messages', { fallbacks: [{ model: 'dear-1' }] }, 'fallbacks[0].model'],
-    ['messages', { fallbacks: ['dear-1'] }, 'fallbacks[0]'],
-    ['messages', { compaction: { summaryModel: 'dear-1' } }, 'compaction.summaryModel'],
+    ['messages', { fallbacks: [{ model: 'expensive-1' }] }, 'fallbacks[0].model'],
+    ['messages', { fallbacks: ['expensive-1'] }, 'fallbacks[0]'],
+    ['messages', { compaction: { summaryModel: 'expensive-1' } }, 'compaction.summaryModel'],
     [
       'messages',
       {
         messages: [
           {
             role: 'user',
-            content: [{ type: 'tool_addition', tool: { type: 'tool_definition', definition: { model: 'dear-1' } } }],
+            content: [
+              { type: 'tool_addition', tool: { type: 'tool_definition', definition: { model: 'expensive-1' } } },
+            ],
           },
         ],
       },
       'messages[0].content[0].tool.definition.model',
     ],
-    ['chat', { models: ['chat-1', 'dear-1'] }, 'models[1]'],
-    ['chat', { fallback_models: ['dear-1'] }, 'fallback_models[0]'],
-    ['chat', { fallbacks: [{ model: 'dear-1', messages: [] }] }, 'fallbacks[0].model'],
-    ['chat', tool({ type: 'openrouter:advisor', parameters: { model: 'dear-1' } }), 'tools[0].parameters.model'],
+    ['chat', { models: ['chat-1', 'expensive-1'] }, 'models[1]'],
+    ['chat', { fallback_models: ['expensive-1'] }, 'fallback_models[0]'],
+    ['chat', { fallbacks: [{ model: 'expensive-1', messages: [] }] }, 'fallbacks[0].model'],
+    ['chat', tool({ type: 'openrouter:advisor', parameters: { model: 'expensive-1' } }), 'tools[0].parameters.model'],
     [
       'chat',
-      tool({ type: 'function', function: { name: 'f', parameters: {}, model: 'dear-1' } }),
+      tool({ type: 'function', function: { name: 'f', parameters: {}, model: 'expensive-1' } }),
       'tools[0].function.model',
     ],
-    ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'dear-1' }, `${'\ufdfa'.repeat(30)}_model`],
-    ['chat', { unheard_of: { 'judge-model-id': 'dear-1' } }, 'unheard_of.judge-model-id'],
-    ['responses', tool({ type: 'image_generation', model: 'dear-1' }), 'tools[0].model'],
+    ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'expensive-1' }, `${'\ufdfa'.repeat(30)}_model`],
+    ['chat', { unheard_of: { 'judge-model-id': 'expensive-1' } }, 'unheard_of.judge-model-id'],
+    ['responses', tool({ type: 'image_generation', model: 'expensive-1' }), 'tools[0].model'],
     [
       'responses',
-      tool({ type: 'namespace', tools: [{ type: 'image_generation', model: 'dear-1' }] }),
+      tool({ type: 'namespace', tools: [{ type: 'image_generation', model: 'expensive-1' }] }),
       'tools[0].tools[0].model',
     ],
     [
       'responses',
-      { input: [{ type: 'additional_tools', tools: [{ type: 'x', model: 'dear-1' }] }] },
+      { input: [{ type: 'additional_tools', tools: [{ type: 'x', model: 'expensive-1' }] }] },
       'input[0].tools[0].model',
     ],
     ['responses', { moderation: { model: 'omni-latest' } }, 'moderation.model'],
@@ -184,26 +192,30 @@ describe('a model named beside `model`', () => {
 
   test('is refused wherever it stands, however the field is called', async () => {
     const named: readonly (readonly [Api, object, string])[] = [
-      ['chat', { llm: 'dear-1' }, 'llm'],
-      ['chat', { router_hint: { use: ['chat-1', 'dear-1'] } }, 'router_hint.use[1]'],
+      ['chat', { llm: 'expensive-1' }, 'llm'],
+      ['chat', { router_hint: { use: ['chat-1', 'expensive-1'] } }, 'router_hint.use[1]'],
       ['chat', { model_override: 'gpt-unknown-9' }, 'model_override'],
       ['chat', { 'fallback model': 'gpt-unknown-9' }, 'fallback model'],
       ['chat', { deployment_name: 'gpt-unknown-9' }, 'deployment_name'],
       ['responses', { prompt: { id: 'pmpt_1', model: 'gpt-unknown-9' } }, 'prompt.model'],
-      ['messages', { safeguards: [{ judge_model: 'dear-1' }] }, 'safeguards[0].judge_model'],
-      ['chat', { tool_choice: { type: 'advisor', model: 'dear-1' } }, 'tool_choice.model'],
-      ['chat', { functions: [{ name: 'f', parameters: {}, model: 'dear-1' }] }, 'functions[0].model'],
-      ['messages', { x: 'dear-upstream-name' }, 'x'],
+      ['messages', { safeguards: [{ judge_model: 'expensive-1' }] }, 'safeguards[0].judge_model'],
+      ['chat', { tool_choice: { type: 'advisor', model: 'expensive-1' } }, 'tool_choice.model'],
+      ['chat', { functions: [{ name: 'f', parameters: {}, model: 'expensive-1' }] }, 'functions[0].model'],
+      ['messages', { x: 'expensive-upstream-name' }, 'x'],
       [
         'messages',
-        { messages: [{ role: 'user', content: [{ type: 'x', tools: [{ model: 'dear-1' }] }] }] },
+        { messages: [{ role: 'user', content: [{ type: 'x', tools: [{ model: 'expensive-1' }] }] }] },
         'messages[0].content[0].tools[0].model',
       ],
     ];
     for (const [api, fields, param] of named) await refused(api, fields, param, 404);
-    await passes('chat', { unheard_of: { hint: 'chat-2', word: 'small' }, user: 'dear-1', prompt_cache_key: 'dear-1' });
-    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['dear-1'] });
-    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'dear-1' } } });
+    await passes('chat', {
+      unheard_of: { hint: 'chat-2', word: 'small' },
+      user: 'expensive-1',
+      prompt_cache_key: 'expensive-1',
+    });
+    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['expensive-1'] });
+    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'expensive-1' } } });
   });
 
   test('passes as it is where the caller may use it and the upstream serves it by that name', async () => {
@@ -221,7 +233,7 @@ describe('a model named beside `model`', () => {
 
   test('may be repeated in a field that nobody knows, where it is the model of the request', async () => {
     await passes('messages', { model: 'cheap-1', x: { model: 'cheap-1' } });
-    await refused('messages', { model: 'cheap-1', x: { model: 'dear-1' } }, 'x.model', 404);
+    await refused('messages', { model: 'cheap-1', x: { model: 'expensive-1' } }, 'x.model', 404);
   });
 
   test('is refused with the setting that allows it where nobody here knows the name', async () => {
@@ -236,7 +248,7 @@ describe('a model named beside `model`', () => {
 
   test('is refused where it has no form that can be checked', async () => {
     await refused('messages', { fallbacks: 'default' }, 'fallbacks', 400);
-    await refused('chat', { fallbacks: [{ 'chat-1': ['dear-1'] }] }, 'fallbacks[0]', 400);
+    await refused('chat', { fallbacks: [{ 'chat-1': ['expensive-1'] }] }, 'fallbacks[0]', 400);
     const by_name = { 'chat-1': 'gpt-unknown-9' };
     await refused('chat', { context_window_fallback_dict: by_name }, 'context_window_fallback_dict', 400);
     await refused('chat', tool({ type: 'openrouter:advisor' }), 'tools[0]', 400);
@@ -246,14 +258,14 @@ describe('a model named beside `model`', () => {
   test('is a word like any other in content, in schemas of tools and in names that clients make up', async () => {
     const schema = {
       type: 'object',
-      properties: { model: { type: 'string', default: 'dear-1' }, models: { type: 'array' } },
+      properties: { model: { type: 'string', default: 'expensive-1' }, models: { type: 'array' } },
     };
-    await passes('messages', tool({ name: 'pick', input_schema: schema, input_examples: [{ model: 'dear-1' }] }));
+    await passes('messages', tool({ name: 'pick', input_schema: schema, input_examples: [{ model: 'expensive-1' }] }));
     await passes('chat', tool({ type: 'function', function: { name: 'pick', parameters: schema } }));
     await passes('responses', tool({ type: 'function', name: 'pick', parameters: schema }));
     await passes('responses', { text: { format: { type: 'json_schema', name: 'x', schema } } });
-    await passes('messages', { metadata: { user_id: '{"model":"dear-1"}', model: 'dear-1' } });
-    const call = { type: 'tool_use', id: 't', name: 'pick', input: { model: 'dear-1', workspace_id: 'w' } };
+    await passes('messages', { metadata: { user_id: '{"model":"expensive-1"}', model: 'expensive-1' } });
+    const call = { type: 'tool_use', id: 't', name: 'pick', input: { model: 'expensive-1', workspace_id: 'w' } };
     await passes('messages', { messages: [{ role: 'assistant', content: [call] }] });
     const spoken = {
       role: 'assistant',
@@ -307,17 +319,17 @@ describe('a field that chooses who serves or pays', () => {
       ['messages', { user_profile_id: 'u' }, 'user_profile_id'],
       ['chat', { organization: 'o' }, 'organization'],
       ['chat', { extra: { projectId: 'p' } }, 'extra.projectId'],
-      ['chat', { provider: { order: ['dear'] } }, 'provider'],
-      ['chat', { providerOptions: { gateway: { models: ['dear-1'] } } }, 'providerOptions'],
+      ['chat', { provider: { order: ['expensive'] } }, 'provider'],
+      ['chat', { providerOptions: { gateway: { models: ['expensive-1'] } } }, 'providerOptions'],
       ['chat', { plugins: [{ id: 'web' }] }, 'plugins'],
       ['chat', { preset: 'p' }, 'preset'],
       ['chat', { route: 'fallback' }, 'route'],
-      ['chat', { providers: ['dear'] }, 'providers'],
-      ['chat', { provider_order: ['dear'] }, 'provider_order'],
+      ['chat', { providers: ['expensive'] }, 'providers'],
+      ['chat', { provider_order: ['expensive'] }, 'provider_order'],
       ['chat', { auth: { token: 't' } }, 'auth'],
       ['messages', { user_profile: 'u' }, 'user_profile'],
       ['chat', { api_base: 'http://elsewhere.example' }, 'api_base'],
-      ['chat', { extra_body: { model: 'dear-1' } }, 'extra_body'],
+      ['chat', { extra_body: { model: 'expensive-1' } }, 'extra_body'],
       ['chat', { litellm_credential_name: 'c' }, 'litellm_credential_name'],
       ['chat', { aws_secret_access_key: 's' }, 'aws_secret_access_key'],
       ['chat', { aws_bedrock_runtime_endpoint: 'https://elsewhere.example' }, 'aws_bedrock_runtime_endpoint'],
@@ -337,7 +349,7 @@ describe('a field that chooses who serves or pays', () => {
     await passes('chat', { ...open, workspaceId: 'w' });
     await passes('responses', { ...open, moderation: { model: 'omni-latest' } });
     await refused('chat', { ...open, plugins: [{ id: 'web' }] }, 'plugins', 400);
-    await refused('responses', { ...open, moderation: { model: 'dear-1' } }, 'moderation.model', 404);
+    await refused('responses', { ...open, moderation: { model: 'expensive-1' } }, 'moderation.model', 404);
   });
 
   test('passes when it is empty, and so does every field that nobody knows', async () => {
@@ -363,12 +375,15 @@ describe('a header that chooses who serves or pays', () => {
 
   const betas = ['vendor-beta', 'first-1, context-1m-2025-08-07,last-2'];
 
-  test('that lengthens the context window is forwarded, and more is held where the body could be longer', async () => {
+  test('that lengthens the context window is forwarded, and more is reserved where the body could be longer', async () => {
     const body = { messages: [{ role: 'user', content: 'x'.repeat(400_000) }] };
     const plain = await recordOf(await post('messages', body));
     const longer = await recordOf(await post('messages', body, betas));
     assert.equal(upstream.requests.at(-1)!.headers['vendor-beta'], betas[1]);
-    assert.ok(Number(longer.held_usd) > 1.5 * Number(plain.held_usd), `${longer.held_usd} ${plain.held_usd}`);
+    assert.ok(
+      Number(longer.reserved_usd) > 1.5 * Number(plain.reserved_usd),
+      `${longer.reserved_usd} ${plain.reserved_usd}`,
+    );
   });
 
   test('reaches an upstream that allows it', async () => {
@@ -382,9 +397,9 @@ describe('a header that chooses who serves or pays', () => {
 describe('a query parameter', () => {
   test('that chooses a model, a price or an account is refused', async () => {
     for (const query of [
-      'model=dear-1',
+      'model=expensive-1',
       'beta=true&workspace_id=w',
-      'a=1&%6dodel=dear-1',
+      'a=1&%6dodel=expensive-1',
       'service_tier=priority',
       'key=&api_key=k',
     ]) {

@@ -11,7 +11,7 @@ import {
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, parseRaw, sendRaw } from '../support/client.ts';
-import { auditRecord, held, ledgerRow, ledgerRows } from '../support/state.ts';
+import { auditRecord, ledgerRow, ledgerRows, reserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -44,10 +44,10 @@ async function exchange(script: Script, more: object = {}): Promise<string> {
   );
 }
 
-/** Checks that a request which left has its one ledger row, its audit record and nothing held. */
+/** Checks that a request which left has its one ledger row, its audit record and nothing reserved. */
 async function assertFinished(raw: string): Promise<number | undefined> {
-  await until('nothing is held', async () => (await held(gateway.database)).reservations === 0);
-  assert.equal((await held(gateway.database)).nano_usd, 0);
+  await until('nothing is reserved', async () => (await reserved(gateway.database)).reservations === 0);
+  assert.equal((await reserved(gateway.database)).nano_usd, 0);
   if (raw === '') return undefined;
   const { status, headers } = parseRaw(raw);
   const request_id = headers['x-gateway-request-id']!;
@@ -165,7 +165,7 @@ describe('a head of the upstream', () => {
   });
 });
 
-test('whatever head an upstream sends, a request that left has an answer or a cut, one row, and nothing held', async () => {
+test('whatever head an upstream sends, a request that left has an answer or a cut, one row, and nothing reserved', async () => {
   const bytes = (max: number) =>
     fc.uint8Array({ maxLength: max }).map((values) => Buffer.from(values).toString('latin1'));
   const name = fc.oneof(

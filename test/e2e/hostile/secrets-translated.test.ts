@@ -14,7 +14,7 @@ import {
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
-import { auditRows, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRows, ledgerRows, nothingReserved } from '../support/state.ts';
 
 const PROMPT = 'The-merger closes on friday';
 /** `APPSCLI_TEST_SECRETS=all` tries every form in every place on every combination. */
@@ -132,7 +132,7 @@ function* variants(value: unknown, other: unknown): Generator<unknown> {
 
 /** Looks for the text in everything that was written. */
 async function assertUnsaid(): Promise<void> {
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const places = {
     'the log': gateway.logs.join('\n'),
     'the audit log': JSON.stringify(await auditRows(gateway.database)),
@@ -148,23 +148,23 @@ async function assertUnsaid(): Promise<void> {
 test('what a request says is nowhere but in the request, whatever is wrong with it', { timeout: 110_000 }, async () => {
   const statuses = new Map<number, number>();
   const others = [PROMPT, [PROMPT], { [PROMPT]: PROMPT, type: PROMPT }];
-  for (const [surface, protocol] of COMBINATIONS) {
+  for (const [spoken, protocol] of COMBINATIONS) {
     upstream.script = answerChunks(eventsOf(protocol, { said: [{ kind: 'text', text: 'Fine.' }] }));
     // Every form is in every place once, at the upstreams in turn.
     const turn = PROTOCOLS.indexOf(protocol);
     const bodies = others
       .flatMap((other, form) =>
-        [...variants(BODIES[surface], other)].filter((_, place) => ALL || (form + place) % PROTOCOLS.length === turn),
+        [...variants(BODIES[spoken], other)].filter((_, place) => ALL || (form + place) % PROTOCOLS.length === turn),
       )
       .filter((body) => typeof body === 'object');
     for (let at = 0; at < bodies.length; at += 16) {
       const asked = bodies.slice(at, at + 16).map(async (body) => {
-        const { status, text, raw_headers } = await post(gateway, surface, {
+        const { status, text, raw_headers } = await post(gateway, spoken, {
           ...(body as object),
           model: modelVia(protocol),
         });
         statuses.set(status, (statuses.get(status) ?? 0) + 1);
-        const why = `${surface} to ${protocol}: ${status} ${text}\n${JSON.stringify(body)}`;
+        const why = `${spoken} to ${protocol}: ${status} ${text}\n${JSON.stringify(body)}`;
         assert.ok(status === 200 || status === 400, why);
         // A successful answer of Responses repeats some of what was asked.
         if (status !== 200) assert.ok(!text.toLowerCase().includes('merger'), why);
@@ -183,7 +183,7 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
 });
 
 test('what an upstream says is nowhere but in the answer, whatever is wrong with it', async () => {
-  for (const [surface, protocol] of COMBINATIONS) {
+  for (const [spoken, protocol] of COMBINATIONS) {
     const events = eventsOf(protocol, { said: [{ kind: 'text', text: PROMPT }], piece: 100 });
     const place = events.findIndex((event) => event.includes('merger'));
     const broken = [
@@ -198,7 +198,7 @@ test('what an upstream says is nowhere but in the answer, whatever is wrong with
     for (const script of broken) {
       upstream.script = script;
       for (const stream of [false, true]) {
-        const { text } = await post(gateway, surface, askBody(surface, modelVia(protocol), 'Go', { stream })).catch(
+        const { text } = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Go', { stream })).catch(
           String as never,
         );
         assert.ok(!String(text).includes(UPSTREAM_KEY));

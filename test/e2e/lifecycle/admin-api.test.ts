@@ -118,7 +118,7 @@ describe('the admin API of running gateways', () => {
 
   test('ends the tokens somebody made in a token group they have left, when the session is renewed', async () => {
     const ben = await signIn(one.url, 'ben');
-    const made = await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+    const made = await api(one, ben.access_token, 'POST', '/admin/api/tokens', { name: 'backend' });
     assert.equal((await models(other, made.token)).status, 200);
     const person = provider.people.get('ben')!;
     try {
@@ -127,7 +127,7 @@ describe('the admin API of running gateways', () => {
       assert.equal(status, 200);
       await until('it is refused', async () => (await models(other, made.token)).status === 401);
       assert.deepEqual((await models(other, body.access_token)).ids, []);
-      const again = await api(other, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+      const again = await api(other, ben.access_token, 'POST', '/admin/api/tokens', { name: 'backend' });
       assert.deepEqual([again.status, again.error?.code], [403, 'forbidden'], 'nor is another made with the old token');
     } finally {
       provider.people.set('ben', person);
@@ -159,7 +159,7 @@ test('a token somebody made for themselves rests while they do not sign in', asy
   const gateway = await bootSignIn({ provider, clock, auth: { session }, config: { token_groups: GROUPS } });
   try {
     const ben = await signIn(gateway.url, 'ben');
-    const { token } = await api(gateway, ben.access_token, 'POST', '/admin/api/tokens', { name: 'desk' });
+    const { token } = await api(gateway, ben.access_token, 'POST', '/admin/api/tokens', { name: 'backend' });
     assert.equal((await models(gateway, token)).status, 200);
     clock.advance(2 * 86_400_000);
     const { status, error } = await api(gateway, token, 'GET', '/v1/models');

@@ -12,7 +12,7 @@ import { until } from '../../support/until.ts';
 import { answerSlowly } from '../streams/answer-slowly.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
-import { held, ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 
 const ROUNDS = 3;
 const CALLERS = 30;
@@ -47,7 +47,7 @@ after(async () => {
   await rm(config.directory, { recursive: true, force: true });
 });
 
-test('whenever the gateway is killed, every request the upstream saw has exactly one ledger row, and nothing stays held', async () => {
+test('whenever the gateway is killed, every request the upstream saw has exactly one ledger row, and nothing stays reserved', async () => {
   upstream.script = answerSlowly;
   /** One user per request, because that is what a ledger row and a request have in common. */
   let users = 0;
@@ -73,8 +73,8 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     await Promise.all(callers);
     gateway = await startGatewayProcess(config.config_file, env, port);
 
-    await until('what the dead process held is settled', async () => {
-      const { nano_usd, reservations } = await held(database);
+    await until('what the dead process reserved is settled', async () => {
+      const { nano_usd, reservations } = await reserved(database);
       return nano_usd === 0 && reservations === 0;
     }).catch((error) => {
       throw new Error(`killed after ${kill_after.toFixed(0)} ms: ${error.message}`);
@@ -92,7 +92,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
   const [counted] = await database.knex('spend_counters').where({ scope: 'team' }).sum({ spent: 'spent' });
   const total = (await ledgerRows(database)).reduce((sum, row) => sum + row.cost_nano_usd, 0);
   assert.equal(Number(counted?.spent), total, 'the counters equal the ledger');
-  await nothingHeld(database);
+  await nothingReserved(database);
   const { differences, repeated, uncounted, left } = await verifyLedger({ database, clock: systemClock });
   for (const found of [differences, repeated, uncounted, left]) assert.deepEqual(found, { total: 0, first: [] });
 });

@@ -98,7 +98,7 @@ const PIPELINE = `
 pipeline: echo
 version: 1
 summary: Answers whatever comes, past faulty stages.
-match: { methods: [POST], paths: [/echo, /handled], surface: messages }
+match: { methods: [POST], paths: [/echo, /handled], protocol: messages }
 stages:
   - { stage: faulty, id: strict, timeout_seconds: 0.05, options: { as: strict }, when: { rule: is-strict } }
   - { stage: faulty, id: lenient, timeout_seconds: 0.05, fail_closed: false, options: { as: lenient }, when: { "!": { rule: is-strict } } }

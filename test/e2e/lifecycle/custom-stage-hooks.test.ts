@@ -70,7 +70,7 @@ const PIPELINE = `
 pipeline: messages
 version: 2
 summary: Forwards Messages requests past faulty stages.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
@@ -211,7 +211,7 @@ test('what a stage leaves running in the background fails without ending the gat
 pipeline: stray
 version: 1
 summary: Leaves something running.
-match: { methods: [GET], paths: [/stray], surface: none }
+match: { methods: [GET], paths: [/stray], protocol: none }
 stages:
   - { stage: fail, options: { error: forbidden } }
 finally:

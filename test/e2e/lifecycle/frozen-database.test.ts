@@ -17,7 +17,7 @@ let upstream: ScriptedUpstream;
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let gateway: TestGateway;
 let frozen: number[] = [];
-/** How many batches of holds were sent to the database. */
+/** How many batches of reservations were sent to the database. */
 let sent = 0;
 
 before(async () => {
@@ -97,14 +97,14 @@ async function assertBooked(): Promise<void> {
     database.url,
     `select recover_orphans(now() + interval '1 day', '{}', interval '1 second', '-infinity')`,
   );
-  const [held] = await outside<{ held: string }>(
+  const [reserved] = await outside<{ reserved: string }>(
     database.url,
-    'select coalesce(sum(held), 0) as held from spend_counters',
+    'select coalesce(sum(reserved), 0) as reserved from spend_counters',
   );
-  assert.deepEqual([await rows(), Number(held!.held)], [upstream.requests.length, 0]);
+  assert.deepEqual([await rows(), Number(reserved!.reserved)], [upstream.requests.length, 0]);
 }
 
-test('a hold that was refused for slowness is not placed once the gateway is gone', async () => {
+test('a reservation that was refused for slowness is not placed once the gateway is gone', async () => {
   await freeze();
   const answer = await ask();
   assert.ok(answer.status >= 429, `${answer.status}`);
@@ -112,21 +112,21 @@ test('a hold that was refused for slowness is not placed once the gateway is gon
   await assertBooked();
 });
 
-test('a hold that is on its way when the gateway is told to stop is not placed once it is gone', async () => {
+test('a reservation that is on its way when the gateway is told to stop is not placed once it is gone', async () => {
   await freeze();
   const before_it = sent;
   const asked = ask().catch(() => undefined);
-  await until('the hold is on its way', () => sent > before_it);
+  await until('the reservation is on its way', () => sent > before_it);
   await gateway.close();
   await asked;
   await assertBooked();
 });
 
-test('a hold that the database places before the gateway is gone is given back', async () => {
+test('a reservation that the database places before the gateway is gone is given back', async () => {
   await freeze();
   const before_it = sent;
   const asked = ask().catch(() => undefined);
-  await until('the hold is on its way', () => sent > before_it);
+  await until('the reservation is on its way', () => sent > before_it);
   const closed = gateway.close();
   thaw();
   await Promise.all([asked, closed]);
@@ -134,17 +134,17 @@ test('a hold that the database places before the gateway is gone is given back',
 });
 
 test('a request whose answer came while the database stood still has one row', async () => {
-  const held = Promise.withResolvers<void>();
+  const reserved = Promise.withResolvers<void>();
   const answer = answerJson(message());
   upstream.script = async (exchange) => {
-    await held.promise;
+    await reserved.promise;
     return answer(exchange);
   };
   const before_it = upstream.requests.length;
   const asked = ask();
   await upstream.arrived(before_it + 1);
   await freeze();
-  held.resolve();
+  reserved.resolve();
   assert.equal((await asked).status, 200);
   await gateway.close();
   await assertBooked();

@@ -25,7 +25,7 @@ setInterval(() => {
 
 process.on('SIGUSR2', () => {
   const { rss, heapUsed } = process.memoryUsage();
-  const [wall, busy, heap, held] = [longest.wall, longest.cpu, heapUsed / MIB, rss / MIB].map(Math.round);
-  process.stdout.write(`longest pause: ${busy} ms of ${wall} ms; heap ${heap} MiB, rss ${held} MiB\n`);
+  const [wall, busy, heap, reserved] = [longest.wall, longest.cpu, heapUsed / MIB, rss / MIB].map(Math.round);
+  process.stdout.write(`longest pause: ${busy} ms of ${wall} ms; heap ${heap} MiB, rss ${reserved} MiB\n`);
   longest = { wall: 0, cpu: 0 };
 });

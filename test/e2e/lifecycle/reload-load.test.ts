@@ -18,7 +18,7 @@ import {
 import { quietLog } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 
 const RELOADS = 50;
 /** Reloads after which everything that is made only once has been made. */
@@ -125,7 +125,7 @@ test('50 reloads under continuous streams lose no request and leave nothing behi
   assert.deepEqual(wrong, []);
   assert.ok(complete > RELOADS, `${complete} requests`);
   assert.equal(received, complete);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const rows = await ledgerRows(gateway.database);
   assert.equal(rows.length, complete, 'each request has its ledger row');
   assert.equal(new Set(rows.map(({ cost_nano_usd }) => cost_nano_usd)).size, 1, 'at the price all of them had');

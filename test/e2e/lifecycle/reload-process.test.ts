@@ -15,7 +15,7 @@ import { type GatewayProcess, startGatewayProcess } from '../support/gateway-pro
 const pipeline = (message: string) => `pipeline: teapot
 version: 1
 summary: Always says no.
-match: { methods: [GET], paths: [/teapot], surface: none }
+match: { methods: [GET], paths: [/teapot], protocol: none }
 stages:
   - { stage: fail, options: { error: path_not_found, message: ${message} } }
 `;

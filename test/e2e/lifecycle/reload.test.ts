@@ -230,7 +230,7 @@ test("pipelines and the options of their stages are the new files'", async () =>
   const pipeline = (message: string) => `pipeline: teapot
 version: 1
 summary: Always says no.
-match: { methods: [GET], paths: [/teapot], surface: none }
+match: { methods: [GET], paths: [/teapot], protocol: none }
 stages:
   - { stage: fail, options: { error: path_not_found, message: ${message} } }
 `;
@@ -264,7 +264,7 @@ test('a stage module is imported again when its text changes, or that of a file 
     `pipeline: greet
 version: 1
 summary: Greets.
-match: { methods: [GET], paths: [/greet], surface: none }
+match: { methods: [GET], paths: [/greet], protocol: none }
 stages:
   - stage: greet
 `,

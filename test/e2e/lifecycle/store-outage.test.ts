@@ -3,7 +3,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, readAll, send } from '../support/client.ts';
-import { ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { assertStoreError, type Outage, readiness, startOutage, timed } from './outage.ts';
 
 const STORE_TIMEOUT_SECONDS = 1;
@@ -52,7 +52,7 @@ test('a stopped database is 503 for every caller, known or new, never 401; a sta
   await scene.start();
   await scene.servesAgain();
   assert.equal((await ask(gateway.url, fresh)).status, 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });
 
 test('requests under way when the database stops are finished, and settled when it is back', async () => {
@@ -78,7 +78,7 @@ test('requests under way when the database stops are finished, and settled when 
   await scene.servesAgain();
   const row = await ledgerRow(gateway.database, String(whole.headers['x-gateway-request-id']));
   assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });
 
 test('many requests during a restart are each answered 200 or 503, and every forwarded one has one row', async () => {
@@ -104,7 +104,7 @@ test('many requests during a restart are each answered 200 or 503, and every for
   await Promise.all(callers);
   assert.deepEqual([...new Set(statuses)].sort(), [200, 503]);
 
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const seen = upstream.requests.length;
   const rows = await until('all are settled', async () => {
     const found = (await ledgerRows(gateway.database)).filter(({ request_id }) => !rows_before.has(request_id));
@@ -117,7 +117,7 @@ test('many requests during a restart are each answered 200 or 503, and every for
 
 test('a database that has fallen silent is 503 within the time that is allowed for it, then at once', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   scene.relay.fallSilent();
   try {
     const asking = () => timed(() => ask(gateway.url, gateway.token));
@@ -134,7 +134,7 @@ test('a database that has fallen silent is 503 within the time that is allowed f
     scene.relay.speakAgain();
   }
   await scene.servesAgain();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });
 
 test('who asks for the models while the database is silent has JSON within three seconds', async () => {
@@ -168,7 +168,7 @@ test('a database that is too slow is 503 in time, and what it does place in the 
     scene.relay.delay_ms = 0;
   }
   await scene.servesAgain();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });
 
 test('a database without a free connection is 503, and is used again when it has one', async () => {
@@ -184,5 +184,5 @@ test('a database without a free connection is 503, and is used again when it has
     await feed();
   }
   await scene.servesAgain();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });

@@ -18,7 +18,7 @@ import type { Surroundings } from '../support/use-gateway.ts';
 
 const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 const CHEAP = { input: 1, output: 5 };
-const DEAR = { input: 15, output: 75 };
+const EXPENSIVE = { input: 15, output: 75 };
 const TIERED = {
   ...CHEAP,
   service_tiers: { priority: { multiplier: 2 } },
@@ -46,7 +46,7 @@ const CONFIG = (url: string) => ({
   ],
   models: [
     { ...SIZES, id: 'cheap-1', pricing: CHEAP },
-    { ...SIZES, id: 'dear-1', aliases: ['dear-latest'], pricing: DEAR },
+    { ...SIZES, id: 'expensive-1', aliases: ['expensive-latest'], pricing: EXPENSIVE },
     { ...SIZES, id: 'tiered-1', pricing: TIERED },
     { ...SIZES, id: 'chat-1', pricing: CHEAP },
     { ...SIZES, id: 'newer-1', pricing: CHEAP },
@@ -114,19 +114,19 @@ test('runs of other models are billed at their prices, though the totals leave t
       output_tokens: 50,
       iterations: [
         run('message', 400, 20),
-        run('advisor_message', 100_000, 20_000, { model: 'dear-1-20260301' }),
+        run('advisor_message', 100_000, 20_000, { model: 'expensive-1-20260301' }),
         run('message', 600, 30),
       ],
     }),
     model: 'cheap-1',
   });
-  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'dear-1' }];
+  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'expensive-1' }];
   const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', tools }));
   assert.equal(row.cost_nano_usd, 1000 * 1000 + 50 * 5000 + 100_000 * 15_000 + 20_000 * 75_000);
   assert.deepEqual([row.input_tokens, row.output_tokens], [101_000, 20_050]);
   assert.deepEqual(
     (row.billed!.parts as { model: string }[]).map(({ model }) => model),
-    ['cheap-1', 'cheap-1', 'dear-1'],
+    ['cheap-1', 'cheap-1', 'expensive-1'],
   );
   const { record } = await auditRecord(opened.gateway.database, row.request_id);
   assert.deepEqual((record as { billed: unknown }).billed, row.billed);
@@ -147,11 +147,11 @@ test('a summary of the conversation is billed on top of the totals, in a stream 
   assert.equal(row.cost_nano_usd, 60_100 * 1000 + 3040 * 5000);
 });
 
-test('the model that answered is recorded, and priced where it is dearer', async () => {
+test('the model that answered is recorded, and priced where it is more expensive', async () => {
   const used = { input_tokens: 1000, output_tokens: 10 };
   for (const [name, cost] of [
-    ['dear-latest', 1000 * 15_000 + 10 * 75_000],
-    ['vendor/dear-1@20260301', 1000 * 15_000 + 10 * 75_000],
+    ['expensive-latest', 1000 * 15_000 + 10 * 75_000],
+    ['vendor/expensive-1@20260301', 1000 * 15_000 + 10 * 75_000],
     ['nobody-knows-1', 1000 * 1000 + 10 * 5000],
   ] as const) {
     opened.upstream.script = answerJson({ ...message(used), model: name });
@@ -191,10 +191,10 @@ test('what was billed by tier, model and run is the same when it is priced again
   const used = { input_tokens: 1000, output_tokens: 10 };
   const token = await gateway.newToken({ user: 'kept@example.com' });
   const answers: [model: string, answer: object][] = [
-    ['cheap-1', { ...message(used), model: 'dear-latest' }],
+    ['cheap-1', { ...message(used), model: 'expensive-latest' }],
     ['tiered-1', message({ ...used, service_tier: 'priority' })],
     ['tiered-1', message({ ...used, speed: 'fast', server_tool_use: { web_search_requests: 3 } })],
-    ['cheap-1', message({ ...used, iterations: [run('advisor_message', 999, 333, { model: 'dear-1' })] })],
+    ['cheap-1', message({ ...used, iterations: [run('advisor_message', 999, 333, { model: 'expensive-1' })] })],
   ];
   for (const [model, answer] of answers) {
     upstream.script = answerJson(answer);
@@ -219,7 +219,7 @@ test('what was billed by tier, model and run is the same when it is priced again
     ],
     { env: gateway.env },
   );
-  assert.match(by_tier.stdout, /^dear-latest,,,1,/m);
+  assert.match(by_tier.stdout, /^expensive-latest,,,1,/m);
   assert.match(by_tier.stdout, /^[^,]*,priority,,1,/m);
   assert.match(by_tier.stdout, /^[^,]*,,fast,1,/m);
 });
@@ -300,23 +300,23 @@ test('bounds of 0 or less, of parts and in quotes are refused', async () => {
   }
 });
 
-test('a bound of 0 passes where the upstream is said to take it, and is held as no bound at all', async () => {
+test('a bound of 0 passes where the upstream is said to take it, and is reserved as no bound at all', async () => {
   opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 64_000 }));
   const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', max_tokens: 0 }));
   assert.equal(row.provenance.cost, 'upstream');
-  const dear = await ask(opened.gateway.url, await smallToken(), { model: 'dear-1', max_tokens: 0 });
-  assert.equal(dear.status, 429, dear.text);
+  const expensive = await ask(opened.gateway.url, await smallToken(), { model: 'expensive-1', max_tokens: 0 });
+  assert.equal(expensive.status, 429, expensive.text);
 });
 
-test('every run of a model that may use tools of its provider is held', async () => {
+test('every run of a model that may use tools of its provider is reserved', async () => {
   const search = { type: 'web_search_20250305', name: 'web_search' };
-  const held = async (more: object) =>
+  const reserved = async (more: object) =>
     (await ask(opened.gateway.url, await smallToken(), { model: 'cheap-1', ...more })).status;
   // A window of input costs 0.20 USD for each run.
-  assert.equal(await held({ tools: [{ ...search, max_uses: 1 }] }), 429, 'a use that is refused is a run as well');
-  assert.equal(await held({ tools: [search] }), 429);
-  assert.equal(await held({ mcp_servers: [{ type: 'url', url: 'https://example.com', name: 'x' }] }), 429);
-  assert.equal(await held({ tools: [{ type: 'bash_20250124', name: 'bash' }] }), 200, 'the client runs that one');
+  assert.equal(await reserved({ tools: [{ ...search, max_uses: 1 }] }), 429, 'a use that is refused is a run as well');
+  assert.equal(await reserved({ tools: [search] }), 429);
+  assert.equal(await reserved({ mcp_servers: [{ type: 'url', url: 'https://example.com', name: 'x' }] }), 429);
+  assert.equal(await reserved({ tools: [{ type: 'bash_20250124', name: 'bash' }] }), 200, 'the client runs that one');
   const responses = (more: object) =>
     smallToken().then((token) =>
       chat(
@@ -329,22 +329,22 @@ test('every run of a model that may use tools of its provider is held', async ()
   assert.equal((await responses({ tools: [{ type: 'web_search' }], max_tool_calls: 0 })).status, 200);
 });
 
-test('models that a request may use beside its own are held, and so is the dearest way it can be served', async () => {
-  const held = async (body: object) => (await ask(opened.gateway.url, await smallToken(), body)).status;
-  assert.equal(await held({ model: 'cheap-1' }), 200);
-  assert.equal(await held({ model: 'cheap-1', fallbacks: [{ model: 'dear-1' }] }), 429);
-  assert.equal(await held({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only' }), 200);
+test('models that a request may use beside its own are reserved, and so is the most expensive way it can be served', async () => {
+  const reserved = async (body: object) => (await ask(opened.gateway.url, await smallToken(), body)).status;
+  assert.equal(await reserved({ model: 'cheap-1' }), 200);
+  assert.equal(await reserved({ model: 'cheap-1', fallbacks: [{ model: 'expensive-1' }] }), 429);
+  assert.equal(await reserved({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only' }), 200);
   assert.equal(
-    await held({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only', speed: 'fast' }),
+    await reserved({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only', speed: 'fast' }),
     429,
   );
 });
 
 test('more runs of other models than the request allows are not believed', async () => {
-  const aside = run('advisor_message', 200_000, 64_000, { model: 'dear-1' });
+  const aside = run('advisor_message', 200_000, 64_000, { model: 'expensive-1' });
   const iterations = [run('message', 10, 10), ...Array.from({ length: 500 }, () => aside)];
   opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 10, iterations }));
-  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'dear-1', max_uses: 1 }];
+  const tools = [{ type: 'advisor_20260301', name: 'advisor', model: 'expensive-1', max_uses: 1 }];
   const token = await opened.gateway.newToken({ user: 'flooded@example.com' });
   const row = await rowOf(await ask(opened.gateway.url, token, { model: 'cheap-1', tools }));
   assert.equal(row.provenance.cost, 'clamped');

@@ -13,7 +13,7 @@ import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
 import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
-import { held, ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 
 const USD = 1_000_000_000;
@@ -47,12 +47,12 @@ beforeEach(() => {
 const dollar = (gateway: TestGateway, token = gateway.token, dollars = 1) =>
   ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS * dollars });
 
-async function counters(gateway: TestGateway): Promise<Record<string, { spent: number; held: number }>> {
+async function counters(gateway: TestGateway): Promise<Record<string, { spent: number; reserved: number }>> {
   const rows: Record<string, unknown>[] = await gateway.database.knex('spend_counters').select('*');
   return Object.fromEntries(
     rows.map((row) => [
       `${row.scope} ${row.key} ${row.window_kind}`,
-      { spent: Number(row.spent), held: Number(row.held) },
+      { spent: Number(row.spent), reserved: Number(row.reserved) },
     ]),
   );
 }
@@ -94,16 +94,20 @@ test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarde
   await until('150 are refused', () => refused.length === 150);
   await upstream.arrived(50);
   assert.equal(upstream.requests.length, 50);
-  assert.deepEqual(await held(gateway.database), { nano_usd: 50 * USD, reservations: 50 });
+  assert.deepEqual(await reserved(gateway.database), { nano_usd: 50 * USD, reservations: 50 });
   for (const response of refused) assertSpendError(response, { scope: 'user', window: 'day', limit_usd: 50 });
-  assert.match(refused[0]!.json().error.message, /held|in flight/, 'it says that the budget is held, not spent');
+  assert.match(
+    refused[0]!.json().error.message,
+    /reserved|in flight/,
+    'it says that the budget is reserved, not spent',
+  );
 
   upstream_gate.open();
   const answered = await Promise.all(all);
   assert.equal(answered.filter(({ status }) => status === 200).length, 50);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   assert.equal(upstream.requests.length, 50);
-  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 50 * USD, held: 0 } });
+  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 50 * USD, reserved: 0 } });
   const rows = await ledgerRows(gateway.database);
   assert.equal(rows.length, 50);
   assert.equal(
@@ -118,11 +122,11 @@ test('what a request did not use is available to the next one', async () => {
   upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1 }));
   for (let round = 0; round < 5; round++) {
     assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 990 })).status, 200);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   }
   const { error } = (await dollar(gateway)).json();
   assert.equal(error.code, 'spend_limit_exceeded');
-  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 0.005 * USD, held: 0 } });
+  assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 0.005 * USD, reserved: 0 } });
 });
 
 test('the last nano-dollar of a limit can be spent, and not one more', async () => {
@@ -130,7 +134,7 @@ test('the last nano-dollar of a limit can be spent, and not one more', async () 
   assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 65 })).status, 429);
   upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 64 }));
   assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 64 })).status, 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   assert.equal((await ask(gateway.url, gateway.token, { max_tokens: 1 })).status, 429);
   assert.equal(upstream.requests.length, 1);
 });
@@ -150,13 +154,13 @@ test('each user has a limit and the team one above them; the one without room re
   assert.equal(passed(await statuses(bob, 10)), 2);
   assertSpendError(await dollar(gateway, bob), { scope: 'team', window: 'month', limit_usd: 6 });
   assert.equal(passed(await statuses(eve, 10)), 4, 'another team is not affected');
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   assert.deepEqual(await counters(gateway), {
-    'user ada@example.com day': { spent: 4 * USD, held: 0 },
-    'user bob@example.com day': { spent: 2 * USD, held: 0 },
-    'user eve@example.com day': { spent: 4 * USD, held: 0 },
-    'team search month': { spent: 6 * USD, held: 0 },
-    'team ads month': { spent: 4 * USD, held: 0 },
+    'user ada@example.com day': { spent: 4 * USD, reserved: 0 },
+    'user bob@example.com day': { spent: 2 * USD, reserved: 0 },
+    'user eve@example.com day': { spent: 4 * USD, reserved: 0 },
+    'team search month': { spent: 6 * USD, reserved: 0 },
+    'team ads month': { spent: 4 * USD, reserved: 0 },
   });
 });
 
@@ -188,8 +192,8 @@ test('two gateways on one database share every limit', async () => {
     const statuses = await Promise.all(all);
     assert.equal(statuses.filter((status) => status === 200).length, 25);
     assert.equal(upstream.requests.length, 25);
-    await nothingHeld(first.database);
-    assert.deepEqual(await counters(first), { 'user dev@example.com day': { spent: 25 * USD, held: 0 } });
+    await nothingReserved(first.database);
+    assert.deepEqual(await counters(first), { 'user dev@example.com day': { spent: 25 * USD, reserved: 0 } });
   } finally {
     await second.close();
   }
@@ -212,12 +216,12 @@ test('requests that fail before or at the upstream give their hold back', async 
   upstream.script = answerBytes(529, ['content-type', 'application/json'], '{"type":"error","error":{}}');
   for (let round = 0; round < 3; round++) {
     assert.equal((await dollar(gateway)).status, 529);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   }
   await upstream.pause();
   assert.equal((await dollar(gateway)).status, 502);
   await upstream.resume();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   upstream.script = answerDollar;
   assert.equal((await dollar(gateway)).status, 200);
 });
@@ -225,7 +229,7 @@ test('requests that fail before or at the upstream give their hold back', async 
 test('counting tokens is possible when the budget is gone, and costs nothing', async () => {
   const gateway = await boot({ defaults: { user_daily_usd: 1 }, on_exceeded: 'deny', reserve: 'worst_case' });
   assert.equal((await dollar(gateway)).status, 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   upstream.script = answerJson({ input_tokens: 9 });
   const path = '/v1/messages/count_tokens';
   const counted = await send(gateway.url, { path, headers: bearer(gateway.token), body: messagesBody() });
@@ -233,7 +237,7 @@ test('counting tokens is possible when the budget is gone, and costs nothing', a
   assert.equal((await dollar(gateway)).status, 429);
 });
 
-test('a request without max_tokens is held at the most the model can produce', async () => {
+test('a request without max_tokens is reserved at the most the model can produce', async () => {
   const gateway = await boot({ defaults: { user_daily_usd: 63 }, on_exceeded: 'deny', reserve: 'worst_case' });
   const body = JSON.stringify({ model: 'coder-1', messages: [] });
   const response = await send(gateway.url, { headers: bearer(gateway.token), body });
@@ -260,7 +264,7 @@ test('whatever is asked at once, spending never exceeds the limit and the counte
         return answerJson(message({ input_tokens: 1, output_tokens: Math.floor(max_tokens * share) }))(exchange);
       };
       await Promise.all(burst.map(({ most, share }) => ask(gateway.url, token, { max_tokens: most, share })));
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
       const spent = (await counters(gateway))[`user ${user} day`]?.spent ?? 0;
       const rows = (await ledgerRows(gateway.database)).filter((row) => row.user_email === user);
       assert.equal(

@@ -20,7 +20,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
-import { ledgerRow, nothingHeld } from '../support/state.ts';
+import { ledgerRow, nothingReserved } from '../support/state.ts';
 
 /** Bytes that converters have been given. */
 let given_bytes = 0;
@@ -85,7 +85,7 @@ const pipelineAt = (path: string, name: string, entry: string): string => `
 pipeline: ${name}
 version: 2
 summary: Forwards Messages requests and converts the responses.
-match: { methods: [POST], paths: [${path}], surface: messages }
+match: { methods: [POST], paths: [${path}], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
@@ -189,7 +189,7 @@ describe('a converted document', () => {
       const response = await convert();
       assert.equal(response.status, 502, response.text);
       assert.equal(response.json().error.code, 'upstream_invalid');
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
     });
   }
 
@@ -201,7 +201,7 @@ describe('a converted document', () => {
       assert.deepEqual(response.json().error.message, `refused in ${moment}`);
       assert.equal(response.headers['x-of-upstream'], undefined);
       if (moment === 'end') await assertMetered(response);
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
     });
 
     test(`whose converter breaks in ${moment} is a failure of its stage`, async () => {
@@ -243,7 +243,7 @@ describe('a converted document', () => {
     const response = await convert('to a document');
     assert.equal(response.status, 502);
     assert.equal(response.json().error.code, 'upstream_failed');
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 });
 
@@ -312,7 +312,7 @@ describe('a converted stream', () => {
     assert.match(last, /^event: error\ndata: \{"type":"error",.*"refused in write".*\}\n\n$/);
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
     assert.equal((await rowOf(response)).input_tokens, 100);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('that breaks off ends in the words of its converter, or those of the engine when these break', async () => {
@@ -322,7 +322,7 @@ describe('a converted stream', () => {
     assert.equal(own.text, `${whole}event: own\ndata: upstream_failed\n\n`);
     const broken = await convert('own words, broken', { stream: true });
     assert.ok(broken.text.startsWith(`${whole}event: error\ndata: {`), broken.text);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('is not converted ahead of a client that does not read, however well it was compressed', async () => {

@@ -1,5 +1,5 @@
 /**
- * What a request costs on the surfaces for chat completions and Responses, at upstreams that speak the same, through the
+ * What a request costs on the spoken for chat completions and Responses, at upstreams that speak the same, through the
  * whole gateway. Every number of nano-USD here was worked out by hand from the prices below; none comes out of the program.
  */
 import assert from 'node:assert/strict';
@@ -17,7 +17,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, open, send } from '../support/client.ts';
-import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 
 // Nano-USD per token: 3000 in, 15000 out, 300 read from the cache, 3750 and 6000 written to it; 10,000,000 for a search.
 const LIST = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -201,7 +201,7 @@ for (const api of ['chat', 'responses'] as const) {
         const row = await rowAfter(api, answer(usage), { model });
         assert.equal(row.cost_nano_usd, nano_usd);
         assert.equal(row.provenance.cost, 'upstream');
-        assert.deepEqual([row.surface, row.model], [api, model === 'coder-latest' ? 'coder-1' : model]);
+        assert.deepEqual([row.protocol, row.model], [api, model === 'coder-latest' ? 'coder-1' : model]);
         assert.deepEqual(row.server_tools, usage.searches === undefined ? null : { web_search: usage.searches });
       });
     }
@@ -326,12 +326,12 @@ test('an alias, the answers asked for and the API of the upstream are in the aud
   assert.deepEqual([model, alias, choices, image_count, protocol], ['coder-1', 'coder-latest', 2, 0, 'chat']);
 });
 
-test('an answer in the background is refused before anything is held or sent', async () => {
+test('an answer in the background is refused before anything is reserved or sent', async () => {
   const sent = upstream.requests.length;
   const body = bodyFor('responses', 'coder-1', { background: true });
   const response = await send(gateway.url, { path: PATHS.responses, headers: bearer(gateway.token), body });
   assert.equal(response.status, 400);
   assert.match(JSON.parse(response.text).error.message, /^background: must be false or left out/);
   assert.equal(upstream.requests.length, sent);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });

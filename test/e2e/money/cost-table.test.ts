@@ -18,7 +18,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, open, send } from '../support/client.ts';
-import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 
 // Nano-USD per token: 3000 in, 15000 out, 300 read from the cache, 3750 and 6000 written to it.
 const LIST = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -236,7 +236,7 @@ test('a client that leaves before the answer pays the same, at least the most it
 test('counting tokens costs nothing, whatever the upstream says', async () => {
   for (const answer of [{ input_tokens: 14 }, { type: 'message', usage: USAGE }]) {
     const row = await rowAfter(answerJson(answer), 'coder-1', '/v1/messages/count_tokens');
-    assert.deepEqual([row.surface, row.cost_nano_usd, row.input_tokens], ['count_tokens', 0, 0]);
+    assert.deepEqual([row.protocol, row.cost_nano_usd, row.input_tokens], ['count_tokens', 0, 0]);
   }
 });
 
@@ -255,7 +255,7 @@ test('the ledger keeps how often a tool was used', async () => {
 
 test('the counters come to what the ledger comes to', async () => {
   await rowAfter(PLACES['both events']!(SEARCHED));
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const rows = await ledgerRows(gateway.database);
   const counters = gateway.database.knex('spend_counters').where({ scope: 'user', unit: 'nano_usd' });
   const [{ spent } = { spent: null }] = await counters.sum<{ spent: string }[]>({ spent: 'spent' });

@@ -15,7 +15,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { open } from '../support/client.ts';
 import { askBody, nineConfig, PRICING, sending } from '../support/nine.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 
 const LEAVERS = 600;
 const AT_ONCE = 60;
@@ -102,15 +102,15 @@ after(async () => {
 
 /** Asks, and leaves at some moment: before the answer, or after so many bytes of it, which may be all. */
 async function leaveEarly(number: number): Promise<void> {
-  const surface = PROTOCOLS[random(3)]!;
+  const spoken = PROTOCOLS[random(3)]!;
   const protocol = PROTOCOLS[random(3)]!;
   const stream = random(3) > 0;
-  const body = askBody(surface, `${number % 2 === 0 ? 'drain' : 'cancel'}-${protocol}`, 'Hi', {
+  const body = askBody(spoken, `${number % 2 === 0 ? 'drain' : 'cancel'}-${protocol}`, 'Hi', {
     stream,
-    ...(surface === 'messages' && { max_tokens: MAX_TOKENS }),
-    ...(surface === 'chat' && stream && { stream_options: { include_usage: true } }),
+    ...(spoken === 'messages' && { max_tokens: MAX_TOKENS }),
+    ...(spoken === 'chat' && stream && { stream_options: { include_usage: true } }),
   });
-  const asked = open(gateway.url, sending(surface, gateway.token, JSON.stringify(body)));
+  const asked = open(gateway.url, sending(spoken, gateway.token, JSON.stringify(body)));
   if (random(4) === 0) {
     for (let i = random(40); i > 0; i--) await new Promise((resolve) => setImmediate(resolve));
     asked.abort();
@@ -135,7 +135,7 @@ test('what six hundred early leavers are charged is at least what the provider b
     while (next < LEAVERS) await leaveEarly(next++);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, leave));
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const rows = await ledgerRows(gateway.database);
   assert.equal(rows.length, bills.drain.requests + bills.cancel.requests, 'a row for each that reached the provider');
   assert.ok(rows.length > LEAVERS / 2, `${rows.length} requests left the gateway`);

@@ -10,7 +10,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { open, send } from '../support/client.ts';
 import { askBody, modelVia, nineConfig, sending } from '../support/nine.ts';
-import { held, type LedgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { type LedgerRow, ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -43,7 +43,7 @@ after(async () => {
 async function rowOf(act: () => Promise<unknown>): Promise<LedgerRow> {
   const known = (await ledgerRows(gateway.database)).length;
   await act();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const rows = await ledgerRows(gateway.database);
   assert.equal(rows.length, known + 1);
   return rows.at(-1)!;
@@ -99,7 +99,7 @@ describe('an upstream that fails while nobody waits for it', () => {
         else await upstream.arrived(seen + 1);
         asked.abort();
         await asked.head.catch(() => {});
-        assert.equal((await held(gateway.database)).reservations, 1);
+        assert.equal((await reserved(gateway.database)).reservations, 1);
         left.resolve();
       });
       assert.equal(row.aborted, true);

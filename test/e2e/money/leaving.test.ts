@@ -16,7 +16,7 @@ import {
 import { until } from '../../support/until.ts';
 import { connect, open, send } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
-import { auditRecord, held, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 
 /** What nobody sees of the answer: thinking that is on the bill. */
 const HIDDEN = 9000;
@@ -89,28 +89,28 @@ async function assertDrained(row: LedgerRow, { aborted = true } = {}): Promise<v
   assert.equal(record.aborted, aborted);
   // Absent where the answer was through before the gateway heard of it.
   assert.notEqual(record.drained, false);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 }
 
-const bodyOf = (surface: Protocol, protocol: Protocol, stream: boolean): string =>
+const bodyOf = (spoken: Protocol, protocol: Protocol, stream: boolean): string =>
   JSON.stringify(
-    askBody(surface, modelVia(protocol), 'Hi', {
+    askBody(spoken, modelVia(protocol), 'Hi', {
       stream,
-      ...(surface === 'messages' && { max_tokens: 20_000 }),
-      ...(surface === 'chat' && stream && { stream_options: { include_usage: true } }),
+      ...(spoken === 'messages' && { max_tokens: 20_000 }),
+      ...(spoken === 'chat' && stream && { stream_options: { include_usage: true } }),
     }),
   );
 
 describe('a client that leaves', () => {
-  for (const [surface, protocol] of COMBINATIONS) {
-    test(`${surface} at a ${protocol} upstream in the middle of a stream pays the whole answer`, async () => {
+  for (const [spoken, protocol] of COMBINATIONS) {
+    test(`${spoken} at a ${protocol} upstream in the middle of a stream pays the whole answer`, async () => {
       const left = Promise.withResolvers<void>();
       upstream.script = inParts([Promise.resolve(), left.promise]);
       const row = await newRow(async () => {
-        const asked = open(gateway.url, sending(surface, gateway.token, bodyOf(surface, protocol, true)));
+        const asked = open(gateway.url, sending(spoken, gateway.token, bodyOf(spoken, protocol, true)));
         for await (const _ of await asked.head) break;
         asked.abort();
-        await until('the gateway knows', async () => (await held(gateway.database)).reservations === 1);
+        await until('the gateway knows', async () => (await reserved(gateway.database)).reservations === 1);
         left.resolve();
       });
       await assertDrained(row);
@@ -178,7 +178,7 @@ describe('a client that leaves', () => {
     const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
     socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: 100\r\n\r\n{"model":`);
     socket.destroy();
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     assert.deepEqual([upstream.requests.length, (await ledgerRows(gateway.database)).length], [0, before]);
   });
 });
@@ -188,7 +188,7 @@ test('an answer that begins after the first-byte limit is 504 for the client and
   upstream.script = inParts([late.promise]);
   const response = await send(gateway.url, sending('messages', gateway.token, bodyOf('messages', 'messages', false)));
   assert.equal(response.status, 504, response.text);
-  assert.equal((await held(gateway.database)).reservations, 1, 'it is under way as long as it may cost something');
+  assert.equal((await reserved(gateway.database)).reservations, 1, 'it is under way as long as it may cost something');
   late.resolve();
   const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
   await assertDrained(row, { aborted: false });

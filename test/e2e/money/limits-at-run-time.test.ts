@@ -6,12 +6,12 @@ import type { SpendLimitsConfig } from '../../../engine/contract/config.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { grantLimit, revokeGrant } from '../../../engine/money/limits/limit-grants.ts';
 import { clearLimit, setLimit } from '../../../engine/money/limits/limit-settings.ts';
-import { limitsOf } from '../../../engine/money/limits/limit-standings.ts';
+import { limitsOf } from '../../../engine/money/limits/limit-statuses.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { ask } from '../support/client.ts';
-import { nothingHeld } from '../support/state.ts';
+import { nothingReserved } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 
 const USD = 1_000_000_000;
@@ -123,8 +123,8 @@ test('a team has a limit where gateway.yaml has none, and keeps what it spent be
   await setLimit(by, { name: { scope: 'team', key: team, window: 'month', unit: 'nano_usd' }, amount: 2 * USD });
   assert.equal((await spend(gateways[1])).status, 200);
   const { error } = (await spend(gateways[0])).json();
-  const { scope, window, limit_usd, spent_usd, held_usd, rule } = error;
-  assert.deepEqual([scope, window, limit_usd, spent_usd + held_usd], ['team', 'month', 2, 2]);
+  const { scope, window, limit_usd, spent_usd, reserved_usd, rule } = error;
+  assert.deepEqual([scope, window, limit_usd, spent_usd + reserved_usd], ['team', 'month', 2, 2]);
   assert.equal(rule, 'set at run time', 'and not a default that gateway.yaml does not have');
 });
 
@@ -148,10 +148,10 @@ test('what is listed is what was spent, and what is left', async () => {
   await grantLimit(by, { name, amount: USD, expires_at: new Date(clock.now() + HOUR_MS) });
   assert.deepEqual([await dollar(), await dollar()], ['spent', 'spent']);
   const { database: store } = gateways[0];
-  await nothingHeld(store);
+  await nothingReserved(store);
   const listed = await limitsOf({ config: { spend_limits: SPEND_LIMITS }, database: store, clock }, { user: name.key });
   const [day, minute] = ['day', 'minute'].map((window) => listed.find((limit) => limit.window === window)!);
-  assert.deepEqual([day!.limit, day!.spent, day!.held, day!.room], [4, 2, 0, 2]);
+  assert.deepEqual([day!.limit, day!.spent, day!.reserved, day!.room], [4, 2, 0, 2]);
   assert.equal(day!.resets_at?.toISOString(), '2026-03-11T00:00:00.000Z');
   assert.deepEqual([minute!.limit, minute!.spent, minute!.room], [100, 2, 98]);
 });

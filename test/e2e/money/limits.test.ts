@@ -12,7 +12,7 @@ import {
 import { until } from '../../support/until.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
-import { auditRecord, nothingHeld } from '../support/state.ts';
+import { auditRecord, nothingReserved } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 
 const UNIFIED = 'vendor-ratelimit-unified-';
@@ -50,7 +50,7 @@ const dollar = (gateway: TestGateway, token = gateway.token, model = 'coder-1') 
 
 /** Sends a request once everything before it is settled. */
 async function next(gateway: TestGateway, token?: string, model?: string): Promise<string> {
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const response = await dollar(gateway, token, model);
   return response.status === 200 ? 'ok' : response.json().error.rule;
 }
@@ -92,7 +92,7 @@ describe('requests at once', () => {
     await upstream.arrived(4);
     await letGo(4);
     await Promise.all([...first, elsewhere]);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1 }));
     assert.deepEqual([await next(gateway), await next(gateway)], ['ok', 'ok']);
     const { record } = await auditRecord(gateway.database, String(refused[0]!.headers['x-gateway-request-id']));
@@ -133,7 +133,7 @@ describe('requests at once', () => {
 test('counting tokens goes on under a limit that was set below what is spent already', async () => {
   const gateway = await boot({ defaults: { user_daily_usd: 5 } });
   assert.equal(await next(gateway), 'ok');
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   await gateway.database.knex('limit_settings').insert({
     ...{ scope: 'user', key: 'dev@example.com', window_kind: 'day', unit: 'nano_usd', amount: 500_000_000 },
     ...{ set_at: new Date(), set_by: 'test' },
@@ -228,7 +228,7 @@ describe('what a caller is told', () => {
     });
     const answers: Record<string, unknown>[] = [];
     for (let i = 0; i < 4; i++) {
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
       const answer = await dollar(gateway);
       assert.equal(answer.headers['vendor-ratelimit-requests-remaining'], undefined);
       answers.push(told(answer));
@@ -242,7 +242,7 @@ describe('what a caller is told', () => {
         ['allowed_warning', '0.99', '0.95'],
       ],
     );
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const refused = await dollar(gateway);
     const midnight = Date.parse(refused.json().error.resets_at) / 1000;
     assert.deepEqual(told(refused), {
@@ -282,7 +282,7 @@ describe('what a caller is told', () => {
     ]);
     await dollar(gateway, ada);
     await dollar(gateway);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const { extra_usage, limits } = await usage(ada);
     assert.deepEqual(limits, [
       ['defaults.user_daily_usd', 25],
@@ -298,7 +298,7 @@ describe('what a caller is told', () => {
   test('when it asks without having a limit, what it has spent this month all the same', async () => {
     const gateway = await boot({});
     await dollar(gateway);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const path = '/api/oauth/usage';
     const { extra_usage, limits } = (
       await send(gateway.url, { method: 'GET', path, headers: bearer(gateway.token) })
@@ -317,10 +317,10 @@ test('a typical reservation lets more through at once than the worst case would,
   upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 10 }));
   const askLittle = async () => (await ask(gateway.url, gateway.token, { max_tokens: 1000 })).status;
   for (let i = 0; i < 20; i++) assert.equal(await askLittle(), 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   // What the database has settled the gateway has heard of by the time it holds money again.
   assert.equal(await askLittle(), 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const { letGo } = keepRequests(upstream, answerDollar);
   const all = Array.from({ length: 8 }, () => ask(gateway.url, gateway.token, { max_tokens: 20_000 }));
   const statuses: number[] = [];
@@ -329,5 +329,5 @@ test('a typical reservation lets more through at once than the worst case would,
   assert.deepEqual(statuses, [429, 429, 429], 'five times 20 dollars fit into 110, and no sixth');
   await letGo(5);
   await Promise.all(all);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });

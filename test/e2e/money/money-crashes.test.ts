@@ -6,7 +6,7 @@ import { type ScriptedUpstream, startUpstream } from '../../support/model-provid
 import { until } from '../../support/until.ts';
 import { answerCrowd, assertBooks, CROWD_MODELS, Crowd, makeCallers, numbersSeen } from '../support/crowd.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from '../support/fleet.ts';
-import { nothingHeld } from '../support/state.ts';
+import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
 
 const USD = 1_000_000_000;
@@ -26,7 +26,7 @@ const ALL_TROUBLE: readonly Trouble[] = [
   { after: 120, database: 'crash' },
   { after: 120, gateway: 2 },
 ];
-/** The same of each kind once, where only the amounts that are held differ. */
+/** The same of each kind once, where only the amounts that are reserved differ. */
 const SOME_TROUBLE = ALL_TROUBLE.slice(2, 4);
 const LAST_REQUESTS = 150;
 /** That many requests take seconds, and much longer on a machine that has other things to do. */
@@ -92,7 +92,7 @@ async function surviveTrouble(
     const callers = await makeCallers(database, USERS, 'pool');
     const crowd = new Crowd(fleet.urls);
     await crowd.run(callers, 0, cause(troubles, crowd, fleet, postgres));
-    await nothingHeld(database);
+    await nothingReserved(database);
     const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
     assert.ok(estimates > 0, 'requests were under way when gateways died');
     assert.ok(crowd.count('refused') > 0, 'a limit was reached');
@@ -107,7 +107,7 @@ async function surviveTrouble(
 
 describe('three gateways, 200 callers at once; gateways are killed, the database is stopped and crashes', () => {
   test('worst_case: no limit is passed at any moment, and what was forwarded has exactly one row', async () => {
-    const { passed_by } = await surviveTrouble(ALL_TROUBLE, { reserve: 'worst_case' }, 'spent + held');
+    const { passed_by } = await surviveTrouble(ALL_TROUBLE, { reserve: 'worst_case' }, 'spent + reserved');
     assert.deepEqual(passed_by, { user: 0, team: 0 });
   });
 

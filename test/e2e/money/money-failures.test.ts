@@ -17,7 +17,7 @@ import { until } from '../../support/until.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
 import { ask, type Response } from '../support/client.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from '../support/fleet.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 import { DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 
 const USD = 1_000_000_000;
@@ -57,7 +57,7 @@ const served = (responses: readonly Response[]): number => responses.filter(({ s
 
 /** Compares a user's ledger with what the upstream saw, the counters with the ledger, and gives what was spent in USD. */
 async function spentUsd(database: Database, user?: string): Promise<number> {
-  await nothingHeld(database);
+  await nothingReserved(database);
   const rows = (await ledgerRows(database)).filter(({ user_email }) => user === undefined || user_email === user);
   assert.equal(rows.length, upstream.requests.length, 'every request that the upstream saw has one row, others none');
   assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length);
@@ -83,7 +83,7 @@ describe('gateways that live, with a database that lives', () => {
       const limits = { defaults: { user_daily_usd: 10 }, reserve, overshoot_percent: 0 };
       const first = await boot(limits);
       const second = await boot(limits, first.env.TEST_DATABASE_URL!);
-      const held = keepRequests(upstream, answerAll);
+      const reserved = keepRequests(upstream, answerAll);
       let refused = 0;
       const all = Array.from({ length: 200 }, async (_, index) => {
         const response = await dollars([first, second][index % 2]!.url, first.token);
@@ -91,7 +91,7 @@ describe('gateways that live, with a database that lives', () => {
         return response;
       });
       await until('190 are refused', () => refused === 190);
-      held.open();
+      reserved.open();
       const responses = await Promise.all(all);
       assert.equal(served(responses), 10);
       for (const { status, text } of responses) if (status !== 200) assert.match(text, /spend_limit_exceeded/);
@@ -102,13 +102,13 @@ describe('gateways that live, with a database that lives', () => {
       const gateway = await boot({ defaults: { user_daily_usd: 10 }, reserve });
       const { url, token, database } = gateway;
       assert.equal((await dollars(url, token, 7)).status, 200);
-      await nothingHeld(database);
+      await nothingReserved(database);
       const oversized = await dollars(url, token, 4);
       assert.equal(oversized.status, 429, oversized.text);
       assert.equal(oversized.json().error.spent_usd, 7);
       assert.equal((await dollars(url, token, 64)).status, 429);
       assert.equal((await dollars(url, token, 3)).status, 200);
-      await nothingHeld(database);
+      await nothingReserved(database);
       assert.equal((await ask(url, token, { max_tokens: 1 })).status, 429);
       assert.equal(await spentUsd(database), 10);
     });
@@ -119,7 +119,7 @@ describe('gateways that live, with a database that lives', () => {
     const { url, database } = gateway;
     const users = Array.from({ length: 250 }, (_, index) => `user-${index}@example.com`);
     const tokens = await Promise.all(users.map((user) => gateway.newToken({ user })));
-    const held = keepRequests(upstream, answerAll);
+    const reserved = keepRequests(upstream, answerAll);
     let refused = 0;
     const asking = tokens.flatMap((token) =>
       Array.from({ length: 4 }, async () => {
@@ -129,7 +129,7 @@ describe('gateways that live, with a database that lives', () => {
       }),
     );
     await until('two of every four are refused', () => refused === 500);
-    held.open();
+    reserved.open();
     assert.equal(served(await Promise.all(asking)), 500);
     assert.equal(await spentUsd(database), 500);
     const by_user = Map.groupBy(await ledgerRows(database), ({ user_email }) => user_email);
@@ -189,11 +189,11 @@ describe('a database that goes away in the middle', () => {
       const { url, database } = gateway;
       const user = 'denied@example.com';
       const token = await gateway.newToken({ user });
-      const held = keepRequests(upstream, answerAll);
+      const reserved = keepRequests(upstream, answerAll);
       const under_way = Array.from({ length: 6 }, () => dollars(url, token));
       await upstream.arrived(6);
       await postgres.stop('crash');
-      held.open();
+      reserved.open();
       assert.equal(served(await Promise.all(under_way)), 6, 'what was paid for is delivered');
       const meanwhile = await Promise.all(Array.from({ length: 20 }, () => dollars(url, token)));
       assert.deepEqual(new Set(meanwhile.map(({ status }) => status)), new Set([503]));
@@ -204,7 +204,7 @@ describe('a database that goes away in the middle', () => {
         return response.status === 200 && response;
       });
       assert.equal(again.status, 200);
-      await nothingHeld(database);
+      await nothingReserved(database);
       assert.equal(served(await Promise.all(Array.from({ length: 20 }, () => dollars(url, token)))), 3);
       assert.equal(await spentUsd(database, user), 10);
     } finally {
@@ -221,7 +221,7 @@ describe('a database that goes away in the middle', () => {
       // The announcement of the new token makes the gateway forget it once more.
       for (let round = 0; round < 3; round++) {
         assert.equal((await dollars(url, token)).status, 200);
-        await nothingHeld(database);
+        await nothingReserved(database);
       }
       await postgres.stop('cleanly');
       const meanwhile = await Promise.all(Array.from({ length: 15 }, () => dollars(url, token)));

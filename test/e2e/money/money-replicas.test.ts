@@ -9,12 +9,12 @@ import {
   assertBooks,
   CROWD_MODELS,
   Crowd,
-  DEAREST_NANO_USD,
+  MOST_EXPENSIVE_NANO_USD,
   makeCallers,
   numbersSeen,
 } from '../support/crowd.ts';
 import { startFleet } from '../support/fleet.ts';
-import { nothingHeld } from '../support/state.ts';
+import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
 
 const USD = 1_000_000_000;
@@ -68,7 +68,7 @@ async function spendAll(
     const callers = await makeCallers(database, USERS, 'pool');
     const crowd = new Crowd(fleet.urls);
     await crowd.run(callers, REQUESTS);
-    await nothingHeld(database);
+    await nothingReserved(database);
     const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
     assert.deepEqual([estimates, crowd.count('broken', 'unavailable', 'unreachable')], [0, 0], fleet.output());
     assert.ok(crowd.count('refused') > CALLERS, 'the limits in money were reached');
@@ -86,8 +86,8 @@ async function spendAll(
 }
 
 describe('three gateways on one database, 500 callers at once, one limit for all of them and one for each user', () => {
-  test('worst_case: what is spent and held never passes a limit, at no moment', async () => {
-    const { passed_by, bound, spent_nano_usd } = await spendAll({ reserve: 'worst_case' }, 'spent + held');
+  test('worst_case: what is spent and reserved never passes a limit, at no moment', async () => {
+    const { passed_by, bound, spent_nano_usd } = await spendAll({ reserve: 'worst_case' }, 'spent + reserved');
     assert.deepEqual(bound, { user: 0, team: 0 });
     assert.deepEqual(passed_by, { user: 0, team: 0 });
     assert.ok(spent_nano_usd <= TEAM_USD * USD);
@@ -97,7 +97,7 @@ describe('three gateways on one database, 500 callers at once, one limit for all
   test('typical: what is spent and may still be spent passes no limit by more than check says, at no moment', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const { passed_by, bound, spent_nano_usd } = await spendAll(limits, 'spent + most');
-    assert.deepEqual(bound, { user: DEAREST_NANO_USD, team: 0.05 * TEAM_USD * USD });
+    assert.deepEqual(bound, { user: MOST_EXPENSIVE_NANO_USD, team: 0.05 * TEAM_USD * USD });
     assert.ok(passed_by.user <= bound.user && passed_by.team <= bound.team, JSON.stringify(passed_by));
     assert.ok(passed_by.team > 0, 'the room above the limit was used');
     assert.ok(spent_nano_usd <= TEAM_USD * USD + bound.team);

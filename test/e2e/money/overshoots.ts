@@ -4,8 +4,8 @@ import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { stages } from '../../../stages/index.ts';
 
-/** What is looked at: what is spent and held, or what will be spent if everything in flight costs the most it can. */
-export type Watched = 'spent + held' | 'spent + most';
+/** What is looked at: what is spent and reserved, or what will be spent if everything in flight costs the most it can. */
+export type Watched = 'spent + reserved' | 'spent + most';
 
 /** The limits in money of a test, or what they were passed by, by scope, in nano-USD. */
 export interface ByScope {

@@ -1,5 +1,5 @@
 /**
- * Whatever a request asks for, the provider's own bill is never above what was held for it, and never above what was booked
+ * Whatever a request asks for, the provider's own bill is never above what was reserved for it, and never above what was booked
  * unless the row says that it is an estimate. The bill comes from `billing-provider.ts`, which knows nothing of the gateway.
  */
 import assert from 'node:assert/strict';
@@ -38,13 +38,13 @@ const UPSTREAMS = {
 type Kind = keyof typeof UPSTREAMS;
 const KINDS = Object.keys(UPSTREAMS) as Kind[];
 
-/** Pico-USD per token; the dear models cost ten times as much. */
+/** Pico-USD per token; the expensive models cost ten times as much. */
 const CHEAP = { input: 1_000_000, output: 5_000_000, window: WINDOW, max_output: MAX_OUTPUT };
-const DEAR = { input: 10_000_000, output: 50_000_000, window: WINDOW, max_output: MAX_OUTPUT };
+const EXPENSIVE = { input: 10_000_000, output: 50_000_000, window: WINDOW, max_output: MAX_OUTPUT };
 const SEARCH_FEE_PICO = 10_000_000_000;
 
 const setupOf = (kind: Kind): ProviderSetup => ({
-  models: { [`${kind}-cheap`]: CHEAP, [`${kind}-dear`]: DEAR },
+  models: { [`${kind}-cheap`]: CHEAP, [`${kind}-expensive`]: EXPENSIVE },
   bounds: UPSTREAMS[kind].bounds,
   search_fee: SEARCH_FEE_PICO,
 });
@@ -67,7 +67,7 @@ function config(url: string): ConfigSections {
     })),
     models: KINDS.flatMap((kind) =>
       [1, 10].map((usd) => ({
-        id: `${kind}-${usd === 1 ? 'cheap' : 'dear'}`,
+        id: `${kind}-${usd === 1 ? 'cheap' : 'expensive'}`,
         context_window: WINDOW,
         max_output_tokens: MAX_OUTPUT,
         pricing: pricingOf(usd),
@@ -150,7 +150,7 @@ const words = fc.string({ minLength: 0, maxLength: 400, unit: 'grapheme' });
 const few = fc.integer({ min: 1, max: MAX_OUTPUT });
 const uses = maybe('max_uses', fc.integer({ min: 1, max: 4 }));
 const unknown = maybe('x_future', fc.jsonValue({ maxDepth: 2 }));
-const named = (kind: Kind) => fc.constantFrom(`${kind}-cheap`, `${kind}-dear`);
+const named = (kind: Kind) => fc.constantFrom(`${kind}-cheap`, `${kind}-expensive`);
 
 function messagesBody(kind: Kind): fc.Arbitrary<Body> {
   const marked = words.map((text) => ({ type: 'text', text, cache_control: { type: 'ephemeral', ttl: '1h' } }));
@@ -226,7 +226,7 @@ const wish: fc.Arbitrary<Wish> = fc
 interface Booked {
   readonly cost: bigint;
   readonly cost_provenance: string;
-  readonly held: bigint;
+  readonly reserved: bigint;
 }
 
 /** What the books say of some requests, once they say something of each. */
@@ -236,14 +236,16 @@ async function booked(request_ids: readonly string[]): Promise<ReadonlyMap<strin
     const rows = await knex('ledger').whereIn('request_id', request_ids);
     const audits = await knex('audit_log').whereIn('request_id', request_ids);
     if (rows.length < request_ids.length || audits.length < request_ids.length) return undefined;
-    const held = new Map(audits.map(({ request_id, record }) => [request_id, usdToNano(record.held_usd as number)]));
+    const reserved = new Map(
+      audits.map(({ request_id, record }) => [request_id, usdToNano(record.reserved_usd as number)]),
+    );
     return new Map(
       rows.map(({ request_id, cost_nano_usd, provenance }) => [
         request_id as string,
         {
           cost: BigInt(cost_nano_usd),
           cost_provenance: provenance.cost as string,
-          held: BigInt(held.get(request_id) ?? 0),
+          reserved: BigInt(reserved.get(request_id) ?? 0),
         },
       ]),
     );
@@ -255,7 +257,7 @@ function ask({ path, body, seed, thrifty: is_thrifty }: Wish): Promise<Response>
   return send(gateway.url, { path, headers: bearer(token, ['x-test-seed', String(seed)]), body: JSON.stringify(body) });
 }
 
-test('no bill of the provider is above what was held, nor above what was booked by its word', async () => {
+test('no bill of the provider is above what was reserved, nor above what was booked by its word', async () => {
   const seen = { forwarded: 0, refused: 0 };
   await fc.assert(
     fc.asyncProperty(
@@ -280,7 +282,7 @@ test('no bill of the provider is above what was held, nor above what was booked 
           const row = rows.get(request_id)!;
           const bill = (served.bill_pico + 999n) / 1000n;
           const sum = JSON.stringify({ bill, ...row }, bigintsAsText);
-          assert.ok(bill <= row.held, `held too little: ${sum}\n${told}`);
+          assert.ok(bill <= row.reserved, `reserved too little: ${sum}\n${told}`);
           if (row.cost_provenance !== 'estimate') assert.ok(bill <= row.cost, `booked too little: ${sum}\n${told}`);
         }
       },

@@ -3,7 +3,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { ask } from '../support/client.ts';
-import { auditRecord, nothingHeld } from '../support/state.ts';
+import { auditRecord, nothingReserved } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
 
 const USD = 1_000_000_000;
@@ -55,7 +55,7 @@ async function dollars(gateway: TestGateway, token: string, count: number, model
 }
 
 async function spent(gateway: TestGateway): Promise<Record<string, number>> {
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   const rows: Record<string, unknown>[] = await gateway.database.knex('spend_counters').select('*');
   const name = (row: Record<string, unknown>) => `${row.scope} ${row.key} ${row.window_kind}`;
   return Object.fromEntries(rows.map((row) => [name(row), Number(row.spent) / USD]));
@@ -88,8 +88,8 @@ test('what others spend counts against the limit of a model, and only those the 
 });
 
 test('a request over the limit of its model is refused, and sent neither as it is nor to a model that has room', async () => {
-  const gateway = await boot([{ name: 'dear', scope: 'model', window: 'day', limit_usd: 1 }]);
-  assert.deepEqual(await dollars(gateway, gateway.token, 2), ['spent', 'dear: model day 1']);
+  const gateway = await boot([{ name: 'expensive', scope: 'model', window: 'day', limit_usd: 1 }]);
+  assert.deepEqual(await dollars(gateway, gateway.token, 2), ['spent', 'expensive: model day 1']);
   assert.deepEqual(
     upstream.requests.map(({ body }) => JSON.parse(body.toString()).model),
     ['coder-1'],

@@ -20,7 +20,7 @@ import { answerSlowly } from '../streams/answer-slowly.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { type MortalPostgres, openAt, startMortalPostgres } from '../support/fleet.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 
 const ROUNDS = 2;
 const CALLERS = 30;
@@ -74,7 +74,7 @@ test('a gateway killed while its database is away leaves exactly one row for eac
     for (let again = 0; again < 2; again++) {
       for (const { status } of await Promise.all(callers.map(call))) assert.equal(status, 200);
     }
-    await nothingHeld(database);
+    await nothingReserved(database);
     await postgres.stop(round % 2 === 0 ? 'cleanly' : 'crash');
     upstream.requests.length = 0;
     upstream.script = answerSlowly;
@@ -95,7 +95,7 @@ test('a gateway killed while its database is away leaves exactly one row for eac
 
     const spool = join(config.directory, '.appscli', 'spool');
     await until('the spool is empty', () => readdirSync(spool).length === 0);
-    await nothingHeld(database);
+    await nothingReserved(database);
     const seen = upstream.requests.map(({ headers }) => String(headers['x-caller']));
     assert.equal(new Set(seen).size, seen.length);
     const rows = await ledgerRows(database);

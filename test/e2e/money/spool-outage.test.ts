@@ -8,7 +8,7 @@ import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/
 import { until } from '../../support/until.ts';
 import { assertStoreError, type Outage, startOutage, timed } from '../lifecycle/outage.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
-import { auditRecord, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 
 const STORE_TIMEOUT_SECONDS = 1;
 /** What a request may take beyond the wait for the database. */
@@ -24,7 +24,7 @@ before(async () => {
     store_timeout_seconds: STORE_TIMEOUT_SECONDS,
     rules: [
       {
-        name: 'never unheld',
+        name: 'never unreserved',
         scope: 'user',
         window: 'day',
         limit_usd: 50,
@@ -39,7 +39,7 @@ after(() => scene?.close());
 beforeEach(async () => {
   upstream.script = answerJson(message());
   await scene.servesAgain();
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   upstream.requests.length = 0;
 });
 
@@ -52,7 +52,7 @@ async function assertWritten(responses: readonly Response[]): Promise<void> {
     const row = await ledgerRow(gateway.database, idOf(response));
     assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
   }
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
   await until('the spool is empty', () => readdirSync(scene.spool_dir).length === 0);
   const { differences, repeated, uncounted } = await verifyLedger({ database: gateway.database, clock: systemClock });
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
@@ -76,7 +76,7 @@ test('while the database is stopped requests are served, and each has its row wh
   await scene.servesAgain();
   await assertWritten(served.map(({ result }) => result));
   const record = await auditRecord(gateway.database, idOf(served[0]!.result));
-  assert.equal((record.record as { unheld?: boolean }).unheld, true, JSON.stringify(record));
+  assert.equal((record.record as { unreserved?: boolean }).unreserved, true, JSON.stringify(record));
 });
 
 test('a request under a limit that does not allow it is refused, whatever the others say', async () => {

@@ -16,20 +16,20 @@ useNine((nine) => {
 });
 
 describe('a stop sequence at an upstream that knows none', () => {
-  for (const [surface, key] of [
+  for (const [spoken, key] of [
     ['messages', 'stop_sequences'],
     ['chat', 'stop'],
   ] as const) {
     for (const stream of [true, false]) {
-      it(`cuts the ${stream ? 'stream' : 'document'} of a ${surface} client there, which is told so`, async () => {
+      it(`cuts the ${stream ? 'stream' : 'document'} of a ${spoken} client there, which is told so`, async () => {
         provider.model = () => ({ said: [{ kind: 'text', text: 'One. Two. STOP Three.' }], used: { output: 77 } });
-        const body = askBody(surface, modelVia('responses'), 'Count.', { [key]: ['STOP', 'x'], stream });
-        const { status, text } = await post(gateway, surface, body);
+        const body = askBody(spoken, modelVia('responses'), 'Count.', { [key]: ['STOP', 'x'], stream });
+        const { status, text } = await post(gateway, spoken, body);
         assert.equal(status, 200, text);
         assert.deepEqual(provider.refused, []);
         const events = stream ? eventsIn(text) : [];
-        assert.equal(textIn(surface, stream ? events : JSON.parse(text)), 'One. Two. ');
-        if (surface === 'messages') {
+        assert.equal(textIn(spoken, stream ? events : JSON.parse(text)), 'One. Two. ');
+        if (spoken === 'messages') {
           const { delta, usage } = events.find(({ name }) => name === 'message_delta')?.data ?? {};
           const { stop_reason, stop_sequence } = delta ?? JSON.parse(text);
           assert.deepEqual([stop_reason, stop_sequence], ['stop_sequence', 'STOP']);
@@ -42,22 +42,22 @@ describe('a stop sequence at an upstream that knows none', () => {
     }
   }
 
-  for (const [surface, key] of [
+  for (const [spoken, key] of [
     ['messages', 'stop_sequences'],
     ['chat', 'stop'],
   ] as const) {
-    it(`is found across the texts of an answer by a ${surface} client, in a stream and in a document`, async () => {
+    it(`is found across the texts of an answer by a ${spoken} client, in a stream and in a document`, async () => {
       provider.model = () => ({ said: ['One. S', 'TO', 'P Two.'].map((text) => ({ kind: 'text', text })) });
       const answers = await Promise.all(
         [true, false].map((stream) =>
-          post(gateway, surface, askBody(surface, modelVia('responses'), 'Go.', { [key]: ['STOP'], stream })),
+          post(gateway, spoken, askBody(spoken, modelVia('responses'), 'Go.', { [key]: ['STOP'], stream })),
         ),
       );
       const [streamed, whole] = answers.map(({ text }) => text);
-      assert.equal(textIn(surface, eventsIn(streamed!)), 'One. ');
-      assert.equal(textIn(surface, JSON.parse(whole!)), 'One. ');
+      assert.equal(textIn(spoken, eventsIn(streamed!)), 'One. ');
+      assert.equal(textIn(spoken, JSON.parse(whole!)), 'One. ');
       for (const text of [streamed!, whole!])
-        assert.match(text, surface === 'chat' ? /"finish_reason":"stop"/ : /"stop_reason":"stop_sequence"/);
+        assert.match(text, spoken === 'chat' ? /"finish_reason":"stop"/ : /"stop_reason":"stop_sequence"/);
     });
   }
 

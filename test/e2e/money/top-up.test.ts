@@ -11,7 +11,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, readAll } from '../support/client.ts';
-import { held, ledgerRow, nothingHeld } from '../support/state.ts';
+import { ledgerRow, nothingReserved, reserved } from '../support/state.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -32,7 +32,7 @@ test('a stream that costs more than such requests usually do holds more and more
   // 10 x 3000 + 10 x 15000 = 180,000 nano-USD each.
   upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 10 }));
   for (let i = 0; i < 25; i++) assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 
   let goOn = () => {};
   const paused = new Promise<void>((resolve) => {
@@ -50,13 +50,13 @@ test('a stream that costs more than such requests usually do holds more and more
   const body = messagesBody({ max_tokens: 10_000, stream: true });
   const head = await open(gateway.url, { headers: bearer(gateway.token), body }).head;
   // Begun with about 180,000; 10 x 3000 + 200 x 15000 are spent by now.
-  await until('what is spent is held', async () => (await held(gateway.database)).nano_usd >= 3_030_000);
-  const { nano_usd, reservations } = await held(gateway.database);
+  await until('what is spent is reserved', async () => (await reserved(gateway.database)).nano_usd >= 3_030_000);
+  const { nano_usd, reservations } = await reserved(gateway.database);
   assert.equal(reservations, 1);
-  assert.ok(nano_usd < 10_000 * 15_000, `${nano_usd} are held, and not all that it may cost`);
+  assert.ok(nano_usd < 10_000 * 15_000, `${nano_usd} are reserved, and not all that it may cost`);
   goOn();
   const response = await readAll(head);
   const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
   assert.equal(row.cost_nano_usd, 3_030_000);
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { list as listPeopleAt } from '../../../engine/cli/people/people.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { createDesk } from '../../client/scripted-gateway.ts';
+import { createBackend } from '../../client/scripted-gateway.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { PEOPLE, startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
@@ -20,7 +20,7 @@ let clocks: FrozenClock[];
 let one: TestGateway;
 let other: TestGateway;
 
-/** Two replicas; nobody is vouched for longer than two days. */
+/** Two replicas; nobody is verified longer than two days. */
 async function boot(public_url?: string): Promise<TestGateway> {
   const clock = frozenClock(Date.now());
   clocks.push(clock);
@@ -29,7 +29,7 @@ async function boot(public_url?: string): Promise<TestGateway> {
     clock,
     database_url: shared.url,
     auth: {
-      self_made_tokens: { rest_after_days: 2, check_minutes: INTERVAL / 60_000 },
+      self_made_tokens: { suspend_after_days: 2, check_minutes: INTERVAL / 60_000 },
       session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' },
       limits: { device_authorizations: 1000, code_submissions: 1000 },
     },
@@ -118,21 +118,21 @@ describe('somebody whom the identity provider disables', () => {
     assert.equal(asks(), 1, 'one replica asks about a person');
     const [changed] = await one.database.query<{ subject: string; after: object }>(
       'test_changes',
-      `select subject, after from admin_changes where action = 'person.rest' order by id desc limit 1`,
+      `select subject, after from admin_changes where action = 'person.suspend' order by id desc limit 1`,
       [],
     );
     assert.deepEqual(changed, {
       subject: 'ben@example.com',
       after: { because: 'the identity provider refused to renew the sign-in' },
     });
-    const desk = createDesk();
-    await listPeopleAt({ ...desk.context, env: one.env }, { config: one.config_file });
-    assert.match(desk.data(), /ben@example\.com .* now .*tokens of an/);
+    const backend = createBackend();
+    await listPeopleAt({ ...backend.context, env: one.env }, { config: one.config_file });
+    assert.match(backend.data(), /ben@example\.com .* now .*tokens of an/);
   });
 });
 
 describe('somebody who never renews', () => {
-  it('keeps what they made for as long as the identity provider vouches for them', async () => {
+  it('keeps what they made for as long as the identity provider verifies them', async () => {
     const own = await makeOwn(await signIn(one.url, 'ben'));
     await pass(3 * DAY);
     assert.deepEqual(await both(own), [200, 200]);
@@ -152,12 +152,17 @@ describe('somebody who never renews', () => {
     const session = await signIn(one.url, 'ben');
     const own = await makeOwn(session, 'unasked');
     await one.database.query('test_end', `update sessions set expires_at = created_at where revoked_at is null`, []);
-    const { own_tokens_rest_at, own_tokens_rest } = await api(one, session.access_token, 'GET', '/admin/api/me');
-    assert.equal(own_tokens_rest, false);
+    const { own_tokens_suspend_at, own_tokens_suspended } = await api(
+      one,
+      session.access_token,
+      'GET',
+      '/admin/api/me',
+    );
+    assert.equal(own_tokens_suspended, false);
     const { tokens } = await api(one, session.access_token, 'GET', '/admin/api/tokens');
-    const shown = (tokens as { name: string; rests_at: string }[]).find(({ name }) => name === 'unasked')!;
-    assert.equal(shown.rests_at, own_tokens_rest_at);
-    assert.equal(Date.parse(shown.rests_at) - (clocks[0]!.now() + 2 * DAY) < 60_000, true);
+    const shown = (tokens as { name: string; suspends_at: string }[]).find(({ name }) => name === 'unasked')!;
+    assert.equal(shown.suspends_at, own_tokens_suspend_at);
+    assert.equal(Date.parse(shown.suspends_at) - (clocks[0]!.now() + 2 * DAY) < 60_000, true);
     await pass(2 * DAY - HOUR);
     assert.deepEqual(await both(own), [200, 200]);
     await pass(HOUR + 60_000);

@@ -9,7 +9,7 @@ import { token } from '../../../engine/cli/sign-in/token.ts';
 import { whoami } from '../../../engine/cli/sign-in/whoami.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { startCli } from '../../cli/support.ts';
-import { createDesk, type Desk } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { PEOPLE, startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { bootSignIn, confirmInBrowser } from '../../support/identity/sign-in.ts';
@@ -17,7 +17,7 @@ import { until } from '../../support/until.ts';
 
 let provider: TestIdentityProvider;
 let gateway: TestGateway;
-let desk: Desk;
+let backend: Backend;
 let base_url = '';
 
 /** The machine's time and what has been waited for: waiting takes no time. The gateway goes by it as well. */
@@ -46,7 +46,7 @@ after(async () => {
   await provider?.close();
 });
 beforeEach(() => {
-  desk = createDesk();
+  backend = createBackend();
   provider.setMode('up');
   for (const [sub, person] of Object.entries(PEOPLE)) provider.people.set(sub, structuredClone(person));
 });
@@ -54,9 +54,9 @@ beforeEach(() => {
 /** Signs in; as soon as the code is shown, the person confirms it in a browser and signs in as `sub`. */
 async function signIn(sub: string): Promise<number> {
   let confirmed: Promise<unknown> | undefined;
-  const { terminal } = desk.context;
+  const { terminal } = backend.context;
   const context = {
-    ...desk.context,
+    ...backend.context,
     terminal: {
       ...terminal,
       words(text: string) {
@@ -73,14 +73,14 @@ async function signIn(sub: string): Promise<number> {
   return login(context, { baseUrl: base_url, browser: false }, { clock, fetch: patient });
 }
 
-const kept = () => JSON.parse(readFileSync(desk.path, 'utf8')).gateways[base_url];
+const kept = () => JSON.parse(readFileSync(backend.path, 'utf8')).gateways[base_url];
 const listModels = (bearer: string) =>
   fetch(`${base_url}/v1/models`, { headers: { authorization: `Bearer ${bearer}` } }).then(({ status }) => status);
 
 async function printed(): Promise<string> {
-  const before = desk.data().length;
-  await token(desk.context, {}, { clock });
-  return desk.data().slice(before).trim();
+  const before = backend.data().length;
+  await token(backend.context, {}, { clock });
+  return backend.data().slice(before).trim();
 }
 
 /** Lets the access token come to its last minutes. */
@@ -91,16 +91,16 @@ function nearItsEnd(): void {
 describe('somebody who may sign in', () => {
   test('gets a token that works, is known by name, and is refused once signed out', async () => {
     assert.equal(await signIn('anna'), 0);
-    assert.match(desk.words(), /\| Use is logged\.\n/);
-    assert.match(desk.words(), /Signed in at http\S+ as anna@example\.com\./);
+    assert.match(backend.words(), /\| Use is logged\.\n/);
+    assert.match(backend.words(), /Signed in at http\S+ as anna@example\.com\./);
     const bearer = await printed();
     assert.equal(await listModels(bearer), 200);
 
-    assert.equal(await whoami(desk.context, {}, { clock }), 0);
-    assert.match(desk.data(), /^anna@example\.com at http\S+\nName {9}Anna Adler\nGroups {7}engineering, admins\n/m);
-    assert.match(desk.data(), /^Models {7}coder-1, mapped-1$/m);
+    assert.equal(await whoami(backend.context, {}, { clock }), 0);
+    assert.match(backend.data(), /^anna@example\.com at http\S+\nName {9}Anna Adler\nGroups {7}engineering, admins\n/m);
+    assert.match(backend.data(), /^Models {7}coder-1, mapped-1$/m);
 
-    assert.equal(await logout(desk.context, {}), 0);
+    assert.equal(await logout(backend.context, {}), 0);
     await until('the gateway refuses the token', async () => (await listModels(bearer)) === 401);
   });
 
@@ -108,7 +108,7 @@ describe('somebody who may sign in', () => {
     await signIn('anna');
     const first = kept();
     nearItsEnd();
-    const all = await Promise.all(Array.from({ length: 20 }, () => token(desk.context, {}, { clock })));
+    const all = await Promise.all(Array.from({ length: 20 }, () => token(backend.context, {}, { clock })));
     assert.deepEqual(new Set(all), new Set([0]));
     assert.notEqual(kept().access_token, first.access_token);
     assert.notEqual(kept().refresh_token, first.refresh_token);
@@ -124,7 +124,7 @@ describe('somebody who may sign in', () => {
     provider.setMode('down');
     assert.equal(await printed(), access_token);
     ahead_ms += 60_000;
-    await assert.rejects(token(desk.context, {}, { clock }), { exit_code: 69, message: /status 503/ });
+    await assert.rejects(token(backend.context, {}, { clock }), { exit_code: 69, message: /status 503/ });
     provider.setMode('up');
     assert.equal(await listModels(await printed()), 200);
   });
@@ -148,12 +148,12 @@ describe('somebody who may not', () => {
       () => provider.people.delete('anna'),
       () => Object.assign(provider.people.get('anna')!, { groups: ['marketing'] }),
     ]) {
-      desk = createDesk();
+      backend = createBackend();
       provider.people.set('anna', structuredClone(PEOPLE.anna));
       await signIn('anna');
       nearItsEnd();
       remove();
-      await assert.rejects(token(desk.context, {}, { clock }), {
+      await assert.rejects(token(backend.context, {}, { clock }), {
         exit_code: 1,
         message: /Run: appscli login --base-url/,
       });
@@ -165,7 +165,7 @@ describe('somebody who may not', () => {
 test('as processes: login, token, whoami, logout, with nothing secret in the words', async () => {
   // The clock of the processes is the machine's.
   ahead_ms = 0;
-  const env = { ...desk.env, APPSCLI_BASE_URL: base_url, APPSCLI_DEBUG: '1' };
+  const env = { ...backend.env, APPSCLI_BASE_URL: base_url, APPSCLI_DEBUG: '1' };
   const running = startCli(['login', '--no-browser'], { env });
   const code = await until('it shows the code', () => /^ {2}([A-Z]{4}-[A-Z]{4})$/m.exec(running.stderr())?.[1]);
   await confirmInBrowser(base_url, code, 'anna');

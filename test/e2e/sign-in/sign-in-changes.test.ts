@@ -106,9 +106,9 @@ describe('somebody who is not let in any more', () => {
       auth.oidc.allowed_groups = ['a slip of the pen'];
     });
     assert.equal((await renew(refresh_token)).status, 401);
-    const resting = await use(token);
-    assert.equal(resting.status, 401);
-    assert.match(resting.body.toString(), /you may not use this gateway at the moment/);
+    const suspended = await use(token);
+    assert.equal(suspended.status, 401);
+    assert.match(suspended.body.toString(), /you may not use this gateway at the moment/);
     await configure((auth) => {
       auth.session.token_group = 'all';
     });

@@ -17,7 +17,7 @@ after(async () => {
   await provider?.close();
 });
 
-/** Requests to the door for revocations since the test began. */
+/** Requests to the route for revocations since the test began. */
 let earlier = 0;
 const revocations = () => provider.requests.filter(({ url }) => url.includes('/revocation')).slice(earlier);
 beforeEach(() => {

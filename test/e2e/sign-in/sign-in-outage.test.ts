@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import { token } from '../../../engine/cli/sign-in/token.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { keep, kept } from '../../client/keep-credentials.ts';
-import { createDesk, type Desk, drive } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend, drive } from '../../client/scripted-gateway.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
@@ -63,29 +63,29 @@ async function ask(bearer: string) {
 }
 
 /** The credentials of somebody who signed in with the command line. */
-function deskWith({ access_token, refresh_token, expires_in }: TokenAnswer['body']): Desk {
-  const desk = createDesk();
+function backendWith({ access_token, refresh_token, expires_in }: TokenAnswer['body']): Backend {
+  const backend = createBackend();
   const expires_at = new Date(clock.now() + expires_in * 1000).toISOString();
-  keep(desk, { [gateway.url]: { access_token, refresh_token, expires_at, lifetime_seconds: expires_in } });
-  return desk;
+  keep(backend, { [gateway.url]: { access_token, refresh_token, expires_at, lifetime_seconds: expires_in } });
+  return backend;
 }
 
 /** What the key helper comes to: what it prints, or its error. */
-async function helper(desk: Desk) {
-  const printed = desk.data().length;
-  const problem = await token(desk.context, {}, { clock }).then(
+async function helper(backend: Backend) {
+  const printed = backend.data().length;
+  const problem = await token(backend.context, {}, { clock }).then(
     () => undefined,
     (error) => error as { exit_code: number; message: string },
   );
-  return { problem, said: desk.data().slice(printed).trim() };
+  return { problem, said: backend.data().slice(printed).trim() };
 }
 
 test('an identity provider that is away for longer than a token lives signs nobody out', async () => {
   const person = await signIn(gateway.url, 'anna');
-  const desk = deskWith(person);
+  const backend = backendWith(person);
   const own = await gateway.newToken();
   provider.setMode('down');
-  assert.equal((await helper(desk)).said, person.access_token, 'a token that lives needs nobody');
+  assert.equal((await helper(backend)).said, person.access_token, 'a token that lives needs nobody');
   for (let minutes = 0; minutes < 30; minutes += 10) {
     clock.advance(600_000);
     const expired = await ask(person.access_token);
@@ -93,22 +93,22 @@ test('an identity provider that is away for longer than a token lives signs nobo
     assert.match(expired.text, /expired/);
     const refused = await renew(person.refresh_token);
     assert.deepEqual([refused.status, refused.body.error], [503, 'temporarily_unavailable']);
-    const { problem, said } = await helper(desk);
+    const { problem, said } = await helper(backend);
     assert.equal(said, '');
     assert.equal(problem?.exit_code, 69);
     assert.match(problem?.message ?? '', /identity provider gives no usable answer .* You are still signed in; this/);
     assert.equal((await ask(own)).status, 200, 'access tokens need no identity provider');
   }
   provider.setMode('up');
-  const { said, problem } = await helper(desk);
+  const { said, problem } = await helper(backend);
   assert.equal(problem, undefined);
   assert.equal((await ask(said)).status, 200);
-  assert.notEqual(kept(desk)[gateway.url]?.refresh_token, person.refresh_token);
+  assert.notEqual(kept(backend)[gateway.url]?.refresh_token, person.refresh_token);
 });
 
 test('a database that is away for longer than a token lives signs nobody out', async () => {
   const person = await signIn(gateway.url, 'anna');
-  const desk = deskWith(person);
+  const backend = backendWith(person);
   const own = await gateway.newToken();
   await way.stop();
   assert.deepEqual([(await ask(person.access_token)).status, (await ask(own)).status], [503, 503]);
@@ -116,12 +116,12 @@ test('a database that is away for longer than a token lives signs nobody out', a
   assert.equal((await drive(clock, ask(person.access_token))).status, 401);
   const refused = await drive(clock, renew(person.refresh_token));
   assert.deepEqual([refused.status, refused.body.error], [503, 'temporarily_unavailable']);
-  const { problem, said } = await drive(clock, helper(desk));
+  const { problem, said } = await drive(clock, helper(backend));
   assert.deepEqual([said, problem?.exit_code], ['', 69]);
   assert.match(problem?.message ?? '', /You are still signed in/);
   await way.start();
   const renewed = await until('the helper prints a token again', async () => {
-    const now = await helper(desk);
+    const now = await helper(backend);
     return now.problem === undefined && now.said;
   });
   assert.equal((await ask(renewed)).status, 200);

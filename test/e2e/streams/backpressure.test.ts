@@ -14,7 +14,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, open, parseRaw } from '../support/client.ts';
-import { ledgerRows, nothingHeld } from '../support/state.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 
 const MB = 1024 * 1024;
 const BUFFERED_LIMIT = 3 * MB;
@@ -92,13 +92,13 @@ describe('a client that does not read', () => {
     socket.pause();
     socket.write(streamRequest(gateway.token));
     await until('the stream has begun', () => source.accepted() > 0);
-    const accepted = await settled('the upstream is held back', source.accepted);
+    const accepted = await settled('the upstream is reserved back', source.accepted);
     assert.ok(accepted < 40 * MB, `${Math.round(accepted / MB)} MB were taken from the upstream`);
     const grown = process.memoryUsage().rss - memory_before;
     assert.ok(grown < 100 * MB, `memory grew by ${Math.round(grown / MB)} MB`);
     socket.destroy();
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('and then does gets every byte', async () => {
@@ -107,14 +107,14 @@ describe('a client that does not read', () => {
     upstream.script = source.script;
     const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
     const response = await head;
-    await settled('the upstream is held back', source.accepted);
+    await settled('the upstream is reserved back', source.accepted);
     let received = 0;
     for await (const chunk of response) received += (chunk as Buffer).length;
     assert.equal(received, Math.ceil(total / DELTA.length) * DELTA.length);
   });
 
   test('for as long as the idle timeout is dropped, and what it was sent is settled', async () => {
-    await nothingHeld(impatient.database);
+    await nothingReserved(impatient.database);
     const rows_before = (await ledgerRows(impatient.database)).length;
     upstream.script = flood(200 * MB).script;
     const socket = await connect(impatient.url);
@@ -127,7 +127,7 @@ describe('a client that does not read', () => {
       return found.length > rows_before && found;
     });
     assert.equal(rows.at(-1)!.aborted, true);
-    await nothingHeld(impatient.database);
+    await nothingReserved(impatient.database);
     socket.destroy();
   });
 });
@@ -149,12 +149,12 @@ describe('a client that does not send', () => {
     assert.equal(response.status, 408);
     assert.equal(JSON.parse(response.body).error.type, 'timeout_error');
     assert.equal(upstream.requests.length, 0);
-    await nothingHeld(impatient.database);
+    await nothingReserved(impatient.database);
     await until('the connection is closed', () => closed, 5000).finally(() => socket.destroy());
   });
 
   test('and goes away leaves nothing behind', async () => {
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const rows_before = (await ledgerRows(gateway.database)).length;
     for (let round = 0; round < 5; round++) {
       const socket = await connect(gateway.url);
@@ -167,7 +167,7 @@ describe('a client that does not send', () => {
       const rows = (await ledgerRows(gateway.database)).length - rows_before;
       return rows === 1;
     });
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 });
 
@@ -222,7 +222,7 @@ describe('a client that goes away', () => {
     const row = await settled_row();
     assert.equal(row.aborted, true);
     assert.match(JSON.stringify(row.provenance), /abort/);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('in the middle of a stream is billed for what it was sent', async () => {
@@ -247,10 +247,10 @@ describe('a client that goes away', () => {
     assert.deepEqual([row.input_tokens, row.cache_read_tokens, row.cache_write_1h_tokens], [100, 2000, 20]);
     assert.ok(row.output_tokens >= 30, `${row.output_tokens} output tokens for 30 deltas`);
     assert.equal(row.provenance.output, 'abort');
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
-  test('in crowds leaves every request settled once and nothing held', async () => {
+  test('in crowds leaves every request settled once and nothing reserved', async () => {
     const { token, rows } = await someone('crowd@example.com');
     upstream.script = ({ res }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
@@ -263,7 +263,7 @@ describe('a client that goes away', () => {
     await upstream.arrived(count);
     for (const { abort } of clients) abort();
     await until('all are cancelled', () => upstream.requests.every(({ cancelled }) => cancelled));
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const found = await rows();
     assert.equal(found.length, count);
     assert.equal(new Set(found.map(({ request_id }) => request_id)).size, count);

@@ -14,7 +14,7 @@ import {
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response } from '../support/client.ts';
-import { type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -34,7 +34,7 @@ const requestId = (response: Response) => String(response.headers['x-gateway-req
 /** The one ledger row of a forwarded request. */
 async function rowOf(response: Response): Promise<LedgerRow> {
   const row = await ledgerRow(gateway.database, requestId(response));
-  assert.equal(row.surface, 'messages');
+  assert.equal(row.protocol, 'messages');
   return row;
 }
 
@@ -105,7 +105,7 @@ describe('a stream that breaks off', () => {
     const row = await rowOf(response);
     assert.equal(row.input_tokens, 100);
     assert.ok(row.output_tokens > 0, 'what was relayed is billed');
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   }
 
   test('because the upstream falls silent ends with one error event', async () => {
@@ -155,7 +155,7 @@ describe('a stream that breaks off', () => {
     assert.equal(last.name, 'error', response.text);
     assert.equal(JSON.parse(last.data).type, 'error');
     await rowOf(response);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('because a JSON answer is cut off is a broken connection, not half an answer that looks whole', async () => {
@@ -163,11 +163,11 @@ describe('a stream that breaks off', () => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
       res.write('{"id":"msg_1","content":[', () => socket.resetAndDestroy());
     };
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
     const before_count = (await ledgerRows(gateway.database)).length;
     await assert.rejects(ask(gateway.url, gateway.token), /aborted|ECONNRESET|socket hang up|terminated/);
     await until('there is a row', async () => (await ledgerRows(gateway.database)).length === before_count + 1);
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('cut at any byte is whole events and one error event, however it was chunked', async () => {
@@ -203,7 +203,7 @@ describe('a stream that breaks off', () => {
       }),
       { numRuns: times(20) },
     );
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 
   test('after a slow start goes on as long as something arrives within the idle timeout', async () => {

@@ -21,7 +21,7 @@ import {
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll } from '../support/client.ts';
-import { held, ledgerRows } from '../support/state.ts';
+import { ledgerRows, reserved } from '../support/state.ts';
 
 const MOMENTS = [
   'request',
@@ -116,7 +116,7 @@ const PIPELINE = `
 pipeline: messages
 version: 2
 summary: Forwards past stages that fail.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: first
   - stage: authenticate
@@ -199,7 +199,7 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
       const entered = seen.filter((what) => what.startsWith('entered')).map((what) => what.slice('entered '.length));
       const last = entered.toReversed().map((name) => `finish ${name}`);
       assert.deepEqual(seen.slice(entered.length), [...last, 'finally third', 'finally fourth']);
-      await until('nothing is held', async () => (await held(gateway.database)).reservations === 0);
+      await until('nothing is reserved', async () => (await reserved(gateway.database)).reservations === 0);
       if (upstream.requests.length > 0 && answer !== 'reset')
         await until('the row is there', async () => (await ledgerRows(gateway.database)).length === before + 1);
     }),

@@ -83,7 +83,7 @@ test('a route may depend on whether the model keeps a prompt for an hour, which 
   );
 });
 
-test('requests are told apart by who asks, from where, how much and for how much', async () => {
+test('requests are grouped by who asks, from where, how much and for how much', async () => {
   const above = (fact: string, value: unknown) => ({ '>': [{ var: fact }, value] });
   const gateway = await boot(
     [
@@ -91,9 +91,13 @@ test('requests are told apart by who asks, from where, how much and for how much
       { name: 'from-eu', region: 'eu', upstream: 'spare' },
       { name: 'office', when: { cidr: [{ var: 'request.client.address' }, '192.0.2.0/24'] }, upstream: 'spare' },
       { name: 'large', when: above('request.body_bytes', 5000), upstream: 'spare' },
-      { name: 'dear', when: { and: [{ rule: 'is-dear' }, { '!': { var: 'request.stream' } }] }, upstream: 'spare' },
+      {
+        name: 'expensive',
+        when: { and: [{ rule: 'is-expensive' }, { '!': { var: 'request.stream' } }] },
+        upstream: 'spare',
+      },
     ],
-    { rules: { 'is-dear': above('route.estimate_nano_usd', 150_000_000) } },
+    { rules: { 'is-expensive': above('route.estimate_nano_usd', 150_000_000) } },
     { trusted_proxies: ['127.0.0.1'], region_header: 'x-client-region' },
   );
   const project = await gateway.newToken({ project: 'apollo' });
@@ -104,7 +108,7 @@ test('requests are told apart by who asks, from where, how much and for how much
   assert.equal((await routed(gateway, {}, ['x-forwarded-for', '192.0.2.9'])).rule, 'office');
   assert.equal((await routed(gateway, {}, ['x-forwarded-for', '192.0.2.9, 203.0.113.1'])).rule, 'default');
   assert.equal((await routed(gateway, { metadata: { padding: 'x'.repeat(5000) } })).rule, 'large');
-  assert.equal((await routed(gateway, { max_tokens: 10_000 })).rule, 'dear');
+  assert.equal((await routed(gateway, { max_tokens: 10_000 })).rule, 'expensive');
   assert.deepEqual([main.requests.length, spare.requests.length], [3, 5]);
 });
 

@@ -12,7 +12,7 @@ import { eventsOf } from '../../support/model-provider/model-provider.ts';
 import { until } from '../../support/until.ts';
 import { collect, connect } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
-import { nothingHeld } from '../support/state.ts';
+import { nothingReserved } from '../support/state.ts';
 
 const BODY_BYTES = 4_000_000;
 const STREAMS = 3;
@@ -54,14 +54,14 @@ async function bytesInUse(): Promise<number> {
   return heapUsed + arrayBuffers;
 }
 
-for (const [surface, protocol] of COMBINATIONS) {
-  test(`a ${surface} request to a ${protocol} upstream is forgotten once its answer begins`, async () => {
+for (const [spoken, protocol] of COMBINATIONS) {
+  test(`a ${spoken} request to a ${protocol} upstream is forgotten once its answer begins`, async () => {
     // A bare socket keeps nothing of what it has sent.
     const ask = async () => {
       const body = JSON.stringify(
-        askBody(surface, modelVia(protocol), 'long '.repeat(BODY_BYTES / 5), { stream: true }),
+        askBody(spoken, modelVia(protocol), 'long '.repeat(BODY_BYTES / 5), { stream: true }),
       );
-      const { path, headers } = sending(surface, gateway.token, '');
+      const { path, headers } = sending(spoken, gateway.token, '');
       const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
       const socket = await connect(gateway.url);
       const received = collect(socket);
@@ -78,7 +78,7 @@ for (const [surface, protocol] of COMBINATIONS) {
     } finally {
       for (const socket of streams) socket.destroy();
       for (const res of waiting.splice(0)) res.destroy();
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
     }
   });
 }

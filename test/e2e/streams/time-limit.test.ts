@@ -65,5 +65,5 @@ test('a forwarded request that is cut off is possibly billed, and holds nothing 
   });
   assert.equal(Number(row.cost_nano_usd), 0);
   assert.ok(row.provenance.possibly_billed_nano_usd > 0);
-  await until('nothing is held', async () => (await gateway.database.knex('reservations')).length === 0);
+  await until('nothing is reserved', async () => (await gateway.database.knex('reservations')).length === 0);
 });

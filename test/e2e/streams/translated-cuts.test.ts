@@ -6,7 +6,7 @@ import type { Protocol } from '../../../engine/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { type Answer, eventsOf, type ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { askBody, COMBINATIONS, modelVia, post, useNine } from '../support/nine.ts';
-import { ledgerRow, nothingHeld } from '../support/state.ts';
+import { ledgerRow, nothingReserved } from '../support/state.ts';
 import { type ClientEvent, eventsIn, textIn } from './streams.ts';
 
 let provider: ModelProvider;
@@ -38,44 +38,44 @@ const ENDS: Readonly<Record<Protocol, (event: ClientEvent) => boolean>> = {
   responses: ({ data }) => data.type === 'response.completed',
 };
 
-for (const [surface, upstream] of COMBINATIONS) {
-  test(`a ${surface} client at a ${upstream} upstream that breaks off anywhere gets whole events and one error`, async () => {
+for (const [spoken, upstream] of COMBINATIONS) {
+  test(`a ${spoken} client at a ${upstream} upstream that breaks off anywhere gets whole events and one error`, async () => {
     // The question says where.
     provider.model = ({ seen }) => ({ ...ANSWER, cut_after_bytes: Number(seen.texts.at(-1)![1]) });
     const bytes = Buffer.byteLength(eventsOf(upstream, ANSWER).join(''));
     const places = fc.sample(fc.integer({ min: 1, max: bytes - 1 }), 12);
     const ids = await Promise.all(
       places.map(async (cut_after_bytes) => {
-        const body = askBody(surface, modelVia(upstream), String(cut_after_bytes), {
+        const body = askBody(spoken, modelVia(upstream), String(cut_after_bytes), {
           stream: true,
-          ...(surface === 'chat' && { stream_options: { include_usage: true } }),
+          ...(spoken === 'chat' && { stream_options: { include_usage: true } }),
         });
-        const got = await post(gateway, surface, body);
+        const got = await post(gateway, spoken, body);
         const events = eventsIn(got.text);
         const errors = events.filter(isError);
         const why = `cut after ${cut_after_bytes} bytes: ${got.text}`;
         assert.ok(
           TEXT.startsWith(
             textIn(
-              surface,
+              spoken,
               events.filter((event) => !isError(event)),
             ),
           ),
           why,
         );
-        const ended = events.some(ENDS[surface]);
+        const ended = events.some(ENDS[spoken]);
         // Whoever was told the end is owed no more, though bytes were still to come.
         if (!ended)
           assert.deepEqual(
             errors.map(({ data }) => data.type === 'response.failed'),
-            surface === 'responses' ? [false, true] : [false],
+            spoken === 'responses' ? [false, true] : [false],
             why,
           );
         assert.ok(ended || isError(events.at(-1)!), why);
         return String(got.headers['x-gateway-request-id']);
       }),
     );
-    for (const id of ids) assert.equal((await ledgerRow(gateway.database, id)).surface, surface);
-    await nothingHeld(gateway.database);
+    for (const id of ids) assert.equal((await ledgerRow(gateway.database, id)).protocol, spoken);
+    await nothingReserved(gateway.database);
   });
 }

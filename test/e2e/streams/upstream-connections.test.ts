@@ -7,7 +7,7 @@ import { bootGateway, serverSection, type TestGateway } from '../../support/gate
 import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { ask } from '../support/client.ts';
-import { auditRecord, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -107,7 +107,7 @@ describe('an upstream that swallows connections', () => {
     const waited = [await probe, ...others].sort((a, b) => b - a);
     assert.ok(waited[0]! > 0.9 && waited[0]! < 1.8, `the probe took ${waited[0]} s`);
     assert.ok(waited[1]! < 0.7, `another took ${waited[1]} s`);
-    await nothingHeld(other.database);
+    await nothingReserved(other.database);
     assert.deepEqual(await ledgerRows(other.database), [], 'nothing was sent');
   });
 });
@@ -125,7 +125,7 @@ test('TLS that is never finished is a connection that cannot be made', async () 
     const response = await ask(other.url, other.token);
     assert.equal(response.status, 502, response.text);
     assert.equal(response.json().error.code, 'upstream_unreachable');
-    await nothingHeld(other.database);
+    await nothingReserved(other.database);
   } finally {
     for (const socket of sockets) socket.destroy();
     silent.close();

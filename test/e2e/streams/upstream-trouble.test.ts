@@ -13,7 +13,7 @@ import {
 import { until } from '../../support/until.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
-import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingHeld } from '../support/state.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -30,7 +30,7 @@ useGateway(
 
 const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
 
-/** Checks an error the gateway itself made, and that nothing stays held. */
+/** Checks an error the gateway itself made, and that nothing stays reserved. */
 async function assertGatewayError(response: Response, status: number, type: string, code: string): Promise<void> {
   assert.equal(response.status, status, response.text);
   assert.match(String(response.headers['content-type']), /^application\/json/);
@@ -39,13 +39,13 @@ async function assertGatewayError(response: Response, status: number, type: stri
   assert.deepEqual([error.type, error.code, request_id], [type, code, requestId(response)]);
   assert.match(error.message, /main/, 'the message names the upstream');
   assert.doesNotMatch(response.text, /127\.0\.0\.1|<html/i, 'neither addresses nor pages leak');
-  await nothingHeld(gateway.database);
+  await nothingReserved(gateway.database);
 }
 
 /** The one ledger row of a forwarded request. */
 async function rowOf(response: Response): Promise<LedgerRow> {
   const row = await ledgerRow(gateway.database, requestId(response));
-  assert.equal(row.surface, 'messages');
+  assert.equal(row.protocol, 'messages');
   return row;
 }
 
@@ -85,7 +85,7 @@ describe('an upstream that does not answer', () => {
       assert.equal(response.json().error.code, 'upstream_unreachable');
       const seconds = (performance.now() - started) / 1000;
       assert.ok(seconds > 0.9 && seconds < 4, `it took ${seconds.toFixed(1)} s`);
-      await nothingHeld(other.database);
+      await nothingReserved(other.database);
       assert.deepEqual(await ledgerRows(other.database), []);
     } finally {
       deaf.close();
@@ -201,7 +201,7 @@ describe("an upstream's own error", () => {
       assert.equal(response.headers['x-should-retry'], 'true');
       const row = await rowOf(response);
       assert.deepEqual([row.status, row.cost_nano_usd], [status, 0]);
-      await nothingHeld(gateway.database);
+      await nothingReserved(gateway.database);
     });
   }
 
@@ -234,7 +234,7 @@ describe('counting tokens', () => {
     assert.equal(response.text, '{ "input_tokens" : 17 }');
     assert.equal(upstream.only().url, '/v1/messages/count_tokens');
     const row = await ledgerRow(gateway.database, requestId(response));
-    assert.deepEqual([row.surface, row.cost_nano_usd], ['count_tokens', 0]);
+    assert.deepEqual([row.protocol, row.cost_nano_usd], ['count_tokens', 0]);
   });
 
   test('at an upstream that does not count is 501, never a made-up number', async () => {
@@ -267,4 +267,4 @@ test('an upstream connection that died while idle is not a failed request', asyn
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
 });
 
-test('nothing stays held after all of this', () => nothingHeld(gateway.database));
+test('nothing stays reserved after all of this', () => nothingReserved(gateway.database));

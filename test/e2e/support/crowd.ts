@@ -36,7 +36,7 @@ export const CROWD_MODELS = {
 };
 
 /** The most that one request of a crowd can cost, in nano-USD. */
-export const DEAREST_NANO_USD = (SIZES + 1) * STEP * Math.max(...Object.values(NANO_USD_PER_TOKEN));
+export const MOST_EXPENSIVE_NANO_USD = (SIZES + 1) * STEP * Math.max(...Object.values(NANO_USD_PER_TOKEN));
 
 /** Somebody who asks one thing after the other. */
 export interface Caller {
@@ -211,8 +211,8 @@ export async function assertBooks(database: Database, crowd: Crowd, seen: readon
     const [forwarded, others] = [true, false].map((yes) =>
       unsettled.filter(({ number }) => was_seen.has(number) === yes),
     );
-    const held = others!.filter(({ outcome }) => outcome === 'broken' || outcome === 'unavailable');
-    const [least, most] = [forwarded!.length, forwarded!.length + held.length];
+    const reserved = others!.filter(({ outcome }) => outcome === 'broken' || outcome === 'unavailable');
+    const [least, most] = [forwarded!.length, forwarded!.length + reserved.length];
     const found = estimates.filter((row) => row.user_email === user);
     assert.ok(
       found.length >= least,

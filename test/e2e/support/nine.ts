@@ -10,7 +10,7 @@ import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
 import { type Response, send } from './client.ts';
-import { nothingHeld } from './state.ts';
+import { nothingReserved } from './state.ts';
 
 /** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
 export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -22,12 +22,12 @@ export const modelVia = (protocol: Protocol): string => `via-${protocol}`;
 export const sameAt = (protocol: Protocol): string => `same-${protocol}`;
 
 /** Every client's API with every upstream's. */
-export const COMBINATIONS: readonly (readonly [surface: Protocol, upstream: Protocol])[] = PROTOCOLS.flatMap(
-  (surface) => PROTOCOLS.map((upstream) => [surface, upstream] as const),
+export const COMBINATIONS: readonly (readonly [spoken: Protocol, upstream: Protocol])[] = PROTOCOLS.flatMap((spoken) =>
+  PROTOCOLS.map((upstream) => [spoken, upstream] as const),
 );
 
 /** Those that are translated. */
-export const TRANSLATED = COMBINATIONS.filter(([surface, upstream]) => surface !== upstream);
+export const TRANSLATED = COMBINATIONS.filter(([spoken, upstream]) => spoken !== upstream);
 
 /** Sections of gateway.yaml for one upstream at this address in each API. */
 export function nineConfig(url: string): ConfigSections {
@@ -101,7 +101,7 @@ export function useNine(take: (nine: Nine) => void, more: (url: string) => Confi
   });
   after(async () => {
     try {
-      if (gateway !== undefined) await nothingHeld(gateway.database);
+      if (gateway !== undefined) await nothingReserved(gateway.database);
     } finally {
       await gateway?.close();
       await provider?.close();
@@ -116,31 +116,31 @@ const PATHS: Readonly<Record<Protocol, string>> = {
   responses: '/v1/responses',
 };
 
-/** How to send a body to a surface with plain HTTP. */
-export function sending(surface: Protocol, token: string, body: string) {
+/** How to send a body to a spoken with plain HTTP. */
+export function sending(spoken: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
   // Every client of the Messages API says its version, and the API insists on it.
-  if (surface === 'messages') headers.push('anthropic-version', '2023-06-01');
-  return { path: PATHS[surface], headers, body };
+  if (spoken === 'messages') headers.push('anthropic-version', '2023-06-01');
+  return { path: PATHS[spoken], headers, body };
 }
 
-/** Sends a body to a surface with plain HTTP. */
-export function post(gateway: TestGateway, surface: Protocol, body: object | string): Promise<Response> {
+/** Sends a body to a spoken with plain HTTP. */
+export function post(gateway: TestGateway, spoken: Protocol, body: object | string): Promise<Response> {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
-  return send(gateway.url, sending(surface, gateway.token, text));
+  return send(gateway.url, sending(spoken, gateway.token, text));
 }
 
-/** The shortest request of a surface that says this. */
+/** The shortest request of a spoken that says this. */
 export function askBody(
-  surface: Protocol,
+  spoken: Protocol,
   model: string,
   text = 'Say hello.',
   more: object = {},
 ): Record<string, unknown> {
-  if (surface === 'responses') return { model, input: text, ...more };
+  if (spoken === 'responses') return { model, input: text, ...more };
   return {
     model,
-    ...(surface === 'messages' && { max_tokens: 500 }),
+    ...(spoken === 'messages' && { max_tokens: 500 }),
     messages: [{ role: 'user', content: text }],
     ...more,
   };

@@ -5,7 +5,7 @@ import { until } from '../../support/until.ts';
 /** A ledger row, with numbers as numbers. */
 export interface LedgerRow {
   readonly request_id: string;
-  readonly surface: string;
+  readonly protocol: string;
   readonly user_email: string;
   readonly team: string | null;
   readonly model: string;
@@ -56,17 +56,17 @@ export async function auditRecord(database: Database, request_id: string): Promi
   );
 }
 
-/** What is held in all counters, in nano-USD, and how many reservations are open. */
-export async function held(database: Database): Promise<{ nano_usd: number; reservations: number }> {
-  const [counters] = await database.knex('spend_counters').where({ unit: 'nano_usd' }).sum({ held: 'held' });
+/** What is reserved in all counters, in nano-USD, and how many reservations are open. */
+export async function reserved(database: Database): Promise<{ nano_usd: number; reservations: number }> {
+  const [counters] = await database.knex('spend_counters').where({ unit: 'nano_usd' }).sum({ reserved: 'reserved' });
   const [open] = await database.knex('reservations').count({ count: '*' });
-  return { nano_usd: Number(counters?.held ?? 0), reservations: Number(open?.count ?? 0) };
+  return { nano_usd: Number(counters?.reserved ?? 0), reservations: Number(open?.count ?? 0) };
 }
 
-/** Waits until nothing is held any more. */
-export async function nothingHeld(database: Database): Promise<void> {
-  await until('nothing is held', async () => {
-    const { nano_usd, reservations } = await held(database);
+/** Waits until nothing is reserved any more. */
+export async function nothingReserved(database: Database): Promise<void> {
+  await until('nothing is reserved', async () => {
+    const { nano_usd, reservations } = await reserved(database);
     return nano_usd === 0 && reservations === 0;
   });
 }

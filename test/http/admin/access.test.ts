@@ -37,8 +37,8 @@ describe('who gets in', () => {
       no_models_because: null,
       may_make_tokens_in: ['coders'],
       own_tokens: 0,
-      own_tokens_rest: false,
-      own_tokens_rest_at: null,
+      own_tokens_suspended: false,
+      own_tokens_suspend_at: null,
     });
     assert.equal(headers.get('content-type'), 'application/json');
     assert.equal(headers.get('cache-control'), 'no-store');
@@ -293,7 +293,7 @@ describe('whose an address is', () => {
     await createToken(bench.by, { user: 'dora@example.com', group: 'coders', name: 'given' });
     await bench.addSession('dora@example.com', 'ses_dora');
     const dora = async () => (await bench.ask('root', 'GET', '/admin/api/people?user=Dora@example.com')).body.people;
-    const own = { own_tokens: 0, own_tokens_rest: false, own_tokens_rest_at: null };
+    const own = { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
     const known = { email: 'dora@example.com', signed_in_at: null, has_given_tokens: true, ...own };
     assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
     says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);

@@ -9,7 +9,7 @@ import { type AdminBench, config, useAdminApi } from './support.ts';
 const oidc = { issuer_url: 'https://id.example.com' };
 const with_sign_in = {
   ...config,
-  auth: { ...config.auth, oidc, self_made_tokens: { check_minutes: 60, rest_after_days: 30 } },
+  auth: { ...config.auth, oidc, self_made_tokens: { check_minutes: 60, suspend_after_days: 30 } },
 } as unknown as GatewayConfig;
 
 let bench: AdminBench;

@@ -63,17 +63,17 @@ export interface CountedRow {
   readonly start: string;
   readonly unit?: string;
   readonly spent: string | number;
-  readonly held?: number;
+  readonly reserved?: number;
   readonly in_flight?: number;
 }
 
 /** Puts a counter into the database. */
 export async function count(database: Pick<Database, 'query'>, row: CountedRow): Promise<void> {
-  const { scope, key, window, start, unit = 'nano_usd', spent, held = 0, in_flight = 0 } = row;
+  const { scope, key, window, start, unit = 'nano_usd', spent, reserved = 0, in_flight = 0 } = row;
   await database.query(
     'test_count',
-    `insert into spend_counters (scope, key, window_kind, window_start, unit, spent, held, most, in_flight)
+    `insert into spend_counters (scope, key, window_kind, window_start, unit, spent, reserved, most, in_flight)
      values ($1, $2, $3, $4, $5, $6, $7, $7, $8)`,
-    [scope, key, window, start, unit, spent, held, in_flight],
+    [scope, key, window, start, unit, spent, reserved, in_flight],
   );
 }

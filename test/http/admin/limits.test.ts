@@ -31,7 +31,7 @@ const refused = async (status: number, message: RegExp, ...asked: [string, strin
   assert.match(error.message, message);
   assert.equal(error.code, CODES[status]);
 };
-// biome-ignore lint/suspicious/noExplicitAny: every answer is held against the description.
+// biome-ignore lint/suspicious/noExplicitAny: every answer is reserved against the description.
 const named = (limits: any[], scope: string, window: string, unit = 'usd') =>
   limits.find((limit) => limit.scope === scope && limit.window === window && limit.unit === unit);
 
@@ -40,7 +40,7 @@ describe('what somebody sees of limits', () => {
     const { database } = bench;
     await count(database, {
       ...{ scope: 'user', key: 'alice@example.com', window: 'day', start: TODAY },
-      ...{ spent: 3_500_000_000, held: 250_000_000, in_flight: 1 },
+      ...{ spent: 3_500_000_000, reserved: 250_000_000, in_flight: 1 },
     });
     const model_key = '["alice@example.com","writer-1"]';
     await count(database, { scope: 'user+model', key: model_key, window: 'day', start: TODAY, spent: 6_000_000_000 });
@@ -59,7 +59,7 @@ describe('what somebody sees of limits', () => {
       counted: true,
       limit: 50,
       spent: 3.5,
-      held: 0.25,
+      reserved: 0.25,
       in_flight: 1,
       room: 46.25,
       resets_at: '2026-03-11T00:00:00.000Z',
@@ -118,7 +118,7 @@ describe('what somebody sees of limits', () => {
     assert.equal(limits[0].room, 0);
   });
 
-  test('of somebody with a name that no text can hold is told like any other', async () => {
+  test('of somebody with a name that no text can reservation is told like any other', async () => {
     const row = { scope: 'user+model', window: 'day', start: TODAY, spent: 90_000_000_000 };
     for (const name of ['a\u0000', 'b\ud800']) {
       await count(bench.database, { ...row, key: JSON.stringify([`${name}@example.com`, 'writer-1']) });
@@ -310,7 +310,7 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
   await refused(400, /Unknown parameter/, 'root', 'PUT', `${LIMITS}?user=${user}`, { window: 'day', usd: 1 });
   await refused(400, /more than once/, 'root', 'DELETE', `${LIMITS}?user=${user}&user=${user}&window=day`);
   const { limits } = await ask(200, 'root', 'GET', `${LIMITS}?user=${user}`);
-  // biome-ignore lint/suspicious/noExplicitAny: every answer is held against the description.
+  // biome-ignore lint/suspicious/noExplicitAny: every answer is reserved against the description.
   assert.ok(limits.every(({ set, grants }: any) => set === null && grants.length === 0));
 });
 

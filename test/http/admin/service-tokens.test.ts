@@ -7,8 +7,8 @@ import { createBearerTokens } from '../../../engine/identity/tokens/bearer-token
 import { noteOwners } from '../../../engine/identity/tokens/service-tokens.ts';
 import { generateServiceToken } from '../../../engine/identity/tokens/token-format.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { deskOf } from '../../cli/tokens/desk-at-gateway.ts';
-import { createDesk } from '../../client/scripted-gateway.ts';
+import { backendOf } from '../../cli/tokens/backend-at-gateway.ts';
+import { createBackend } from '../../client/scripted-gateway.ts';
 import { quietLog } from '../../support/store.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
@@ -133,13 +133,18 @@ describe('a service token', () => {
     assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);
     assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
     await bench.addSession('chief@example.com', 'ses_chief_again');
-    const desk = deskOf('root', bench.url);
-    await end(desk.context, undefined, { config: '', baseUrl: bench.url, user: 'chief@example.com', withTokens: true });
+    const backend = backendOf('root', bench.url);
+    await end(backend.context, undefined, {
+      config: '',
+      baseUrl: bench.url,
+      user: 'chief@example.com',
+      withTokens: true,
+    });
     assert.match(
-      desk.words(),
+      backend.words(),
       /1 session and 0 access tokens\.\nStill in force are service tokens .*\n {2}svc_\w+ {2}who else/,
     );
-    assert.match(desk.words(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
+    assert.match(backend.words(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);
     const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/cut-off', {});
     assert.deepEqual(after.body.service_tokens, []);
@@ -160,7 +165,7 @@ describe('a service token', () => {
     await note();
     assert.deepEqual([await state(), logs], ['active', []]);
     const bar = (at: Date | null) =>
-      database.query('test_bar', `update principals set barred_at = $1 where email = 'root@example.com'`, [at]);
+      database.query('test_bar', `update principals set blocked_at = $1 where email = 'root@example.com'`, [at]);
     await bar(new Date(clock.now()));
     await note();
     await note();
@@ -170,7 +175,7 @@ describe('a service token', () => {
     assert.equal(await use(), 200);
     clock.advance(1);
     assert.deepEqual((await refusal(token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_revoked']);
-    assert.equal(await state(), 'resting');
+    assert.equal(await state(), 'suspended');
     await bar(null);
     const other = await bench.ask('root', 'POST', `${PATH}/${id}/rotate`, {});
     assert.equal(other.status, 201);
@@ -190,12 +195,12 @@ describe('a service token', () => {
 });
 
 test('the commands make, list, replace and end them, and work with one instead of a sign-in', async () => {
-  const desk = deskOf('root', bench.url);
+  const backend = backendOf('root', bench.url);
   const place = { config: '', baseUrl: bench.url };
-  assert.equal(await create(desk.context, { ...place, name: 'nightly', scope: ['tokens:read'] }), 0);
-  const token = desk.data().trim();
+  assert.equal(await create(backend.context, { ...place, name: 'nightly', scope: ['tokens:read'] }), 0);
+  const token = backend.data().trim();
   assert.match(token, /^gws_/);
-  const automation = createDesk();
+  const automation = createBackend();
   const context = { ...automation.context, env: { ...automation.context.env, APPSCLI_SERVICE_TOKEN: token } };
   assert.equal(await listTokens(context, place), 0);
   await assert.rejects(
@@ -203,15 +208,15 @@ test('the commands make, list, replace and end them, and work with one instead o
     /is not enough: this is for people/,
   );
 
-  const shown = deskOf('root', bench.url);
+  const shown = backendOf('root', bench.url);
   await list(shown.context, { ...place, json: true });
   const { id } = JSON.parse(shown.data()).find(({ name }: { name: string }) => name === 'nightly');
-  const table = deskOf('root', bench.url);
+  const table = backendOf('root', bench.url);
   await list(table.context, place);
   assert.match(table.data(), /nightly.*tokens:read.*root@example\.com/s);
-  const next = deskOf('root', bench.url);
+  const next = backendOf('root', bench.url);
   await rotate(next.context, id, { ...place, overlap: 0, json: true });
   const made = JSON.parse(next.data());
-  assert.equal(await revoke(deskOf('root', bench.url).context, made.id, place), 0);
-  await assert.rejects(revoke(deskOf('root', bench.url).context, made.id, place), /has ended/);
+  assert.equal(await revoke(backendOf('root', bench.url).context, made.id, place), 0);
+  await assert.rejects(revoke(backendOf('root', bench.url).context, made.id, place), /has ended/);
 });

@@ -6,7 +6,7 @@ import type { Principal } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { adminDoors } from '../../../engine/http/admin/index.ts';
+import { adminRoutes } from '../../../engine/http/admin/index.ts';
 import { servePlan } from '../../../engine/http/app.ts';
 import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
 import { openAccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
@@ -127,7 +127,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     const logs: string[] = [];
     const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
     const log = { debug: keep, info: keep, warn: keep, error: keep };
-    const doors = adminDoors({
+    const routes = adminRoutes({
       config: used_config,
       identity: { sessions: createSessions({ database, clock }) },
       database,
@@ -142,7 +142,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
       },
     });
     const plan = { pipelinesAt: () => undefined } as unknown as Plan;
-    server = createServer(servePlan(plan, log, [doors]).app);
+    server = createServer(servePlan(plan, log, [routes]).app);
     await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };

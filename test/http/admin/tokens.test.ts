@@ -47,7 +47,7 @@ describe('making an access token', () => {
       revoked_at: null,
       replaced_by: null,
       state: 'active',
-      rests_at: null,
+      suspends_at: null,
     });
     const { status, body } = await bench.ask('alice', 'GET', `${TOKENS}/${id}`);
     assert.equal(status, 200);

@@ -185,7 +185,7 @@ describe('the identity provider', () => {
     assert.equal((await poll(begun.device_code)).json().error, 'access_denied');
   });
 
-  it('may vouch for somebody whom the gateway does not admit: the page says why, the log whom', async () => {
+  it('may verify somebody whom the gateway does not admit: the page says why, the log whom', async () => {
     const begun = await begin();
     const message = 'Only members of engineering may sign in.';
     backstage.admit = () => ({ refused: 'group', message, detail: 'no group of allowed_groups' });

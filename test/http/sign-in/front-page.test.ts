@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { frontDoor } from '../../../engine/http/sign-in/index.ts';
+import { frontRoute } from '../../../engine/http/sign-in/index.ts';
 import { branded } from '../../../engine/http/sign-in/pages/page-layout.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { cli } from '../../cli/support.ts';
@@ -15,7 +15,7 @@ const BROWSER = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9
 const BRANDING = { name: 'Acme <AI> & Co', support_url: 'https://help.example.com/ai?a=1&b=2' };
 
 async function at(config: GatewayConfig, headers: Record<string, string>) {
-  const served = await serve(frontDoor({ config, clock, log: quietLog }));
+  const served = await serve(frontRoute({ config, clock, log: quietLog }));
   try {
     return await askAt(() => served.url)('GET', '/', { headers });
   } finally {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { protocolDoor, signInOff } from '../../../engine/http/sign-in/index.ts';
+import { protocolRoute, signInOff } from '../../../engine/http/sign-in/index.ts';
 import { protocolText } from '../../../engine/http/sign-in/protocol.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { quietLog } from '../../support/store.ts';
@@ -10,9 +10,9 @@ const clock = frozenClock('2026-11-21T12:00:00Z');
 const pipelines = [
   {
     summary: 'Forwards Messages requests | charged.',
-    match: { methods: ['POST'], paths: ['/v1/messages', '/other'], surface: 'messages' },
+    match: { methods: ['POST'], paths: ['/v1/messages', '/other'], protocol: 'messages' },
   },
-  { summary: 'Lists models.', match: { methods: ['GET', 'HEAD'], paths: ['/v1/models'], surface: 'models' } },
+  { summary: 'Lists models.', match: { methods: ['GET', 'HEAD'], paths: ['/v1/models'], protocol: 'models' } },
 ] as const;
 const config = signInConfig();
 const without_sign_in = { ...config, auth: undefined } as unknown as typeof config;
@@ -42,7 +42,7 @@ describe('the protocol text', () => {
   it('says which base URL belongs to which API, of those that are served', () => {
     assert.ok(text.includes('| Messages | `<root>` | `POST /v1/messages` |'));
     assert.ok(!text.includes('| chat completions |'));
-    const match = { methods: ['POST'], paths: ['/v1/chat/completions'], surface: 'chat' } as const;
+    const match = { methods: ['POST'], paths: ['/v1/chat/completions'], protocol: 'chat' } as const;
     const both = protocolText({ config, version: '9.8.7', pipelines: [...pipelines, { summary: 'Chat.', match }] });
     assert.ok(both.includes('| chat completions | `<root>/v1` | `POST /v1/chat/completions` |'));
     assert.ok(!protocolText({ config, version: '9.8.7', pipelines: [] }).includes('## Model requests'));
@@ -84,7 +84,7 @@ describe('the protocol text', () => {
   });
 
   it('is served as Markdown, openly, to GET and HEAD', async () => {
-    const served = await serve(protocolDoor({ config, version: '9.8.7', pipelines, clock, log: quietLog }));
+    const served = await serve(protocolRoute({ config, version: '9.8.7', pipelines, clock, log: quietLog }));
     const ask = askAt(() => served.url);
     try {
       const answer = await ask('GET', '/protocol');

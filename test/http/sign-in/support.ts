@@ -7,7 +7,7 @@ import { after, before, beforeEach } from 'node:test';
 import express, { Router } from 'express';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { signInDoors } from '../../../engine/http/sign-in/index.ts';
+import { signInRoutes } from '../../../engine/http/sign-in/index.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Admission } from '../../../engine/identity/provider/admit.ts';
 import type {
@@ -89,7 +89,7 @@ export const ANNA = {
   groups: ['engineering'],
 };
 
-/** What a test can see and say of the parts behind the doors. */
+/** What a test can see and say of the parts behind the routes. */
 export interface Backstage {
   readonly clock: FrozenClock;
   readonly logs: string[];
@@ -113,7 +113,7 @@ export interface Backstage {
   admit(claims: Claims): Admission;
 }
 
-/** Sends a request to the doors. */
+/** Sends a request to the routes. */
 export type Ask = (
   method: string,
   path: string,
@@ -162,7 +162,7 @@ function createBackstage(): Backstage {
   };
 }
 
-function createDoors(config: GatewayConfig, backstage: Backstage): Router {
+function createRoutes(config: GatewayConfig, backstage: Backstage): Router {
   const { clock } = backstage;
   const check = () => {
     if (backstage.store_down) throw new StageError('store_unavailable', 'The database is away.');
@@ -180,18 +180,18 @@ function createDoors(config: GatewayConfig, backstage: Backstage): Router {
     admit: (claims) => backstage.admit(claims),
     claimProblem: async () => backstage.claim_problem,
     catchUp: async () => {},
-    isVouchedFor: ({ issuer }) => issuer !== 'https://former.example.com',
+    isVerified: ({ issuer }) => issuer !== 'https://former.example.com',
   };
   const database = {
     async query<Row>(name: string): Promise<Row[]> {
       backstage.statements.push(name);
       // Nobody has a second session that the provider could be asked with.
       if (name === 'sessions_to_ask_with') return [];
-      if (name === 'person_rest') return [{ rests: true } as Row];
+      if (name === 'person_suspend') return [{ rests: true } as Row];
       return [{ sessions: 1, tokens: 0 } as Row];
     },
   };
-  return signInDoors({ config, identity, database, clock, log });
+  return signInRoutes({ config, identity, database, clock, log });
 }
 
 /** Serves routers on a port of the loopback address. */
@@ -222,7 +222,7 @@ export function askAt(url: () => string): Ask {
   };
 }
 
-/** Serves the doors for the tests of a file, afresh for each test. */
+/** Serves the routes for the tests of a file, afresh for each test. */
 export function useSignIn(
   take: (opened: { ask: Ask; backstage: Backstage; url: string }) => void,
   config = signInConfig(),
@@ -237,7 +237,7 @@ export function useSignIn(
   after(() => served.close());
   beforeEach(() => {
     const backstage = createBackstage();
-    current = createDoors(config, backstage);
+    current = createRoutes(config, backstage);
     take({ ask: askAt(() => served.url), backstage, url: served.url });
   });
 }

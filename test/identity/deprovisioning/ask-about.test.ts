@@ -51,7 +51,7 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
       },
     },
     admit: (claims: Person) => (claims.groups.includes('nobody') ? refusal(claims) : { person: claims }),
-    isVouchedFor: () => true,
+    isVerified: () => true,
     catchUp: async () => {},
   } as unknown as Identity;
   const answer = await askAbout({ config: configWith(), identity, database, clock, log: quietLog }, person.email);
@@ -68,8 +68,8 @@ const refusal = ({ groups }: Person) => ({
 
 describe('asking about somebody', () => {
   const cases: readonly [string, Says, AskedAbout, readonly string[], readonly number[]][] = [
-    ['vouched for by the session that was used last', { a: {}, b: {} }, 'vouched', ['b'], [0, 1]],
-    ['vouched for by an older session than one that is refused', { a: {}, b: 'refused' }, 'vouched', ['b', 'a'], [0]],
+    ['verified by the session that was used last', { a: {}, b: {} }, 'vouched', ['b'], [0, 1]],
+    ['verified by an older session than one that is refused', { a: {}, b: 'refused' }, 'vouched', ['b', 'a'], [0]],
     ['refused by all sessions', { a: 'refused', b: 'refused' }, 'refused', ['b', 'a'], []],
     ['whom there is nothing to ask about with', { a: 'unaskable', unreadable: {} }, 'unaskable', ['a'], [0, 1]],
     ['while the provider is down', { a: 'unavailable' }, 'unavailable', ['a'], [0]],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { cutOff } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
 import { type EndedGrants, startEndedGrants } from '../../../engine/identity/deprovisioning/ended-grants.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
 import { ProviderError, type ProviderGrant } from '../../../engine/identity/provider/provider.ts';
@@ -39,7 +39,7 @@ function open(vouched = 'https://id.example.com'): EndedGrants {
     },
   });
   opened.use({
-    isVouchedFor: ({ issuer }: Pick<Person, 'issuer'>) => issuer === vouched,
+    isVerified: ({ issuer }: Pick<Person, 'issuer'>) => issuer === vouched,
     tokens: {
       async open(sealed: string) {
         if (sealed === 'of a key elsewhere' && key_is_elsewhere) {
@@ -86,7 +86,10 @@ describe('the provider is told that a session ended', () => {
     await ended.sweep();
     await begin(somebody({ email: 'cut@example.com' }), 'cut-off');
     const actor = { kind: 'command', name: 'test' } as const;
-    await cutOff({ database: store.database, clock }, { user: 'cut@example.com', actor, because: 'x', tokens: 'none' });
+    await deprovision(
+      { database: store.database, clock },
+      { user: 'cut@example.com', actor, because: 'x', tokens: 'none' },
+    );
     await ended.sweep();
     await begin(somebody(), 'run-out');
     clock.advance(DAY_MS + 1);
@@ -175,14 +178,14 @@ describe('the provider is told that a session ended', () => {
     assert.equal(await waiting(), 0);
   });
 
-  it('unless it has no door for that, is another one now, or the key is gone', async () => {
+  it('unless it has no route for that, is another one now, or the key is gone', async () => {
     answer = () => false;
-    await end(await begin(somebody(), 'no-door'));
+    await end(await begin(somebody(), 'no-route'));
     await ended.sweep();
     await end(await begin(somebody({ issuer: 'https://former.example.com' }), 'former'));
     await end(await begin(somebody(), 'of another key'));
     await ended.sweep();
-    assert.deepEqual(told, ['no-door']);
+    assert.deepEqual(told, ['no-route']);
     assert.equal(await waiting(), 0);
   });
 });

@@ -238,7 +238,7 @@ describe('the userinfo endpoint', () => {
     assert.equal(iss, scripted.issuer);
   });
 
-  test('does not vouch for the address in the ID token by verifying another', async (t) => {
+  test('does not verify the address in the ID token by verifying another', async (t) => {
     const { scripted, identify } = await setUp(t, { email_verification: 'required' });
     scripted.token = tokens(await scripted.sign(scripted.claims()));
     scripted.userinfo = { sub: 'anna', email: 'mallory@example.org', email_verified: true };

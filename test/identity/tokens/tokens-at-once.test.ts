@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import { cutOff } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { createToken, listTokens, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
@@ -45,7 +45,10 @@ test('making a token, renewing the session and cutting its owner off never wait 
       renew(),
       make(),
       renew(),
-      cutOff({ ...by, database: other }, { user, actor: by.actor, because: 'x', tokens: round % 2 ? 'rest' : 'all' }),
+      deprovision(
+        { ...by, database: other },
+        { user, actor: by.actor, because: 'x', tokens: round % 2 ? 'suspend' : 'all' },
+      ),
       make(),
       renew(),
     ]);
@@ -80,7 +83,7 @@ test('revoking a token with all it replaced, while its owner is cut off, ends ea
     for (let i = 0; i < 6; i++) ({ id } = await rotateToken(by, { id }));
     const results = await Promise.allSettled([
       revokeToken(by, { id }),
-      cutOff(other, { user, actor: by.actor, because: 'x', tokens: 'all' }),
+      deprovision(other, { user, actor: by.actor, because: 'x', tokens: 'all' }),
     ]);
     const reasons = results.flatMap((result) => (result.status === 'rejected' ? [result.reason.problem] : []));
     assert.ok(

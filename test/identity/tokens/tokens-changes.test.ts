@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Actor, type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
-import { cutOff, endSession } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision, endSession } from '../../../engine/identity/deprovisioning/cut-off.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/identity/sessions/revocations.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { hashToken, TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';
@@ -173,7 +173,12 @@ describe('cutting a person off', () => {
     );
     const because = 'the identity provider refused';
     const messages = await heard(SESSIONS_CHANNEL, async () => {
-      const ended = await cutOff(by, { user: user.toUpperCase(), actor: gateway, because, tokens: 'self_service' });
+      const ended = await deprovision(by, {
+        user: user.toUpperCase(),
+        actor: gateway,
+        because,
+        tokens: 'self_service',
+      });
       assert.deepEqual(ended, { known: true, sessions: 1, tokens: 1 });
     });
     assert.deepEqual(messages, [`ses_${user}`]);
@@ -194,7 +199,7 @@ describe('cutting a person off', () => {
       (await changesOf(user)).map(({ action }) => action),
       ['person.cut_off'],
     );
-    assert.deepEqual(await cutOff(by, { user, actor: gateway, because, tokens: 'all' }), {
+    assert.deepEqual(await deprovision(by, { user, actor: gateway, because, tokens: 'all' }), {
       known: true,
       sessions: 0,
       tokens: 1,
@@ -203,7 +208,7 @@ describe('cutting a person off', () => {
 
   it('says when nobody knows the person, and then writes nothing down', async () => {
     const user = somebody();
-    const ended = await cutOff(by, { user, actor, because: 'x', tokens: 'all' });
+    const ended = await deprovision(by, { user, actor, because: 'x', tokens: 'all' });
     assert.deepEqual(ended, { known: false, sessions: 0, tokens: 0 });
     assert.deepEqual(await changesOf(user), []);
   });
@@ -218,7 +223,7 @@ describe('cutting a person off', () => {
       const attempts = Promise.allSettled([
         ...Array.from({ length: 6 }, () => createToken(thief, { ...wish(user), self_service: true })),
         rotateToken(thief, { id: first.id }),
-        cutOff(by, { user, actor, because: 'stolen', tokens: 'all' }),
+        deprovision(by, { user, actor, because: 'stolen', tokens: 'all' }),
         ...Array.from({ length: 6 }, () => createToken(thief, { ...wish(user), self_service: true })),
       ]);
       for (const result of await attempts) {
@@ -243,7 +248,7 @@ describe('cutting a person off', () => {
       const olds = await Promise.all([1, 2, 3, 4].map(() => createToken(by, wish(user))));
       await Promise.allSettled([
         ...olds.map(({ id }) => rotateToken(another, { id })),
-        cutOff(by, { user, actor, because: 'stolen', tokens: 'all' }),
+        deprovision(by, { user, actor, because: 'stolen', tokens: 'all' }),
       ]);
       const tokens = await listTokens(store.database, { user });
       assert.deepEqual([...new Set(tokens.map((token) => tokenState(token, now)))], ['revoked']);
@@ -317,14 +322,14 @@ describe('the groups of an access token', () => {
 });
 
 describe('an access token somebody made for themselves', () => {
-  it('stops when nobody has vouched for them for too long, and works again after a sign-in', async () => {
+  it('stops when nobody has verified them for too long, and works again after a sign-in', async () => {
     const user = somebody();
     const own = await createToken(by, { ...wish(user), self_service: true });
     const given = await createToken(by, wish(user));
     const clock = frozenClock(start);
     const options = { database: store.database, clock, log: quietLog, every: () => () => {} };
     let days: number | undefined = 30;
-    const tokens = openAccessTokens({ ...options, vouched_days: () => days });
+    const tokens = openAccessTokens({ ...options, verified_days: () => days });
     clock.advance(30 * 86_400_000 - 1);
     assert.ok(await tokens.verify(own.token));
     clock.advance(1);

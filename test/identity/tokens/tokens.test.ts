@@ -93,8 +93,8 @@ describe('administering access tokens', () => {
         last_used_at: null,
         revoked_at: null,
         replaced_by: null,
-        vouched_at: null,
-        is_barred: false,
+        verified_at: null,
+        is_blocked: false,
         put_off_until: null,
       },
     );

@@ -25,7 +25,7 @@ export function pipelineYaml(stages = '  - stage: list-models', name = 'mine'): 
   return `pipeline: ${name}
 version: 1
 summary: A pipeline.
-match: { methods: [GET], paths: [/mine], surface: none }
+match: { methods: [GET], paths: [/mine], protocol: none }
 stages:
 ${stages}
 `;

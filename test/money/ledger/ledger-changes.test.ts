@@ -80,10 +80,10 @@ describe('a limit that was set at run time', () => {
     const ledger = newLedger();
     const claims = [userClaim('one', 300), { ...userClaim('one', 900), rule: 'larger' }];
     await set('one', 150);
-    const { standings } = await ledger.reserve(reservation({ user: 'one', claims }));
+    const { statuses } = await ledger.reserve(reservation({ user: 'one', claims }));
     const told = { scope: 'user', key: 'one', window: 'day', unit: 'nano_usd', rule: 'daily', limit: 150 };
-    const state = { spent: 0, held: 100, in_flight: 1, most: 100, resets_at: DAY_ENDS };
-    assert.deepEqual(standings, [{ ...told, ...state }]);
+    const state = { spent: 0, reserved: 100, in_flight: 1, most: 100, resets_at: DAY_ENDS };
+    assert.deepEqual(statuses, [{ ...told, ...state }]);
     const { exceeded } = await ledger.reserve(reservation({ user: 'one', claims }));
     assert.deepEqual(exceeded, [{ ...told, ...state }]);
   });
@@ -153,10 +153,10 @@ describe('a grant', () => {
     await grant('g-3', 'both', 200, 1);
     assert.equal(await room('both', [userClaim('both', 900)]), 3);
     await grant('g-4', 'unlimited', 200, 1);
-    const { standings } = await newLedger().reserve(
+    const { statuses } = await newLedger().reserve(
       reservation({ user: 'unlimited', claims: [userClaim('unlimited', null)] }),
     );
-    assert.deepEqual(standings, []);
+    assert.deepEqual(statuses, []);
   });
 
   it('does not begin before its time', async () => {
@@ -167,7 +167,7 @@ describe('a grant', () => {
   });
 });
 
-describe('standings', () => {
+describe('statuses', () => {
   it('tell limits in money as they are, in the order asked, those without a limit too', async () => {
     const ledger = newLedger();
     const claims: LimitClaim[] = [
@@ -182,10 +182,10 @@ describe('standings', () => {
     );
     await set('shown', 400, 'week');
     await grant('g-6', 'shown', 50, 1, { window_kind: 'week' });
-    const at = { unit: 'nano_usd', key: 'shown', spent: 0, held: 10, in_flight: 1, most: 80 };
+    const at = { unit: 'nano_usd', key: 'shown', spent: 0, reserved: 10, in_flight: 1, most: 80 };
     const week_ends = Date.parse('2026-03-16T00:00:00Z');
     const month_ends = Date.parse('2026-04-01T00:00:00Z');
-    assert.deepEqual(await ledger.standings(claims), [
+    assert.deepEqual(await ledger.statuses(claims), [
       { ...at, scope: 'team', window: 'month', rule: 'monthly', limit: 900, resets_at: month_ends },
       { ...at, scope: 'user', window: 'day', rule: 'daily', limit: null, resets_at: DAY_ENDS },
       { ...at, scope: 'user', window: 'week', rule: 'daily', limit: 450, resets_at: week_ends },
@@ -193,16 +193,16 @@ describe('standings', () => {
   });
 
   it('are zero for what nobody spent from, and make no counters', async () => {
-    const [standing, ...others] = await newLedger().standings([userClaim('unseen', 10)]);
-    assert.deepEqual([standing?.spent, standing?.held, standing?.limit, others.length], [0, 0, 10, 0]);
+    const [limit_status, ...others] = await newLedger().statuses([userClaim('unseen', 10)]);
+    assert.deepEqual([limit_status?.spent, limit_status?.reserved, limit_status?.limit, others.length], [0, 0, 10, 0]);
     assert.deepEqual(await database.knex('spend_counters').where({ key: 'unseen' }), []);
-    assert.deepEqual(await newLedger().standings([]), []);
+    assert.deepEqual(await newLedger().statuses([]), []);
   });
 
   it('raise store_unavailable while the store is away', async () => {
     const away = { query: () => Promise.reject(Object.assign(new Error('away'), { code: 'ECONNREFUSED' })) };
     const ledger = openLedger({ database: away, clock, log: quietLog, every: () => () => {} });
     open.push(ledger);
-    await assert.rejects(ledger.standings([userClaim('x', 1)]), { code: 'store_unavailable' });
+    await assert.rejects(ledger.statuses([userClaim('x', 1)]), { code: 'store_unavailable' });
   });
 });

@@ -81,7 +81,7 @@ describe('a reservation that the store does not answer in time', () => {
     await over();
     store.open();
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
-    await until('it is given back', async () => (await balanceOf(database, 'impatient')).held === 0);
+    await until('it is given back', async () => (await balanceOf(database, 'impatient')).reserved === 0);
     const left = await database.knex('reservations').where({ user_email: 'impatient' });
     assert.deepEqual(left, []);
     assert.equal(store.waiting, 2);
@@ -94,11 +94,11 @@ describe('a reservation that the store does not answer in time', () => {
     store.open();
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
     await ledger.beat();
-    assert.equal((await balanceOf(database, 'kept')).held, 100);
+    assert.equal((await balanceOf(database, 'kept')).reserved, 100);
     assert.equal(await ledger.settleAt(settlement(request), request.claims, clock.now(), database_id!), true);
     ledger.forget(request.request_id);
     await ledger.beat();
-    assert.deepEqual(await balanceOf(database, 'kept'), { spent: 60, held: 0 });
+    assert.deepEqual(await balanceOf(database, 'kept'), { spent: 60, reserved: 0 });
     assert.equal((await ledgerRowsOf(database, 'kept')).length, 1);
   });
 
@@ -114,7 +114,7 @@ describe('a reservation that the store does not answer in time', () => {
       );
       store.open();
       assertGranted(await ledger.reserve(reservation({ user: 'other' })));
-      assert.deepEqual(await balanceOf(database, user), { spent: 60, held: 100 });
+      assert.deepEqual(await balanceOf(database, user), { spent: 60, reserved: 100 });
       if (how === 'a beat') {
         ledger.forget(request.request_id);
         await ledger.beat();
@@ -122,7 +122,7 @@ describe('a reservation that the store does not answer in time', () => {
         clock.advance(31_000);
         await newLedger(clock).recover();
       }
-      assert.deepEqual(await balanceOf(database, user), { spent: 60, held: 0 });
+      assert.deepEqual(await balanceOf(database, user), { spent: 60, reserved: 0 });
       assert.equal((await ledgerRowsOf(database, user)).length, 1);
     }
   });
@@ -139,10 +139,10 @@ describe('a settlement of an earlier time', () => {
     ];
     assert.equal(await ledger.settleAt(settlement(request), claims, AT, database_id!), true);
     assert.deepEqual(await countersOf(database, 'late'), [
-      { window_kind: 'day', window_start: '2026-03-09T00:00:00.000Z', spent: 60, held: 0 },
+      { window_kind: 'day', window_start: '2026-03-09T00:00:00.000Z', spent: 60, reserved: 0 },
     ]);
     assert.deepEqual(await countersOf(database, 'lates'), [
-      { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 60, held: 0 },
+      { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 60, reserved: 0 },
     ]);
     const [row] = await ledgerRowsOf(database, 'late');
     const { forwarded_at, settled_at } = row as typeof row & { forwarded_at: Date; settled_at: Date };

@@ -49,8 +49,8 @@ describe('several limits of a request', () => {
     await ledger.settle(settlement(request));
     const counters = await countersOf(database, 'of-any-scope');
     assert.deepEqual(
-      counters.map(({ spent, held }) => ({ spent, held })),
-      scopes.map(() => ({ spent: 60, held: 0 })),
+      counters.map(({ spent, reserved }) => ({ spent, reserved })),
+      scopes.map(() => ({ spent: 60, reserved: 0 })),
     );
   });
 
@@ -59,12 +59,12 @@ describe('several limits of a request', () => {
     const claims = [claim('shared', 300), claim('shared', null), claim('shared', 200), claim('shared', 250)];
     const first = reservation({ user: 'shared', claims });
     assertGranted(await ledger.reserve(first));
-    assert.equal((await balanceOf(database, 'shared')).held, 100);
+    assert.equal((await balanceOf(database, 'shared')).reserved, 100);
     assertGranted(await ledger.reserve(reservation({ user: 'shared', claims })));
     const [refusal] = (await ledger.reserve(reservation({ user: 'shared', claims }))).exceeded;
-    assert.deepEqual([refusal?.rule, refusal?.held], ['at-most-200', 200]);
+    assert.deepEqual([refusal?.rule, refusal?.reserved], ['at-most-200', 200]);
     await ledger.settle(settlement(first));
-    assert.deepEqual(await balanceOf(database, 'shared'), { spent: 60, held: 100 });
+    assert.deepEqual(await balanceOf(database, 'shared'), { spent: 60, reserved: 100 });
   });
 });
 
@@ -82,11 +82,11 @@ describe('a granted reservation', () => {
     const before = reservation({ user: 'told', claims });
     await ledger.reserve(before);
     await ledger.settle(settlement(before));
-    const { standings } = await ledger.reserve(reservation({ user: 'told', claims }));
+    const { statuses } = await ledger.reserve(reservation({ user: 'told', claims }));
     const week = { window: 'week', rule: 'weekly', limit: 500, resets_at: Date.parse('2026-03-16T00:00:00Z') };
     const month = { window: 'month', rule: 'monthly', limit: 900, resets_at: Date.parse('2026-04-01T00:00:00Z') };
-    const counted = { scope: 'user', key: 'told', unit: 'nano_usd', spent: 60, held: 100, in_flight: 1, most: 100 };
-    assert.deepEqual(standings, [
+    const counted = { scope: 'user', key: 'told', unit: 'nano_usd', spent: 60, reserved: 100, in_flight: 1, most: 100 };
+    assert.deepEqual(statuses, [
       { ...counted, ...week },
       { ...counted, ...month },
       { ...counted, ...month, rule: 'monthly too', limit: 700 },
@@ -138,13 +138,13 @@ describe('a limit in shadow mode', () => {
         rule: 'trial-150',
         limit: 150,
         spent: 0,
-        held: 100,
+        reserved: 100,
         in_flight: 1,
         most: 100,
         resets_at: Date.parse('2026-03-11T00:00:00Z'),
       },
     ]);
-    assert.equal((await balanceOf(database, 'trial')).held, 200);
+    assert.equal((await balanceOf(database, 'trial')).reserved, 200);
   });
 
   it('is reported beside others on its counter only when it has no room itself', async () => {
@@ -162,7 +162,7 @@ describe('a limit in shadow mode', () => {
     const claims = [shadow('both', 50), userClaim('both', 60)];
     assert.deepEqual(await reserve(ledger, claims), { refusal: 'daily', told: [] });
     assert.deepEqual(await countersOf(database, 'both'), [
-      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, held: 0 },
+      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, reserved: 0 },
     ]);
   });
 
@@ -175,8 +175,8 @@ describe('a limit in shadow mode', () => {
     );
     assert.equal(answers.filter(({ told }) => told.length > 0).length, 2);
     assert.equal(answers.filter(({ refusal }) => refusal !== undefined).length, 2);
-    assert.equal((await balanceOf(database, 'batch')).held, 500);
-    assert.equal((await balanceOf(database, 'batch-2')).held, 300);
+    assert.equal((await balanceOf(database, 'batch')).reserved, 500);
+    assert.equal((await balanceOf(database, 'batch-2')).reserved, 300);
   });
 });
 

@@ -74,7 +74,7 @@ describe('a limit on requests at once', () => {
     assert.deepEqual(exceeded, [
       {
         ...{ scope: 'user', key: 'busy', window: 'open', unit: 'requests', rule: '2 requests', limit: 2 },
-        ...{ spent: 0, held: 2, in_flight: 2, most: 2, resets_at: null },
+        ...{ spent: 0, reserved: 2, in_flight: 2, most: 2, resets_at: null },
       },
     ]);
     await ledger.settle(settlement(first));
@@ -85,7 +85,7 @@ describe('a limit on requests at once', () => {
     const [, counter] = await counterStatesOf(database, 'busy');
     assert.deepEqual(counter, {
       ...{ scope: 'user', window_kind: 'open', unit: 'requests', window_start: '-infinity' },
-      ...{ spent: 0, held: 2, most: 2, in_flight: 2 },
+      ...{ spent: 0, reserved: 2, most: 2, in_flight: 2 },
     });
   });
 
@@ -153,8 +153,8 @@ describe('limits by minute', () => {
     await ledger.settle(settlement(first));
     const { exceeded } = await ledger.reserve(make());
     assert.deepEqual(
-      exceeded.map(({ spent, held, resets_at }) => ({ spent, held, resets_at })),
-      [{ spent: 1, held: 1, resets_at: Date.parse('2026-03-10T12:01:00Z') }],
+      exceeded.map(({ spent, reserved, resets_at }) => ({ spent, reserved, resets_at })),
+      [{ spent: 1, reserved: 1, resets_at: Date.parse('2026-03-10T12:01:00Z') }],
     );
     clock.advance(30_000);
     assertGranted(await ledger.reserve(make()));
@@ -167,13 +167,13 @@ describe('limits by minute', () => {
     const first = make(900);
     assertGranted(await ledger.reserve(first));
     assert.deepEqual(
-      (await ledger.reserve(make(101))).exceeded.map(({ held }) => held),
+      (await ledger.reserve(make(101))).exceeded.map(({ reserved }) => reserved),
       [900],
     );
     await ledger.settle(settlement(first));
     // 10 in, 20 out, 6 cached.
     const { exceeded } = await ledger.reserve(make(965));
-    assert.deepEqual([exceeded[0]?.spent, exceeded[0]?.held], [36, 0]);
+    assert.deepEqual([exceeded[0]?.spent, exceeded[0]?.reserved], [36, 0]);
     assertGranted(await ledger.reserve(make(964)));
   });
 

@@ -57,7 +57,7 @@ describe('trouble with the store', () => {
       ledger.settle(settlement(reservation({ user: 'unheard' }), { reserved: false })),
     ]);
     assert.equal((await ledgerRowsOf(database, 'unheard')).length, 2);
-    assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 120, held: 0 });
+    assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 120, reserved: 0 });
   });
 
   it('releases at the next heartbeat a hold it was never told of, and no other', async () => {
@@ -65,9 +65,9 @@ describe('trouble with the store', () => {
     await assert.rejects(ledger.reserve(reservation({ user: 'unsure' })), { code: 'store_unavailable' });
     const known = reservation({ user: 'unsure' });
     await ledger.reserve(known);
-    assert.equal((await balanceOf(database, 'unsure')).held, 200);
+    assert.equal((await balanceOf(database, 'unsure')).reserved, 200);
     await ledger.beat();
-    assert.equal((await balanceOf(database, 'unsure')).held, 100);
+    assert.equal((await balanceOf(database, 'unsure')).reserved, 100);
     await ledger.settle(settlement(known));
     assert.equal((await ledgerRowsOf(database, 'unsure')).length, 1);
   });
@@ -78,7 +78,7 @@ describe('trouble with the store', () => {
     await ledger.reserve(request);
     await ledger.release(request.request_id);
     await ledger.beat();
-    assert.equal((await balanceOf(database, 'stuck')).held, 0);
+    assert.equal((await balanceOf(database, 'stuck')).reserved, 0);
   });
 
   it('fails only the request that is to blame', async () => {
@@ -91,7 +91,7 @@ describe('trouble with the store', () => {
       answers.map(({ status }) => status),
       ['fulfilled', 'rejected', 'fulfilled'],
     );
-    assert.equal((await balanceOf(database, 'twins')).held, 200);
+    assert.equal((await balanceOf(database, 'twins')).reserved, 200);
   });
 
   it('survives its connections being cut', async () => {
@@ -119,7 +119,7 @@ describe('trouble with the store', () => {
 describe('the reservations of a gateway that died', () => {
   beforeEach(() => database.query('test_forget', 'delete from reservations', []));
 
-  it('become rows at the amount held once it has been silent for 30 s', async () => {
+  it('become rows at the amount reserved once it has been silent for 30 s', async () => {
     const clock = frozenClock(start);
     const [dead, alive] = [newLedger({ clock }), newLedger({ clock })];
     const [lost, kept] = [reservation({ user: 'orphan' }), reservation({ user: 'orphan' })];
@@ -135,7 +135,7 @@ describe('the reservations of a gateway that died', () => {
       [{ request_id: lost.request_id, cost_nano_usd: 100, status: null }],
     );
     assert.deepEqual(new Set(Object.values(rows[0]!.provenance)), new Set(['estimate']));
-    assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 100, held: 100 });
+    assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 100, reserved: 100 });
     // It was only cut off, and comes back with what it knows: once, however often it says so.
     await Promise.all([dead.settle(settlement(lost)), alive.settle(settlement(lost)), alive.settle(settlement(kept))]);
     await dead.settle(settlement(lost, { cost_nano_usd: 70 }));
@@ -145,7 +145,7 @@ describe('the reservations of a gateway that died', () => {
     assert.deepEqual([Number(cost_nano_usd), Number(output_tokens)], [-40, 20]);
     assert.deepEqual([provenance.cost, provenance.of, provenance.was_nano_usd], ['upstream', 'estimate', 100]);
     assert.equal(settled_at.getTime(), clock.now());
-    assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 120, held: 0 });
+    assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 120, reserved: 0 });
     const { differences, repeated } = await verifyLedger({ database, clock });
     assert.deepEqual([differences.first.filter(({ key }) => key === 'orphan'), repeated.first], [[], []]);
   });
@@ -162,7 +162,7 @@ describe('the reservations of a gateway that died', () => {
       40,
     );
     assert.equal((await ledgerRowsOf(database, 'searched')).length, 40);
-    assert.equal((await balanceOf(database, 'searched')).held, 0);
+    assert.equal((await balanceOf(database, 'searched')).reserved, 0);
   });
 
   it('are recorded by the first heartbeat of its successor on the same machine', async () => {
@@ -174,7 +174,7 @@ describe('the reservations of a gateway that died', () => {
     for (const ledger of [killed, elsewhere, neighbour]) await ledger.reserve(reservation({ user: 'killed' }));
     await newLedger().beat();
     assert.equal((await ledgerRowsOf(database, 'killed')).length, 1);
-    assert.equal((await balanceOf(database, 'killed')).held, 200);
+    assert.equal((await balanceOf(database, 'killed')).reserved, 200);
   });
 
   it('are looked for by a timer, only after it has lived for as long as it waits for others', async () => {

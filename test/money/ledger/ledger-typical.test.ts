@@ -38,8 +38,8 @@ function typical(user: string, limit: number, more: Partial<ReservationRequest> 
 }
 
 const stateOf = async (user: string) => {
-  const [{ spent, held, most, in_flight }] = (await counterStatesOf(database, user)) as [never];
-  return { spent, held, most, in_flight };
+  const [{ spent, reserved, most, in_flight }] = (await counterStatesOf(database, user)) as [never];
+  return { spent, reserved, most, in_flight };
 };
 
 describe('a typical reservation', () => {
@@ -51,7 +51,7 @@ describe('a typical reservation', () => {
     assert.deepEqual(answers.at(-1)?.exceeded, [
       {
         ...{ scope: 'user', key: 'share', window: 'day', unit: 'nano_usd', rule: 'daily', limit: 500 },
-        ...{ spent: 0, held: 60, in_flight: 6, most: 600, resets_at: Date.parse('2026-03-11T00:00:00Z') },
+        ...{ spent: 0, reserved: 60, in_flight: 6, most: 600, resets_at: Date.parse('2026-03-11T00:00:00Z') },
       },
     ]);
   });
@@ -62,7 +62,7 @@ describe('a typical reservation', () => {
     assertGranted(await ledger.reserve(alone));
     assert.equal((await ledger.reserve(typical('alone', 50))).exceeded.length, 1);
     await ledger.settle(settlement(alone, { cost_nano_usd: 41 }));
-    assert.deepEqual(await stateOf('alone'), { spent: 41, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(await stateOf('alone'), { spent: 41, reserved: 0, most: 0, in_flight: 0 });
     // Nothing is in flight, and still its 10 do not fit beside 41.
     assert.equal((await ledger.reserve(typical('alone', 50))).exceeded.length, 1);
   });
@@ -87,13 +87,13 @@ describe('a typical reservation', () => {
 });
 
 describe('a top-up', () => {
-  const heldBy = async (user: string) => (await stateOf(user)).held;
+  const heldBy = async (user: string) => (await stateOf(user)).reserved;
 
   it('raises what is held up to the most the request can cost, and never lowers it', async () => {
     const ledger = newLedger();
     const request = typical('topped', 500);
     await ledger.reserve(request);
-    for (const [amount, held] of [
+    for (const [amount, reserved] of [
       [40, 40],
       [30, 40],
       [1000, 100],
@@ -105,12 +105,12 @@ describe('a top-up', () => {
       ledger.topUp(marker.request_id, 11);
       await until('the top-up is seen', async () => (await heldBy('marker')) % 10 === 1);
       await ledger.release(marker.request_id);
-      assert.equal(await heldBy('topped'), held);
+      assert.equal(await heldBy('topped'), reserved);
     }
     assert.deepEqual((await verifyLedger({ database, clock })).differences, { total: 0, first: [] });
-    assert.deepEqual(await stateOf('topped'), { spent: 0, held: 100, most: 100, in_flight: 1 });
+    assert.deepEqual(await stateOf('topped'), { spent: 0, reserved: 100, most: 100, in_flight: 1 });
     await ledger.settle(settlement(request, { cost_nano_usd: 70 }));
-    assert.deepEqual(await stateOf('topped'), { spent: 70, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(await stateOf('topped'), { spent: 70, reserved: 0, most: 0, in_flight: 0 });
   });
 
   it('is seen by others, who then find less room', async () => {
@@ -119,7 +119,7 @@ describe('a top-up', () => {
     await ledger.reserve(request);
     ledger.topUp(request.request_id, 95);
     await until('the top-up is seen', async () => (await heldBy('seen')) === 95);
-    assert.equal((await ledger.reserve(typical('seen', 100, { overshoot_percent: 100 }))).exceeded[0]?.held, 95);
+    assert.equal((await ledger.reserve(typical('seen', 100, { overshoot_percent: 100 }))).exceeded[0]?.reserved, 95);
   });
 
   it('of a request that is over, or was never known, changes nothing', async () => {
@@ -131,7 +131,7 @@ describe('a top-up', () => {
     for (const id of [over.request_id, 'nobody knows it']) ledger.topUp(id, 50);
     ledger.topUp(next.request_id, 12);
     await until('the top-up is seen', async () => (await heldBy('too-late')) === 12);
-    assert.deepEqual(await stateOf('too-late'), { spent: 5, held: 12, most: 100, in_flight: 1 });
+    assert.deepEqual(await stateOf('too-late'), { spent: 5, reserved: 12, most: 100, in_flight: 1 });
   });
 
   it('is what a request of a gateway that died is taken to have cost', async () => {
@@ -143,7 +143,7 @@ describe('a top-up', () => {
     clock.advance(31_000);
     await newLedger().recover();
     assert.equal((await ledgerRowsOf(database, 'left-behind'))[0]?.cost_nano_usd, 55);
-    assert.deepEqual(await stateOf('left-behind'), { spent: 55, held: 0, most: 0, in_flight: 0 });
+    assert.deepEqual(await stateOf('left-behind'), { spent: 55, reserved: 0, most: 0, in_flight: 0 });
   });
 
   it('of an impossible amount is refused', () => {

@@ -1,7 +1,7 @@
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Database } from '../../../engine/store/database.ts';
-import { DEAREST, LedgerScene, type SceneStep } from '../../support/ledger-scene.ts';
+import { LedgerScene, MOST_EXPENSIVE, type SceneStep } from '../../support/ledger-scene.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 
@@ -21,7 +21,7 @@ const reserve = fc.record({
   user: fc.constantFrom('ann', 'bob', 'cy'),
   model: fc.constantFrom('coder-1', 'coder-2'),
   project: fc.constantFrom('apollo', null),
-  most: fc.integer({ min: 0, max: DEAREST }),
+  most: fc.integer({ min: 0, max: MOST_EXPENSIVE }),
   /** Percent of the most that a typical reservation holds. */
   share: fc.integer({ min: 0, max: 100 }),
   tokens: fc.integer({ min: 0, max: 300 }),
@@ -79,7 +79,7 @@ describe('two gateways that share a ledger', () => {
     );
   });
 
-  it('pass a limit by no more than its share or the dearest request when reservations are typical', async () => {
+  it('pass a limit by no more than its share or the most expensive request when reservations are typical', async () => {
     await fc.assert(
       fc.asyncProperty(burstsOf(stepsOf()), (bursts) => play(bursts, 'mixed')),
       RUNS,

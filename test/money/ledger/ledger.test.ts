@@ -41,10 +41,10 @@ describe('a reservation', () => {
     const request = reservation({ user: 'holder', claims: [userClaim('holder', 100), team] });
     assertGranted(await ledger.reserve(request));
     assert.deepEqual(await countersOf(database, 'holder'), [
-      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, held: 100 },
+      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, reserved: 100 },
     ]);
     assert.deepEqual(await countersOf(database, 'holders'), [
-      { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 0, held: 100 },
+      { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 0, reserved: 100 },
     ]);
   });
 
@@ -64,15 +64,15 @@ describe('a reservation', () => {
           rule: 'daily',
           limit: 200,
           spent: 0,
-          held: 200,
+          reserved: 200,
           in_flight: 2,
           most: 200,
           resets_at: Date.parse('2026-03-11T00:00:00Z'),
         },
       ],
       shadows: [],
-      standings: [],
-      unheld: false,
+      statuses: [],
+      unreserved: false,
       decided_at: Date.parse(start),
     });
   });
@@ -83,7 +83,7 @@ describe('a reservation', () => {
     const [refusal] = (await ledger.reserve(reservation({ user: 'roomy', claims: [userClaim('roomy', 1000), team] })))
       .exceeded;
     assert.equal(refusal?.key, 'small-team');
-    assert.equal((await balanceOf(database, 'roomy')).held, 0);
+    assert.equal((await balanceOf(database, 'roomy')).reserved, 0);
   });
 
   it('reports the exceeded limit that resets last', async () => {
@@ -99,7 +99,7 @@ describe('a reservation', () => {
     const ledger = newLedger();
     const request = reservation({ user: 'free', amount_nano_usd: 10 ** 15, claims: [userClaim('free', null)] });
     assertGranted(await ledger.reserve(request));
-    assert.equal((await balanceOf(database, 'free')).held, 10 ** 15);
+    assert.equal((await balanceOf(database, 'free')).reserved, 10 ** 15);
   });
 
   it('follows the calendar of the configured time zone', async () => {
@@ -151,7 +151,7 @@ describe('200 concurrent reservations against room for 50', () => {
     const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd', claims: claims('crowd') }));
     const answers = await Promise.all(requests.map((request) => ledger.reserve(request)));
     assert.equal(answers.filter(({ exceeded }) => exceeded.length === 0).length, 50);
-    assert.equal((await balanceOf(database, 'crowd')).held, 5000);
+    assert.equal((await balanceOf(database, 'crowd')).reserved, 5000);
   });
 
   it('are granted exactly 50 times by two gateways together', async () => {
@@ -161,7 +161,7 @@ describe('200 concurrent reservations against room for 50', () => {
     const granted = requests.filter((_, i) => answers[i]!.exceeded.length === 0);
     assert.equal(granted.length, 50);
     await Promise.all(granted.map((request, i) => ledgers[i % 2]!.settle(settlement(request))));
-    assert.deepEqual(await balanceOf(database, 'crowd-2'), { spent: 50 * 60, held: 0 });
+    assert.deepEqual(await balanceOf(database, 'crowd-2'), { spent: 50 * 60, reserved: 0 });
   });
 
   it('never deadlock when gateways claim the same counters in different orders', async () => {
@@ -184,17 +184,17 @@ describe('a settlement', () => {
     await ledger.settle(settlement(request, more));
   };
 
-  it('turns the hold into the true cost and writes one row', async () => {
+  it('turns the reservation into the true cost and writes one row', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'payer', team: 'red', project: 'apollo', token_id: 't1' });
     await settle(ledger, request);
-    assert.deepEqual(await balanceOf(database, 'payer'), { spent: 60, held: 0 });
+    assert.deepEqual(await balanceOf(database, 'payer'), { spent: 60, reserved: 0 });
     const [row, ...others] = await ledgerRowsOf(database, 'payer');
     assert.equal(others.length, 0);
     const { counter_ids: _, ...seen } = row as typeof row & { counter_ids: unknown };
     assert.deepEqual(seen, {
       request_id: request.request_id,
-      surface: 'messages',
+      protocol: 'messages',
       principal_id: 'user:payer',
       user_email: 'payer',
       team: 'red',
@@ -220,7 +220,7 @@ describe('a settlement', () => {
     });
   });
 
-  it('may cost more than was held', async () => {
+  it('may cost more than was reserved', async () => {
     await settle(newLedger(), reservation({ user: 'surprised' }), { cost_nano_usd: 250 });
     assert.equal((await balanceOf(database, 'surprised')).spent, 250);
   });
@@ -233,7 +233,7 @@ describe('a settlement', () => {
     clock.advance(2000);
     await ledger.settle(settlement(request));
     assert.deepEqual(await countersOf(database, 'night-owl'), [
-      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 60, held: 0 },
+      { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 60, reserved: 0 },
     ]);
   });
 
@@ -295,13 +295,13 @@ describe('a settlement', () => {
 });
 
 describe('a release', () => {
-  it('gives the hold back and leaves no row', async () => {
+  it('gives the reservation back and leaves no row', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'changed-mind' });
     await ledger.reserve(request);
     await ledger.release(request.request_id);
     await ledger.release(request.request_id);
-    assert.equal((await balanceOf(database, 'changed-mind')).held, 0);
+    assert.equal((await balanceOf(database, 'changed-mind')).reserved, 0);
     assert.deepEqual(await ledgerRowsOf(database, 'changed-mind'), []);
   });
 });

@@ -230,7 +230,7 @@ describe('after a month was dropped', () => {
   it('counters that still hold something, and those of requests under way, stay', async () => {
     await moveTo('2026-01-16T12:00:00Z');
     await used();
-    await database.knex.raw(`insert into spend_counters (scope, key, window_kind, window_start, unit, held, most, in_flight)
+    await database.knex.raw(`insert into spend_counters (scope, key, window_kind, window_start, unit, reserved, most, in_flight)
       values ('user', 'ann', 'open', '-infinity', 'requests', 1, 1, 1), ('user', 'bob', 'day', '2020-01-01', 'nano_usd', 1, 1, 1)`);
     await moveTo('2026-06-10T12:00:00Z');
     kept = { ledger_months: 2 };

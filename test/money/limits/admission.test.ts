@@ -26,20 +26,20 @@ const question = fc
     unit: fc.constantFrom<LimitUnit>('nano_usd', 'requests', 'tokens'),
     limit: amount,
     spent: amount,
-    held: amount,
+    reserved: amount,
     more: amount,
     in_flight: fc.nat(2),
     amount_nano_usd: amount,
-    dearer: amount,
+    moreExpensive: amount,
     tokens: amount,
     overshoot_percent: percent,
   })
-  .map(({ held, more, amount_nano_usd, dearer, overshoot_percent, ...rest }) => ({
+  .map(({ reserved, more, amount_nano_usd, moreExpensive, overshoot_percent, ...rest }) => ({
     ...rest,
-    held,
-    most: held + more,
+    reserved,
+    most: reserved + more,
     amount_nano_usd,
-    most_nano_usd: amount_nano_usd + dearer,
+    most_nano_usd: amount_nano_usd + moreExpensive,
     ...(overshoot_percent !== undefined && { overshoot_percent }),
   }));
 
@@ -57,9 +57,9 @@ describe('whether a request has room', () => {
              jsonb_populate_record(null::spend_counters, to_jsonb(q)), q.amount_nano_usd, q.most_nano_usd, q.tokens, q.ppm)
              order by position) as lacking
            from rows from (jsonb_to_recordset($1::jsonb) as (
-             unit text, "limit" bigint, spent bigint, held bigint, most bigint, in_flight integer,
+             unit text, "limit" bigint, spent bigint, reserved bigint, most bigint, in_flight integer,
              amount_nano_usd bigint, most_nano_usd bigint, tokens bigint, ppm bigint)) with ordinality as q (
-             unit, "limit", spent, held, most, in_flight, amount_nano_usd, most_nano_usd, tokens, ppm, position)`,
+             unit, "limit", spent, reserved, most, in_flight, amount_nano_usd, most_nano_usd, tokens, ppm, position)`,
           [JSON.stringify(rows)],
         );
         assert.deepEqual(

@@ -102,17 +102,17 @@ it('no request costs more than the bound of a limit whose share is nothing', () 
   );
 });
 
-it('a request that asks for everything at the dearest price reaches the bound', () => {
+it('a request that asks for everything at the most expensive price reaches the bound', () => {
   fc.assert(
     fc.property(configuration, (config) => {
-      const { dearest } = overshootBound(config, []);
+      const { most_expensive } = overshootBound(config, []);
       const models = createModelCatalog(config);
       const [model] = config.models;
       const { context_window: input, max_output_tokens } = model!;
       const most = { input, output: Math.max(input, max_output_tokens), cache_ttl: '1h' };
       const moments = [0, ...DAYS.map((day) => Date.parse(day))];
-      const costs = moments.map((at) => highestCost(models, model!, most, { upstream: dearest!.upstream, at }));
-      assert.equal(Math.max(...costs), dearest!.cost_nano_usd);
+      const costs = moments.map((at) => highestCost(models, model!, most, { upstream: most_expensive!.upstream, at }));
+      assert.equal(Math.max(...costs), most_expensive!.cost_nano_usd);
     }),
     { numRuns: 500 },
   );

@@ -3,7 +3,7 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
 import { it } from 'node:test';
 import fc from 'fast-check';
 import { SPEND_SCOPES, WINDOWS } from '../../../engine/contract/config.ts';
-import type { LimitStanding } from '../../../engine/contract/services.ts';
+import type { LimitStatus } from '../../../engine/contract/services.ts';
 import { limitHeaders } from '../../../engine/money/limits/limit-headers.ts';
 import { refuseForLimits } from '../../../engine/money/limits/refusals.ts';
 
@@ -17,7 +17,7 @@ const common = fc
     rule: fc.string({ maxLength: 30 }),
     limit: amount,
     spent: amount,
-    held: amount,
+    reserved: amount,
     in_flight: fc.nat(1000),
     most: amount,
   })
@@ -38,17 +38,17 @@ const counted = fc.oneof(
   }),
   fc.constant({ unit: 'requests', window: 'open', resets_at: null } as const),
 );
-const standing = fc.tuple(common, counted).map(([one, other]): LimitStanding => ({ ...one, ...other }));
+const limit_status = fc.tuple(common, counted).map(([one, other]): LimitStatus => ({ ...one, ...other }));
 
 it('whatever has no room, a refusal can be sent: whole seconds, proper headers, a sentence and details in JSON', () => {
-  const exceeded = fc.array(standing, { minLength: 1, maxLength: 5 });
+  const exceeded = fc.array(limit_status, { minLength: 1, maxLength: 5 });
   const needs = fc.record({ amount_nano_usd: amount, most_nano_usd: amount, tokens: amount });
   const advice = fc.option(fc.constant('Ask Bob.'), { nil: undefined });
   fc.assert(
-    fc.property(exceeded, needs, advice, (standings, needed, said) => {
+    fc.property(exceeded, needs, advice, (statuses, needed, said) => {
       const style = { status: 402, advice: said, headers: limitHeaders('acme') };
-      const { code, status, message, headers, details } = refuseForLimits(standings, needed, style, NOW);
-      const [first] = standings;
+      const { code, status, message, headers, details } = refuseForLimits(statuses, needed, style, NOW);
+      const [first] = statuses;
       const in_money = first!.unit === 'nano_usd';
       assert.deepEqual([code, status], in_money ? ['spend_limit_exceeded', 402] : ['rate_limit_exceeded', 429]);
       for (const [name, value] of Object.entries(headers)) {
@@ -62,10 +62,10 @@ it('whatever has no room, a refusal can be sent: whole seconds, proper headers, 
       assert.ok(message.includes(`Spend rule ${first!.rule}`) && message.endsWith('.'), message);
       if (said !== undefined) assert.match(message, /\. Ask Bob\. Spend rule /);
       assert.deepEqual(JSON.parse(JSON.stringify(details)), details);
-      assert.equal((details.exceeded as unknown[]).length, standings.length);
+      assert.equal((details.exceeded as unknown[]).length, statuses.length);
       assert.doesNotMatch(
         message,
-        /(?:undefined|NaN|null) (?:USD|requests?|tokens?|seconds?|is|used|held)|resets at (?!\d{4}-\d\d-\d\dT\d\d:\d\dZ)/,
+        /(?:undefined|NaN|null) (?:USD|requests?|tokens?|seconds?|is|used|reserved)|resets at (?!\d{4}-\d\d-\d\dT\d\d:\d\dZ)/,
       );
     }),
   );

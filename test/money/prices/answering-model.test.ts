@@ -10,7 +10,7 @@ const find = answeringModels({
   models: [
     model('big-4.5', {}, ['big']),
     model('router-big', { router: 'vendor/big-4.5' }),
-    model('dear-1', { router: 'vendor/dear-1' }),
+    model('expensive-1', { router: 'vendor/expensive-1' }),
   ],
 });
 
@@ -28,8 +28,8 @@ test('a model that two upstreams serve is the one that was asked for, however th
 });
 
 test('another model is found by what any upstream calls it, and a name that nobody knows is nobody', () => {
-  for (const name of ['vendor/dear-1', 'dear-1', 'dear-1-2026-03-01', 'other/dear-1']) {
-    assert.equal(find(name, 'router', 'router-big')?.id, 'dear-1', name);
+  for (const name of ['vendor/expensive-1', 'expensive-1', 'expensive-1-2026-03-01', 'other/expensive-1']) {
+    assert.equal(find(name, 'router', 'router-big')?.id, 'expensive-1', name);
   }
   assert.equal(find('other/big-4.5', 'router', 'router-big')?.id, 'big-4.5', 'of another vendor');
   assert.equal(find('big-5', 'router', 'router-big'), undefined);

@@ -57,7 +57,7 @@ describe('what is served in a way with a price of its own', () => {
     assert.equal(usd({ service_tier: 'fast' }), 6);
   });
 
-  it('costs the dearest there is where it has no price, and says so', () => {
+  it('costs the most expensive there is where it has no price, and says so', () => {
     assert.equal(usd({ service_tier: 'ultrafast' }), 6);
     assert.equal(usd({ service_tier: 'ultrafast', speed: 'warp' }), 36);
     assert.deepEqual(unpricedServing(priceOf(), { service_tier: 'ultrafast', speed: 'fast' }), ['service_tier']);
@@ -66,20 +66,20 @@ describe('what is served in a way with a price of its own', () => {
 });
 
 describe('the rates a request may come to', () => {
-  const dearest = (asked: Served) => {
+  const most_expensive = (asked: Served) => {
     const price = priceOf();
     return Math.max(...possibleRates(price, asked).map((rates) => costAt(price, rates, TOKENS))) / 1e9;
   };
 
   it('include those of settings at the provider where the request leaves them open', () => {
-    assert.equal(dearest({}), 6.6);
-    assert.equal(dearest({ service_tier: 'auto', inference_geo: 'global' }), 6);
-    assert.equal(dearest({ service_tier: 'default', inference_geo: 'global' }), 3);
+    assert.equal(most_expensive({}), 6.6);
+    assert.equal(most_expensive({ service_tier: 'auto', inference_geo: 'global' }), 6);
+    assert.equal(most_expensive({ service_tier: 'default', inference_geo: 'global' }), 3);
   });
 
   it('include the ordinary one beside what is asked for, which need not be granted', () => {
-    assert.equal(dearest({ service_tier: 'flex', inference_geo: 'global' }), 3);
-    assert.equal(dearest({ service_tier: 'fast', speed: 'fast', inference_geo: 'us' }), 39.6);
+    assert.equal(most_expensive({ service_tier: 'flex', inference_geo: 'global' }), 3);
+    assert.equal(most_expensive({ service_tier: 'fast', speed: 'fast', inference_geo: 'us' }), 39.6);
   });
 
   it('are never less than the bill of any answer that the request allows', () => {

@@ -87,9 +87,12 @@ describe('a bill beside the ledger', () => {
 
   it('disagrees by a nano-USD where nothing is tolerated', async () => {
     const [first, ...others] = BILL;
-    const dearer = { ...first!, cost_nano_usd: first!.cost_nano_usd + 1n };
-    assert.deepEqual(await disagreeing([dearer, ...others]), ['2026-03-10 coder-1@1']);
-    assert.deepEqual(await disagreeing([dearer, ...others], { tolerance: { millipercent: 0, nano_usd: 1n } }), []);
+    const moreExpensive = { ...first!, cost_nano_usd: first!.cost_nano_usd + 1n };
+    assert.deepEqual(await disagreeing([moreExpensive, ...others]), ['2026-03-10 coder-1@1']);
+    assert.deepEqual(
+      await disagreeing([moreExpensive, ...others], { tolerance: { millipercent: 0, nano_usd: 1n } }),
+      [],
+    );
   });
 
   it('disagrees beyond a percentage of what is billed, line by line', async () => {

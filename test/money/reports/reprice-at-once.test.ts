@@ -29,7 +29,7 @@ describe('pricing again beside others', () => {
     );
     assert.deepEqual(told, [1], 'it says how many requests were read');
     assert.deepEqual([late.changes[0]?.requests, late.written], [1, { requests: 0, difference_nano_usd: 0n }]);
-    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, held: 0 });
+    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, reserved: 0 });
     await books.assertAddsUp();
   });
 
@@ -49,7 +49,7 @@ describe('pricing again beside others', () => {
     const { written } = await books.reprice(twice(CHEAP));
     // The answer to the first batch was lost, but not the batch.
     assert.deepEqual(written, { requests: 251, difference_nano_usd: 251n * 36n });
-    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 451 * 72, held: 0 });
+    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 451 * 72, reserved: 0 });
     await books.assertAddsUp();
   });
 
@@ -76,7 +76,7 @@ describe('pricing again beside others', () => {
 
   it('goes through any number of requests, each of which was priced again before', async () => {
     await books.database.knex.raw(`
-      insert into ledger (request_id, kind, surface, principal_id, user_email, model, upstream, upstream_model, aborted,
+      insert into ledger (request_id, kind, protocol, principal_id, user_email, model, upstream, upstream_model, aborted,
         input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd,
         provenance, counter_ids, forwarded_at, settled_at)
       select 'many-' || n, kind, 'messages', 'user:ann', 'ann', 'coder-1', 'main', 'coder-1', false, tokens, 0, 0, 0, 0,

@@ -53,12 +53,12 @@ describe('pricing the ledger again', () => {
         cost: 'repriced',
         of: 'upstream',
         was_nano_usd: 36,
-        by: 'ann@desk',
+        by: 'ann@backend',
         at: '2026-04-19T12:00:00+00:00',
       },
     });
-    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, held: 0 });
-    assert.deepEqual(await balanceOf(books.database, 'search'), { spent: 72, held: 0 });
+    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, reserved: 0 });
+    assert.deepEqual(await balanceOf(books.database, 'search'), { spent: 72, reserved: 0 });
     await books.assertAddsUp();
   });
 
@@ -69,7 +69,7 @@ describe('pricing the ledger again', () => {
       (await books.rowsOf(request_id)).map((row) => row.cost_nano_usd),
       [1000, -964],
     );
-    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 36, held: 0 });
+    assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 36, reserved: 0 });
     const [row] = await reportUsage(books.database, {}, { by: ['user', 'month'] });
     assert.deepEqual(
       [row!.requests, row!.input_tokens, row!.month, row!.cost_nano_usd, row!.adjusted_nano_usd],
@@ -104,7 +104,7 @@ describe('pricing the ledger again', () => {
   });
 
   it('knows what else was used and where: tools that the upstream ran, long prompts, contracts', async () => {
-    const dear = {
+    const expensive = {
       ...CHEAP,
       server_tools: { web_search: 10 },
       long_context: { ...twice(CHEAP), above_input_tokens: 100 },
@@ -114,7 +114,7 @@ describe('pricing the ledger again', () => {
       tokens: { input: 90, output: 1, cache_read: 11, cache_write_5m: 0, cache_write_1h: 0 },
       upstream: 'spare',
     });
-    const { changes } = await books.look(dear);
+    const { changes } = await books.look(expensive);
     assert.deepEqual(
       changes.map(({ upstream, cost_nano_usd }) => [upstream, cost_nano_usd]),
       [

@@ -25,7 +25,7 @@ before(async () => {
   };
   await used('ann@example.com', 100_000_000, { team: 'search', project: 'apollo' });
   await used('ann@example.com', 200_000_000, { team: 'search', project: 'apollo' });
-  await used('ann@example.com', 1, { team: 'search', project: 'apollo', surface: 'count_tokens' });
+  await used('ann@example.com', 1, { team: 'search', project: 'apollo', protocol: 'count_tokens' });
   clock.advance(DAY_MS);
   await used('bob@example.com', 5_000_000_000, { model: 'coder-2', upstream: 'spare' });
 });
@@ -37,7 +37,7 @@ after(async () => {
 const everything = { input: 10, output: 20, cache_read: 3, cache_write_5m: 2, cache_write_1h: 1 };
 
 describe('the usage report', () => {
-  it('sums requests, tokens and exact cost, dearest first', async () => {
+  it('sums requests, tokens and exact cost, most expensive first', async () => {
     const tokens = (times: number) =>
       Object.fromEntries(Object.entries(everything).map(([name, count]) => [`${name}_tokens`, count * times]));
     const ann = { user: 'ann@example.com', team: 'search', project: 'apollo', model: 'coder-1', upstream: 'main' };
@@ -45,7 +45,7 @@ describe('the usage report', () => {
     assert.deepEqual(await reportUsage(database), [
       {
         ...bob,
-        surface: 'messages',
+        protocol: 'messages',
         requests: 1,
         ...tokens(1),
         cost_nano_usd: 5_000_000_000n,
@@ -54,7 +54,7 @@ describe('the usage report', () => {
       },
       {
         ...ann,
-        surface: 'messages',
+        protocol: 'messages',
         requests: 2,
         ...tokens(2),
         cost_nano_usd: 300_000_000n,
@@ -63,7 +63,7 @@ describe('the usage report', () => {
       },
       {
         ...ann,
-        surface: 'count_tokens',
+        protocol: 'count_tokens',
         requests: 1,
         ...tokens(1),
         cost_nano_usd: 1n,
@@ -80,7 +80,7 @@ describe('the usage report', () => {
     assert.equal(await requests({ since: second_day }), 1);
     assert.equal(await requests({ until: second_day }), 3);
     assert.equal(await requests({ user: 'Ann@example.com' }), 3);
-    assert.equal(await requests({ team: 'search', surface: 'messages' }), 2);
+    assert.equal(await requests({ team: 'search', protocol: 'messages' }), 2);
     assert.equal(await requests({ project: 'apollo', upstream: 'spare' }), 0);
     assert.equal(await requests({ model: 'coder-2' }), 1);
     assert.deepEqual(await reportUsage(database, { user: "' or true --" }), []);
@@ -135,7 +135,7 @@ describe('usage of tokens', () => {
 });
 
 describe('usage by other dimensions', () => {
-  it('has one row per value, the dearest first, and null for those that have none', async () => {
+  it('has one row per value, the most expensive first, and null for those that have none', async () => {
     const teams = await reportUsage(database, {}, { by: ['team'] });
     assert.deepEqual(
       teams.map(({ team, requests, cost_nano_usd }) => [team, requests, cost_nano_usd]),

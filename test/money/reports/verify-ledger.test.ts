@@ -33,7 +33,7 @@ after(() => store.close());
 const change = (text: string, values: readonly string[] = []) => database.knex.raw(text, [...values]);
 const verify = () => verifyLedger({ database, clock });
 
-/** Ann and Bob of one team have spent 60 nano-USD each; 100 are held for another request of Ann's. */
+/** Ann and Bob of one team have spent 60 nano-USD each; 100 are reserved for another request of Ann's. */
 beforeEach(async () => {
   await change('truncate ledger, reservations, spend_counters, processes, ledger_bounds');
   clock = frozenClock(START);
@@ -41,12 +41,12 @@ beforeEach(async () => {
   for (const [request_id, user] of [
     ['a', 'ann'],
     ['b', 'bob'],
-    ['held', 'ann'],
+    ['reserved', 'ann'],
   ] as const) {
     const claims = [userClaim(user, null), teamClaim('search', 1000)];
     const request = reservation({ request_id, user, team: 'search', claims });
     assertGranted(await ledger.reserve(request));
-    if (request_id !== 'held') await ledger.settle(settlement(request));
+    if (request_id !== 'reserved') await ledger.settle(settlement(request));
   }
 });
 
@@ -72,7 +72,7 @@ const BOB = { ...ANN, key: 'bob' };
 const TEAM = { scope: 'team', key: 'search', window: 'month', unit: 'nano_usd', window_start: new Date('2026-03-01') };
 const differs = (amount: string) => (kept: bigint, recomputed: bigint) => ({ amount, kept, recomputed });
 const spent = differs('spent');
-const held = differs('held');
+const reserved = differs('reserved');
 const most = differs('most');
 const inFlight = differs('in_flight');
 
@@ -83,20 +83,20 @@ describe('the verification of the ledger', () => {
       ledger_rows: 2,
       cost_nano_usd: 120n,
       reservations: 1,
-      held_nano_usd: 100n,
+      reserved_nano_usd: 100n,
       ...CLEAN,
     });
   });
 
   it('finds nothing in an empty database', async () => {
     await change('truncate ledger, reservations, spend_counters, processes');
-    const empty = { counters: 0, ledger_rows: 0, cost_nano_usd: 0n, reservations: 0, held_nano_usd: 0n };
+    const empty = { counters: 0, ledger_rows: 0, cost_nano_usd: 0n, reservations: 0, reserved_nano_usd: 0n };
     assert.deepEqual(await verify(), { ...empty, ...CLEAN });
   });
 
   it('leaves a request that is settled after the end of its window where it was counted', async () => {
     clock.advance(40 * 24 * 3_600_000);
-    const late = reservation({ request_id: 'held', user: 'ann', team: 'search' });
+    const late = reservation({ request_id: 'reserved', user: 'ann', team: 'search' });
     await ledger.settle(settlement(late, { cost_nano_usd: 7 }));
     assert.deepEqual(differencesOf(await verify()), []);
   });
@@ -115,18 +115,18 @@ describe('the verification of the ledger', () => {
         ledger_rows: 3,
         cost_nano_usd: 110n,
         reservations: 1,
-        held_nano_usd: 100n,
+        reserved_nano_usd: 100n,
         ...CLEAN,
       },
     );
   });
 
-  it('looks at no spending of before the first row that was kept, but still at what is held', async () => {
+  it('looks at no spending of before the first row that was kept, but still at what is reserved', async () => {
     await change("delete from ledger where request_id = 'a'");
     await change("insert into ledger_bounds (dropped_before) values ('2026-03-10T00:00:00.001Z')");
     assert.deepEqual((await verify()).differences, NOTHING);
-    await change("update spend_counters set held = 1 where key = 'bob'");
-    assert.deepEqual(differencesOf(await verify()), [{ ...BOB, ...held(1n, 0n) }]);
+    await change("update spend_counters set reserved = 1 where key = 'bob'");
+    assert.deepEqual(differencesOf(await verify()), [{ ...BOB, ...reserved(1n, 0n) }]);
   });
 
   it('changes nothing', async () => {
@@ -138,19 +138,19 @@ describe('the verification of the ledger', () => {
 
 describe('the verification finds, to the nano-USD,', () => {
   it('a counter that somebody changed', async () => {
-    await change("update spend_counters set spent = 61, held = 90 where key = 'ann'");
+    await change("update spend_counters set spent = 61, reserved = 90 where key = 'ann'");
     assert.deepEqual(differencesOf(await verify()), [
-      { ...ANN, ...held(90n, 100n) },
+      { ...ANN, ...reserved(90n, 100n) },
       { ...ANN, ...spent(61n, 60n) },
     ]);
   });
 
   it('a counter that went below zero, and one larger than a JavaScript number', async () => {
-    await change("update spend_counters set held = -1 where key = 'bob'");
+    await change("update spend_counters set reserved = -1 where key = 'bob'");
     await change("update spend_counters set spent = ? where key = 'ann'", [String(HUGE)]);
     assert.deepEqual(differencesOf(await verify()), [
       { ...ANN, ...spent(HUGE, 60n) },
-      { ...BOB, ...held(-1n, 0n) },
+      { ...BOB, ...reserved(-1n, 0n) },
     ]);
   });
 
@@ -224,7 +224,7 @@ describe('the verification finds, to the nano-USD,', () => {
     assert.equal(verification.repeated.total, 1);
   });
 
-  it('a request that is settled and still held', async () => {
+  it('a request that is settled and still reserved', async () => {
     await change(
       'insert into reservations select (jsonb_populate_record(r, \'{"request_id": "b"}\')).* from reservations r',
     );
@@ -234,10 +234,10 @@ describe('the verification finds, to the nano-USD,', () => {
     ]);
   });
 
-  it('a reservation that was removed, so that its money stays held for ever', async () => {
+  it('a reservation that was removed, so that its money stays reserved for ever', async () => {
     await change('delete from reservations');
     const lost = (counter: object) =>
-      [held(100n, 0n), most(100n, 0n), inFlight(1n, 0n)].map((by) => ({ ...counter, ...by }));
+      [reserved(100n, 0n), most(100n, 0n), inFlight(1n, 0n)].map((by) => ({ ...counter, ...by }));
     await assertDiffering(...lost(ANN), ...lost(TEAM));
   });
 
@@ -255,22 +255,22 @@ describe('the verification finds, to the nano-USD,', () => {
     ];
     await ledger.reserve(reservation({ user: 'cy', tokens: 500, claims }));
     assert.deepEqual((await verify()).differences, NOTHING);
-    await change("update spend_counters set held = held + 1 where key = 'cy' and unit <> 'nano_usd'");
+    await change("update spend_counters set reserved = reserved + 1 where key = 'cy' and unit <> 'nano_usd'");
     const cy = { ...ANN, key: 'cy', window_start: null, window: 'open', unit: 'requests' };
     await assertDiffering(
-      { ...cy, ...held(2n, 1n) },
-      { ...cy, window: 'minute', unit: 'tokens', window_start: new Date(START), ...held(501n, 500n) },
+      { ...cy, ...reserved(2n, 1n) },
+      { ...cy, window: 'minute', unit: 'tokens', window_start: new Date(START), ...reserved(501n, 500n) },
     );
   });
 
   it('a reservation whose amount was changed', async () => {
     await change('update reservations set amount_nano_usd = 99');
-    await assertDiffering({ ...ANN, ...held(100n, 99n) }, { ...TEAM, ...held(100n, 99n) });
+    await assertDiffering({ ...ANN, ...reserved(100n, 99n) }, { ...TEAM, ...reserved(100n, 99n) });
   });
 });
 
 describe('a reservation of a gateway that died', () => {
-  const LEFT = { request_id: 'held', user: 'ann', reserved_at: new Date(START), amount_nano_usd: 100n };
+  const LEFT = { request_id: 'reserved', user: 'ann', reserved_at: new Date(START), amount_nano_usd: 100n };
 
   it('is found once any running gateway would have recorded it', async () => {
     clock.advance(120_000);
@@ -285,7 +285,7 @@ describe('a reservation of a gateway that died', () => {
         ledger_rows: 3,
         cost_nano_usd: 220n,
         reservations: 0,
-        held_nano_usd: 0n,
+        reserved_nano_usd: 0n,
         ...CLEAN,
       },
     );

@@ -116,7 +116,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
         const reserved = await ledger.reserve(request).catch(() => undefined);
         if (reserved === undefined || crashing.crashed) return;
         // The database was back before: this one is none of the spool's.
-        if (!reserved.unheld) return behind.release(request.request_id);
+        if (!reserved.unreserved) return behind.release(request.request_id);
         mine.went_out = true;
         await turns(ends_after);
         if (end === 'settled') await ledger.settle(settlement(request, { cost_nano_usd: cost, reserved: true }));

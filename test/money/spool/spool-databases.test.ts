@@ -61,7 +61,7 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
       const before = is_at.now;
       is_at.now = undefined;
       const request = reservation({ user, on_store_error: 'allow' });
-      assert.ok((await ledger.reserve(request)).unheld);
+      assert.ok((await ledger.reserve(request)).unreserved);
       await ledger.settle(settlement(request));
       await ledger.keepRecords([JSON.stringify({ at_ms: 0, request_id: `of ${user}`, record: { user } })]);
       is_at.now = before;

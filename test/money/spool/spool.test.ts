@@ -7,7 +7,7 @@ import { away, SOME_DATABASE } from '../../support/spool.ts';
 import { Scene, start } from '../../support/spool-scene.ts';
 import { reservation, settlement, teamClaim, userClaim } from '../../support/store.ts';
 
-describe('a request that went out without a hold', () => {
+describe('a request that went out without a reservation', () => {
   it('is written once it is over, with the counters of money it counts on and the time it went out', async () => {
     const scene = new Scene();
     const spool = scene.open();

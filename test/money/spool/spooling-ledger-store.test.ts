@@ -77,16 +77,16 @@ it('money counts in the windows of the time at which the request went out', asyn
   const { ledger } = await openGateway({ directory, clock, trouble });
   const claims = [userClaim('vic', 500), teamClaim('vics', 900)];
   const request = reservation({ user: 'vic', team: 'vics', claims, on_store_error: 'allow' });
-  assert.ok((await ledger.reserve(request)).unheld);
+  assert.ok((await ledger.reserve(request)).unreserved);
   await ledger.settle(settlement(request));
   clock.advance(3_600_000);
   trouble.now = undefined;
   await ledger.drain();
   assert.deepEqual(await countersOf(database, 'vic'), [
-    { window_kind: 'day', window_start: '2026-03-31T00:00:00.000Z', spent: 60, held: 0 },
+    { window_kind: 'day', window_start: '2026-03-31T00:00:00.000Z', spent: 60, reserved: 0 },
   ]);
   assert.deepEqual(await countersOf(database, 'vics'), [
-    { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 60, held: 0 },
+    { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 60, reserved: 0 },
   ]);
   const { differences } = await verifyLedger({ database, clock });
   assert.equal(differences.total, 0);
@@ -100,12 +100,12 @@ it('a reservation that was placed although nobody heard of it stays with its req
     database: spoiltStore(database, 'reserve', 1, 'after'),
   });
   const request = reservation({ user: 'unheard', on_store_error: 'allow' });
-  assert.ok((await ledger.reserve(request)).unheld);
+  assert.ok((await ledger.reserve(request)).unreserved);
   await behind.beat();
-  assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 0, held: 100 });
+  assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 0, reserved: 100 });
   await ledger.settle(settlement(request));
   await ledger.drain();
-  assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 60, held: 0 });
+  assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 60, reserved: 0 });
   assert.equal((await ledgerRowsOf(database, 'unheard')).length, 1);
 });
 
@@ -117,10 +117,10 @@ it('a reservation that was placed although nobody heard of it is given back when
     database: spoiltStore(database, 'reserve', 1, 'after'),
   });
   const request = reservation({ user: 'stayed', on_store_error: 'allow' });
-  assert.ok((await ledger.reserve(request)).unheld);
+  assert.ok((await ledger.reserve(request)).unreserved);
   await ledger.release(request.request_id);
   await behind.beat();
-  assert.deepEqual(await balanceOf(database, 'stayed'), { spent: 0, held: 0 });
+  assert.deepEqual(await balanceOf(database, 'stayed'), { spent: 0, reserved: 0 });
   assert.deepEqual(readdirSync(directory), []);
 });
 
@@ -136,7 +136,7 @@ it('a row that was committed although the answer got lost is there once', async 
   assert.equal(readdirSync(directory).length, 1, 'nobody knows yet');
   await ledger.drain();
   assert.deepEqual(readdirSync(directory), []);
-  assert.deepEqual(await balanceOf(database, 'again'), { spent: 60, held: 0 });
+  assert.deepEqual(await balanceOf(database, 'again'), { spent: 60, reserved: 0 });
   assert.equal((await ledgerRowsOf(database, 'again')).length, 1);
 });
 
@@ -158,7 +158,7 @@ it('what a process left is in the ledger once, also when its reservation was pla
   // Where the estimate came first, a second row puts it right.
   const kinds = (await database.knex('ledger').where({ request_id: request.request_id })).map(({ kind }) => kind);
   assert.match(kinds.sort().join(), /^(adjustment,)?request$/);
-  assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 60, held: 0 });
+  assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 60, reserved: 0 });
 });
 
 it('writes what waits many rows at a time, each with the time it was forwarded', async () => {

@@ -51,12 +51,12 @@ describe('while the store works', () => {
   it('everything goes to the ledger, and nothing to the disk', async () => {
     const { ledger, behind, files } = await openScene();
     const request = allowed();
-    assert.equal((await ledger.reserve(request)).unheld, false);
+    assert.equal((await ledger.reserve(request)).unreserved, false);
     ledger.topUp(request.request_id, 5);
     await ledger.settle(settlement(request));
     await ledger.release('other');
     assert.equal(ledger.typicalCost('ana', 'coder-1'), 7);
-    assert.deepEqual(await ledger.standings([]), []);
+    assert.deepEqual(await ledger.statuses([]), []);
     assert.deepEqual(
       [behind.reserved.length, behind.settled.length, behind.released, behind.topped_up],
       [1, 1, ['other'], [request.request_id]],
@@ -77,7 +77,7 @@ describe('while the store is away', () => {
     behind.trouble = away();
     const request = allowed();
     const reserved = await ledger.reserve(request);
-    assert.deepEqual(reserved, { exceeded: [], shadows: [], standings: [], unheld: true });
+    assert.deepEqual(reserved, { exceeded: [], shadows: [], statuses: [], unreserved: true });
     assert.equal(files().length, 1);
     assert.ok(behind.kept.has(request.request_id), 'its reservation may have been placed');
     ledger.topUp(request.request_id, 5);
@@ -91,8 +91,8 @@ describe('while the store is away', () => {
     assert.equal(behind.rows.get(request.request_id)!.at_ms, clock.now());
     assert.deepEqual([behind.settled, behind.topped_up, behind.kept.size, files()], [[], [], 0, []]);
     assert.deepEqual(logged, [
-      'the database is away; requests whose limits allow it go out without a hold',
-      'requests that went out without a hold are in the ledger now',
+      'the database is away; requests whose limits allow it go out without a reservation',
+      'requests that went out without a reservation are in the ledger now',
     ]);
   });
 
@@ -167,11 +167,11 @@ describe('the wait for a store that is away', () => {
     behind.onReserve = () => promise;
     const probe = ledger.reserve(allowed());
     const others = await Promise.all([ledger.reserve(allowed()), ledger.reserve(allowed())]);
-    assert.ok(others.every(({ unheld }) => unheld));
+    assert.ok(others.every(({ unreserved }) => unreserved));
     assert.equal(behind.reserved.length, 2);
     open();
-    assert.ok((await probe).unheld);
-    assert.ok((await ledger.reserve(allowed())).unheld);
+    assert.ok((await probe).unreserved);
+    assert.ok((await ledger.reserve(allowed())).unreserved);
     assert.equal(behind.reserved.length, 2, 'nobody asks again within a second');
     clock.advance(1000);
     await ledger.reserve(allowed());
@@ -217,7 +217,7 @@ describe('the wait for a store that is away', () => {
     await ledger.settle(settlement(request));
     behind.trouble = undefined;
     await ledger.drain();
-    assert.equal((await ledger.reserve(reservation())).unheld, false);
+    assert.equal((await ledger.reserve(reservation())).unreserved, false);
   });
 
   it('does not begin again because of a request that was asked before the store was back', async () => {
@@ -232,7 +232,7 @@ describe('the wait for a store that is away', () => {
     await ledger.reserve(reservation());
     behind.trouble = away();
     open();
-    assert.ok((await old).unheld);
+    assert.ok((await old).unreserved);
     behind.trouble = undefined;
     const { promise: held_up, open: letOn } = gate();
     behind.onReserve = () => held_up;

@@ -6,8 +6,8 @@ import { HeldBody } from '../../../engine/run/body.ts';
 
 const FIRST = '"model":"cheap-1","max_tokens":1';
 
-function reading(members: string, surface = 'messages'): Promise<unknown> {
-  return readBodyFacts(surface, new HeldBody(Buffer.from(`{${FIRST}${members && `,${members}`}}`), () => {}));
+function reading(members: string, protocol = 'messages'): Promise<unknown> {
+  return readBodyFacts(protocol, new HeldBody(Buffer.from(`{${FIRST}${members && `,${members}`}}`), () => {}));
 }
 
 const refused = (members: string, name: string) =>
@@ -48,12 +48,12 @@ describe('a key that folds to one that decides', () => {
   };
   for (const [name, spellings] of Object.entries(SPELLINGS)) {
     it(`is refused in place of ${name}`, async () => {
-      for (const spelling of spellings) await refused(`"${spelling}":"dear-1"`, name);
+      for (const spelling of spellings) await refused(`"${spelling}":"expensive-1"`, name);
     });
   }
 
   it('is refused wherever it decides, at any depth', async () => {
-    await refused('"tools":[{"type":"advisor_20260301","model":"cheap-1","Model":"dear-1"}]', 'model');
+    await refused('"tools":[{"type":"advisor_20260301","model":"cheap-1","Model":"expensive-1"}]', 'model');
     await refused('"tools":[{"type":"x","max_uses":1,"Max_Uses":9}]', 'max_uses');
     await refused('"input":[{"type":"additional_tools","tools":[{"type":"x","model":"a","Model":"b"}]}]', 'model');
     await refused('"messages":[{"content":[{"type":"tool_addition","model":"a","model":"b"}]}]', 'model');
@@ -82,8 +82,8 @@ describe('a key that folds to one that decides', () => {
 
 describe('a key that decides and is there twice in an object', () => {
   it('is refused at the top and below', async () => {
-    await refused('"model":"dear-1"', 'model');
-    await refused('"mod\\u0065l":"dear-1"', 'model');
+    await refused('"model":"expensive-1"', 'model');
+    await refused('"mod\\u0065l":"expensive-1"', 'model');
     await refused('"tools":[{"type":"x","model":"a","model":"b"}]', 'model');
     await refused('"service_tier":"a","serviceTier":"b"', 'service_tier');
     await refused('"messages":[],"messages":[]', 'messages');

@@ -17,5 +17,5 @@ test('many values below long keys are looked through in a moment', () => {
 });
 
 test('a model that is named below keys that are too long to say is refused', () => {
-  assert.throws(() => readDecisive(nested({ model: 'dear-1' })), { code: 'invalid_request' });
+  assert.throws(() => readDecisive(nested({ model: 'expensive-1' })), { code: 'invalid_request' });
 });

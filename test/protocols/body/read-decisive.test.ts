@@ -23,10 +23,10 @@ const modelKey = fc.constantFrom(
 describe('readDecisive', () => {
   it('finds a model under every key that means one, however deep it stands outside of content', () => {
     const value = fc.oneof(
-      fc.constant<unknown>('dear-1'),
-      fc.constant<unknown>(['a', 'dear-1']),
-      fc.constant<unknown>([{ model: 'dear-1', speed: 'standard' }]),
-      fc.constant<unknown>({ id: 'dear-1' }),
+      fc.constant<unknown>('expensive-1'),
+      fc.constant<unknown>(['a', 'expensive-1']),
+      fc.constant<unknown>([{ model: 'expensive-1', speed: 'standard' }]),
+      fc.constant<unknown>({ id: 'expensive-1' }),
     );
     fc.assert(
       fc.property(
@@ -39,7 +39,7 @@ describe('readDecisive', () => {
           for (const [name, in_list] of path) inner = { [name]: in_list ? [inner] : inner };
           const found = read({ model: 'cheap-1', ...(inner as object) });
           assert.ok(
-            found.some(([, rule, value]) => rule === 'check' && value === 'dear-1'),
+            found.some(([, rule, value]) => rule === 'check' && value === 'expensive-1'),
             JSON.stringify({ inner, found }),
           );
         },
@@ -56,7 +56,9 @@ describe('readDecisive', () => {
 
   it('finds nothing in what models read and write, whatever is in it', () => {
     const content = fc.json({ maxDepth: 4 }).map(parsed);
-    const planted = fc.tuple(content, modelKey).map(([rest, key]) => ({ rest, [key]: 'dear-1', workspace_id: 'w' }));
+    const planted = fc
+      .tuple(content, modelKey)
+      .map(([rest, key]) => ({ rest, [key]: 'expensive-1', workspace_id: 'w' }));
     fc.assert(
       fc.property(planted, (anything) => {
         const schema = { type: 'object', properties: anything };
@@ -95,7 +97,7 @@ describe('readDecisive', () => {
   });
 
   it('tells a model that has no form in which it could be checked', () => {
-    for (const fallbacks of ['default', [{ 'cheap-1': ['dear-1'] }], [['dear-1']], { a: 1 }]) {
+    for (const fallbacks of ['default', [{ 'cheap-1': ['expensive-1'] }], [['expensive-1']], { a: 1 }]) {
       assert.deepEqual(read({ fallbacks })[0]?.slice(1), ['check', undefined], JSON.stringify(fallbacks));
     }
     for (const type of ['openrouter:advisor', 'x:whatever', 'advisor_20990101', 'sub_agent']) {
@@ -112,11 +114,11 @@ describe('readDecisive', () => {
     assert.throws(() => read(many(5000, () => ({ speed: 'fast' }))), /more than 100 fields/);
     assert.throws(() => read(many(30_000, (i) => ({ [`m${i}`]: 1 }))), /20000 different keys/);
     const deep = (levels: number) => {
-      let value: object = { model: 'dear-1' };
+      let value: object = { model: 'expensive-1' };
       for (let i = 0; i < levels; i++) value = { a: value };
       return value;
     };
-    assert.equal(read({ deep: deep(400) })[0]?.[2], 'dear-1');
+    assert.equal(read({ deep: deep(400) })[0]?.[2], 'expensive-1');
     assert.throws(() => read({ deep: deep(5000) }), /below keys that are too long/);
   });
 });

@@ -107,14 +107,14 @@ describe('calls in a stream of chat completions', () => {
     );
   });
 
-  test('whole calls that are all counted as the first one are told apart by their identifiers', () => {
+  test('whole calls that are all counted as the first one are grouped by their identifiers', () => {
     assert.deepEqual(said(calls(fn(0, 'a', 'f', '{}')), calls(fn(0, 'b', 'f', '{"z":1}'))), [
       ['a', 'f', '{}'],
       ['b', 'f', '{"z":1}'],
     ]);
   });
 
-  test('whole calls that are all counted as the first one and have no identifiers are told apart by their names', () => {
+  test('whole calls that are all counted as the first one and have no identifiers are grouped by their names', () => {
     const calls_told = said(calls(fn(0, undefined, 'f', '{}')), calls(fn(0, undefined, 'f', '{"x":1}')));
     assert.deepEqual(
       calls_told.map(([, name, text]) => [name, text]),
@@ -125,7 +125,7 @@ describe('calls in a stream of chat completions', () => {
     );
   });
 
-  test('calls without indices are told apart by identifiers', () => {
+  test('calls without indices are grouped by identifiers', () => {
     assert.deepEqual(
       said(
         calls(fn(undefined, 'a', 'f', '{')),

@@ -91,7 +91,7 @@ test('an answer that is told at the end alone is read', () => {
   assert.deepEqual(saidBy(events), [{ kind: 'text', text: 'Hello' }]);
 });
 
-test('items are told apart by identifiers at servers that do not count them', () => {
+test('items are grouped by identifiers at servers that do not count them', () => {
   const delta = (item_id: string, value: string) => ({ type: 'response.output_text.delta', item_id, delta: value });
   const other = { ...message(text('b')), id: 'msg_2' };
   const events = read(

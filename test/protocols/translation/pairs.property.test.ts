@@ -26,7 +26,7 @@ function unlessRefused(check: () => void): void {
   }
 }
 
-/** Turns as they are told apart by every API: neighbours of one role are one turn, and an empty text is none. */
+/** Turns as they are grouped by every API: neighbours of one role are one turn, and an empty text is none. */
 function merged(turns: readonly Turn[]): Turn[] {
   const found: { role: Turn['role']; parts: Part[] }[] = [];
   for (const { role, parts } of turns) {

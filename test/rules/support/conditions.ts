@@ -7,7 +7,7 @@ export interface SampleFacts {
 
 const MODELS = ['coder-1', 'coder-2', 'chat-1', ''];
 const GROUPS = ['interns', 'research', 'eng-core'];
-const SURFACES = ['messages', 'chat', 'models'];
+const PIPELINE_PROTOCOLS = ['messages', 'chat', 'models'];
 
 const among = (...words: readonly string[]) => fc.constantFrom(...words);
 const fact = (...paths: string[]) => among(...paths).map((path) => ({ var: path }));
@@ -32,7 +32,7 @@ const about_item = fc.oneof(
 const comparison = fc.oneof(
   fact('request.stream'),
   apply(among('===', '!=='), text, text),
-  apply(among('===', '!=='), fact('request.surface'), among(...SURFACES)),
+  apply(among('===', '!=='), fact('request.protocol'), among(...PIPELINE_PROTOCOLS)),
   apply(among('<', '<=', '>', '>=', '===', '!=='), number, number),
   apply(among('<', '<='), number, number, number),
   apply(among('in'), text, fc.array(among(...MODELS), { maxLength: 10 })),
@@ -59,16 +59,21 @@ export const conditions: fc.Arbitrary<unknown> = combination(combination(compari
 
 const numbers = { max_tokens: fc.integer({ min: -1, max: 4 }), message_count: fc.integer({ min: -1, max: 4 }) };
 const principal = fc.record({ team: among(...MODELS), groups: fc.subarray([...GROUPS]) }, { requiredKeys: [] });
-const request = { surface: among(...SURFACES), stream: fc.boolean(), model: among(...MODELS, 'other'), ...numbers };
+const request = {
+  protocol: among(...PIPELINE_PROTOCOLS),
+  stream: fc.boolean(),
+  model: among(...MODELS, 'other'),
+  ...numbers,
+};
 
 /** Facts for `conditions` of which every number is set, and texts and lists may be missing. */
 export const facts_with_numbers: fc.Arbitrary<SampleFacts> = fc.record({
-  request: fc.record(request, { requiredKeys: ['surface', 'max_tokens', 'message_count'] }),
+  request: fc.record(request, { requiredKeys: ['protocol', 'max_tokens', 'message_count'] }),
   principal,
 });
 
-/** Facts for `conditions`, any of which may be missing but the surface, which never is. */
+/** Facts for `conditions`, any of which may be missing but the protocol, which never is. */
 export const some_facts: fc.Arbitrary<SampleFacts> = fc.record({
-  request: fc.record(request, { requiredKeys: ['surface'] }),
+  request: fc.record(request, { requiredKeys: ['protocol'] }),
   principal,
 });

@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { brokenStreamEvents } from '../../../engine/run/answer/broken-stream.ts';
-import type { Surface } from '../../../engine/run/answer/envelopes.ts';
+import type { PipelineProtocol } from '../../../engine/run/answer/envelopes.ts';
 
 const REQUEST_ID = '0b5c1f6e-5f0a-4c55-9a6d-2f4f0e6f1c11';
 const ERROR = new StageError('upstream_failed', 'The upstream "main" dropped\nthe connection.', {
@@ -36,12 +36,12 @@ async function collect(stream: AsyncIterable<unknown>): Promise<unknown[]> {
 const refused = { name: /Error/, message: /dropped\nthe connection/ };
 
 describe('the end of a broken stream', () => {
-  for (const surface of ['messages', 'chat', 'responses', 'none'] as Surface[]) {
-    test(`at surface ${surface} is whole events, each with a single line of JSON`, () => {
-      const text = brokenStreamEvents(surface, ERROR, { request_id: REQUEST_ID });
+  for (const protocol of ['messages', 'chat', 'responses', 'none'] as PipelineProtocol[]) {
+    test(`at protocol ${protocol} is whole events, each with a single line of JSON`, () => {
+      const text = brokenStreamEvents(protocol, ERROR, { request_id: REQUEST_ID });
       assert.ok(text.endsWith('\n\n'));
       for (const { name, data } of eventsOf(text)) {
-        assert.equal(name, surface === 'chat' ? undefined : data.type);
+        assert.equal(name, protocol === 'chat' ? undefined : data.type);
         assert.match(JSON.stringify(data), /dropped/);
       }
     });

@@ -12,9 +12,9 @@ const refused = (more: ConstructorParameters<typeof StageError>[2] = {}) =>
 
 describe('a refusal of a limit to clients of chat completions and Responses', () => {
   test('has no text in resets_at, whatever a stage put there', () => {
-    for (const surface of COMPAT) {
+    for (const protocol of COMPAT) {
       const resetOf = (resets_at: string | number | null) =>
-        JSON.parse(errorBody(surface, refused({ details: { resets_at } }), 'r')).error;
+        JSON.parse(errorBody(protocol, refused({ details: { resets_at } }), 'r')).error;
       assert.equal(resetOf('2026-03-11T00:00:00.001Z').resets_at, 1773187201);
       assert.equal(resetOf('2026-03-11T00:00:00.001Z').reset_time, '2026-03-11T00:00:00.001Z');
       assert.equal(resetOf('tomorrow').resets_at, null);
@@ -30,11 +30,11 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
   });
 
   test('asks nobody to wait when waiting is no help: a client that tries again all the same does it at once', () => {
-    for (const surface of COMPAT) {
+    for (const protocol of COMPAT) {
       const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
-      assert.equal(errorHeaders(surface, refused({ headers }))['retry-after'], undefined);
+      assert.equal(errorHeaders(protocol, refused({ headers }))['retry-after'], undefined);
       for (const status of [402, 403]) {
-        assert.equal(errorHeaders(surface, refused({ headers, status }))['retry-after'], '0');
+        assert.equal(errorHeaders(protocol, refused({ headers, status }))['retry-after'], '0');
       }
       assert.equal(errorHeaders('messages', refused({ headers }))['retry-after'], '42023');
     }

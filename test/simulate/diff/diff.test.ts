@@ -91,7 +91,7 @@ describe('what two configurations differ in', () => {
     const pipeline = `pipeline: messages
 version: 2
 summary: Refuses large requests.
-match: { methods: [POST], paths: [/v1/messages], surface: messages }
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
@@ -161,7 +161,7 @@ finally:
   const OWN = (errors: string, more = '') => `pipeline: mine
 version: 1
 summary: Of our own.
-match: { methods: [POST], paths: [/own], surface: messages }
+match: { methods: [POST], paths: [/own], protocol: messages }
 stages:
   - stage: authenticate
   - stage: fail

@@ -14,13 +14,13 @@ import resolveRoute from '../../../stages/resolve-route.ts';
 import { spendLimitsSection } from '../../support/spend-limits.ts';
 import { times } from '../../support/times.ts';
 
-type Surface = 'messages' | 'chat' | 'responses';
+type PipelineProtocol = 'messages' | 'chat' | 'responses';
 type Body = Record<string, unknown>;
 
 /** Prices in nano-USD per token, as a price list says them. */
 const PRICES = {
   'cheap-1': { input: 1000, output: 5000 },
-  'dear-1': { input: 15_000, output: 75_000 },
+  'expensive-1': { input: 15_000, output: 75_000 },
 } as const;
 type Model = keyof typeof PRICES;
 
@@ -45,17 +45,17 @@ const entry = (id: Model) => ({
   },
 });
 
-function configFor(surface: Surface, honours: readonly string[]): GatewayConfig {
+function configFor(protocol: PipelineProtocol, honours: readonly string[]): GatewayConfig {
   const config = stageConfig();
   const main = {
     ...config.upstreams[0]!,
-    type: surface === 'messages' ? 'vendor' : 'compat',
-    protocols: [surface],
+    type: protocol === 'messages' ? 'vendor' : 'compat',
+    protocols: [protocol],
     honours,
   };
   return {
     ...config,
-    models: [entry('cheap-1'), entry('dear-1')],
+    models: [entry('cheap-1'), entry('expensive-1')],
     upstreams: [main],
     routing: { default_upstream: main.name, rules: [] },
     spend_limits: spendLimitsSection({ defaults: { user_daily_usd: 1e6 }, reserve: 'worst_case' }),
@@ -101,7 +101,7 @@ const messagesBody = fc.record(
         fc.record({ type: fc.constant('web_search_20250305'), max_uses: maybe(fc.integer({ min: 1, max: 30 })) }),
         fc.record({
           type: fc.constant('advisor_20260301'),
-          model: fc.constantFrom('cheap-1', 'dear-1'),
+          model: fc.constantFrom('cheap-1', 'expensive-1'),
           max_uses: maybe(fc.integer({ min: 1, max: 5 })),
         }),
         fc.record({ name: fc.string(), input_schema: fc.constant({ type: 'object' }) }),
@@ -120,7 +120,7 @@ const chatBody = fc.record(
     n: fc.integer({ min: 1, max: 4 }),
     service_tier: fc.constantFrom('auto', 'default', 'flex', 'priority'),
     web_search_options: fc.constant({}),
-    models: fc.constant(['cheap-1', 'dear-1']),
+    models: fc.constant(['cheap-1', 'expensive-1']),
     unheard_of: anything,
   },
   { requiredKeys: [] },
@@ -166,36 +166,36 @@ interface ProviderBill {
 const list = (value: unknown) => (Array.isArray(value) ? value : []) as Body[];
 
 /** Which of the bounds the server knows, by its declaration; without any it goes to the end of what the model can say. */
-function outputOf(body: Body, surface: Surface, honours: readonly string[]): number {
+function outputOf(body: Body, protocol: PipelineProtocol, honours: readonly string[]): number {
   const fields = {
     messages: ['max_tokens'],
     chat: ['max_tokens', 'max_completion_tokens'],
     responses: ['max_output_tokens'],
   };
-  const known = fields[surface].filter((field) => honours.includes(field) && body[field] !== undefined);
+  const known = fields[protocol].filter((field) => honours.includes(field) && body[field] !== undefined);
   const bounds = known.map((field) => body[field] as number);
   return Math.min(LONGEST, bounds.length === 0 ? Infinity : Math.max(...bounds));
 }
 
 /** How often tools of the provider run: as often as the request allows, or ten times. */
-function usesOf(body: Body, surface: Surface): number {
+function usesOf(body: Body, protocol: PipelineProtocol): number {
   const tools = list(body.tools).filter(({ type }) => typeof type === 'string' && type !== 'function');
-  if (surface === 'chat') return body.web_search_options === undefined ? 0 : 9;
+  if (protocol === 'chat') return body.web_search_options === undefined ? 0 : 9;
   if (tools.length === 0) return 0;
-  if (surface === 'responses') return (body.max_tool_calls as number | undefined) ?? 40;
+  if (protocol === 'responses') return (body.max_tool_calls as number | undefined) ?? 40;
   if (tools.some(({ max_uses }) => max_uses === undefined)) return 9;
   return tools.reduce((sum, { max_uses }) => sum + (max_uses as number), 0);
 }
 
-function billOf(body: Body, surface: Surface, honours: readonly string[], by: Whim): ProviderBill {
+function billOf(body: Body, protocol: PipelineProtocol, honours: readonly string[], by: Whim): ProviderBill {
   const bytes = Buffer.byteLength(JSON.stringify(body));
-  const uses = Math.floor(by.runs * usesOf(body, surface));
+  const uses = Math.floor(by.runs * usesOf(body, protocol));
   // With tools the provider adds what they found.
   const most_input = uses > 0 ? WINDOW : Math.min(WINDOW, bytes);
   const input = Math.floor(by.input * most_input);
-  const output = Math.floor(by.output * outputOf(body, surface, honours));
+  const output = Math.floor(by.output * outputOf(body, protocol, honours));
   const choices = (body.n as number | undefined) ?? 1;
-  const answering: Model = by.granted && body.models !== undefined ? 'dear-1' : 'cheap-1';
+  const answering: Model = by.granted && body.models !== undefined ? 'expensive-1' : 'cheap-1';
   const runs: Run[] = [{ type: 'message', model: answering, input, output: output * choices }];
   const advisor = list(body.tools).find(({ type }) => type === 'advisor_20260301');
   for (let i = 0; i < uses; i++) {
@@ -205,14 +205,14 @@ function billOf(body: Body, surface: Surface, honours: readonly string[], by: Wh
   }
   const { edits } = (body.context_management ?? {}) as { edits?: readonly { type: string }[] };
   const may_compact =
-    surface === 'messages' ? edits?.[0]?.type.startsWith('compact') : body.context_management !== undefined;
+    protocol === 'messages' ? edits?.[0]?.type.startsWith('compact') : body.context_management !== undefined;
   if (by.compacts && may_compact) runs.push({ type: 'compaction', model: 'cheap-1', input: 40, output: LONGEST });
   const tier = (body.service_tier as string | undefined) ?? 'auto';
   // An account may be set to a tier; a tier that was asked for may not be granted.
   const service_tier = !by.granted || tier.startsWith('standard') ? undefined : tier === 'auto' ? 'priority' : tier;
   const speed = by.granted ? (body.speed as string | undefined) : undefined;
   const geo = body.inference_geo as string | undefined;
-  const inference_geo = surface === 'messages' ? (geo ?? (by.granted ? 'us' : 'global')) : undefined;
+  const inference_geo = protocol === 'messages' ? (geo ?? (by.granted ? 'us' : 'global')) : undefined;
   const factor = (TIERS[service_tier ?? ''] ?? 1) * (speed === 'fast' ? 6 : 1) * (inference_geo === 'us' ? 1.1 : 1);
   const has_search = JSON.stringify(body.tools ?? '').includes('web_search');
   const searches = has_search && advisor === undefined ? uses : 0;
@@ -224,11 +224,14 @@ function billOf(body: Body, surface: Surface, honours: readonly string[], by: Wh
 }
 
 /** How the provider tells it. */
-function answerOf(surface: Surface, { runs, searches, service_tier, speed, inference_geo }: ProviderBill): object {
+function answerOf(
+  protocol: PipelineProtocol,
+  { runs, searches, service_tier, speed, inference_geo }: ProviderBill,
+): object {
   const told = runs.filter(({ type }) => type === 'message');
   const sum = (kind: 'input' | 'output', of: readonly Run[] = runs) => of.reduce((all, run) => all + run[kind], 0);
   const answered = told[0]!.model;
-  if (surface === 'messages') {
+  if (protocol === 'messages') {
     const iterations = runs.map(({ type, model: name, input, output }) => ({
       type,
       ...(type !== 'compaction' && { model: name }),
@@ -245,7 +248,7 @@ function answerOf(surface: Surface, { runs, searches, service_tier, speed, infer
     return { type: 'message', model: answered, content: [], stop_reason: 'end_turn', usage };
   }
   const tier = { service_tier: service_tier ?? 'default', model: answered };
-  if (surface === 'chat') {
+  if (protocol === 'chat') {
     return { ...tier, choices: [], usage: { prompt_tokens: sum('input'), completion_tokens: sum('output') } };
   }
   const output = Array.from({ length: searches }, () => ({ type: 'web_search_call', action: { type: 'search' } }));
@@ -253,8 +256,8 @@ function answerOf(surface: Surface, { runs, searches, service_tier, speed, infer
 }
 
 /** What the gateway holds for a request and books for its answer. */
-async function throughGateway(surface: Surface, body: Body, config: GatewayConfig, answer: object) {
-  const read = await pass(readBody, { ...CALLER, 'request.surface': surface }, config, body);
+async function throughGateway(protocol: PipelineProtocol, body: Body, config: GatewayConfig, answer: object) {
+  const read = await pass(readBody, { ...CALLER, 'request.protocol': protocol }, config, body);
   const routed = await pass(resolveRoute, read.facts, config, body);
   const budget = await pass(checkBudget, routed.facts, config, body);
   const meter = openStage(meterUsage, { config });
@@ -265,31 +268,36 @@ async function throughGateway(surface: Surface, body: Body, config: GatewayConfi
   ctx.relayed_bytes = data.length;
   meter.hooks.event!(ctx, { name: undefined, data });
   await meter.hooks.finish!(ctx);
-  return { held: budget.stage.reservations[0]!.amount_nano_usd, row: meter.settlements[0]! };
+  return { reserved: budget.stage.reservations[0]!.amount_nano_usd, row: meter.settlements[0]! };
 }
 
-const REQUESTS: Readonly<Record<Surface, fc.Arbitrary<Body>>> = {
+const REQUESTS: Readonly<Record<PipelineProtocol, fc.Arbitrary<Body>>> = {
   messages: messagesBody as fc.Arbitrary<Body>,
   chat: chatBody as fc.Arbitrary<Body>,
   responses: responsesBody as fc.Arbitrary<Body>,
 };
 
-for (const surface of ['messages', 'chat', 'responses'] as const) {
-  it(`no bill of a provider of ${surface} is more than was held, nor more than is booked`, async () => {
+for (const protocol of ['messages', 'chat', 'responses'] as const) {
+  it(`no bill of a provider of ${protocol} is more than was reserved, nor more than is booked`, async () => {
     const honours = fc.subarray(['max_tokens', 'max_completion_tokens', 'max_output_tokens']);
-    const requests = fc.tuple(REQUESTS[surface], honours, whim);
+    const requests = fc.tuple(REQUESTS[protocol], honours, whim);
     await fc.assert(
       fc.asyncProperty(requests, async ([more, kept, by]) => {
-        const said = surface === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] };
+        const said = protocol === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] };
         const body: Body = { model: 'cheap-1', ...said, ...JSON.parse(JSON.stringify(more)) };
-        const bill = billOf(body, surface, kept, by);
-        const { held, row } = await throughGateway(surface, body, configFor(surface, kept), answerOf(surface, bill));
-        const about = JSON.stringify({ bill, held, booked: row.cost_nano_usd, provenance: row.provenance });
-        assert.ok(bill.nano_usd <= held + 1, `held less than the bill: ${about}`);
+        const bill = billOf(body, protocol, kept, by);
+        const { reserved, row } = await throughGateway(
+          protocol,
+          body,
+          configFor(protocol, kept),
+          answerOf(protocol, bill),
+        );
+        const about = JSON.stringify({ bill, reserved, booked: row.cost_nano_usd, provenance: row.provenance });
+        assert.ok(bill.nano_usd <= reserved + 1, `reserved less than the bill: ${about}`);
         assert.ok(row.cost_nano_usd >= bill.nano_usd - 1, `booked less than the bill: ${about}`);
-        assert.ok(row.cost_nano_usd <= held, `booked more than was held: ${about}`);
+        assert.ok(row.cost_nano_usd <= reserved, `booked more than was reserved: ${about}`);
         // One rounding for each run.
-        const is_exact = surface === 'messages' && bill.runs.every((run) => run.type === 'message');
+        const is_exact = protocol === 'messages' && bill.runs.every((run) => run.type === 'message');
         if (is_exact) assert.ok(row.cost_nano_usd <= bill.nano_usd + 2 * bill.runs.length, `booked too much: ${about}`);
       }),
       { numRuns: times(60) },

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { Facts } from '../../../engine/simulate/stage-harness.ts';
 import { ABORTED, type Event, type Metered, NOTHING, settled } from './metered.ts';
 
-const CHAT: Facts = { 'request.surface': 'chat', 'route.protocol': 'chat', 'request.cache.ttl': 'none' };
+const CHAT: Facts = { 'request.protocol': 'chat', 'route.protocol': 'chat', 'request.cache.ttl': 'none' };
 const bill = ({ facts, ...response }: Metered) => settled({ ...response, facts: { ...CHAT, ...facts } });
 
 const chunk = (fields: object): Event => [
@@ -202,8 +202,8 @@ describe('metering of chat completions', () => {
     const translated = await bill({ events: message, facts: { 'route.protocol': 'messages' } });
     const own = await bill({ events: document(USAGE) });
     assert.deepEqual(translated, own);
-    const crossed = await bill({ events: document(USAGE), facts: { 'request.surface': 'messages' } });
-    assert.deepEqual(crossed, { ...own, surface: 'messages' });
+    const crossed = await bill({ events: document(USAGE), facts: { 'request.protocol': 'messages' } });
+    assert.deepEqual(crossed, { ...own, protocol: 'messages' });
   });
 
   it('survives anything in the place of a chunk', async () => {

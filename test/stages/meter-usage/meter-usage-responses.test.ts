@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { type Facts, stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { ABORTED, type Event, type Metered, NOTHING, settled } from './metered.ts';
 
-const FACTS: Facts = { 'request.surface': 'responses', 'route.protocol': 'responses', 'request.cache.ttl': '1h' };
+const FACTS: Facts = { 'request.protocol': 'responses', 'route.protocol': 'responses', 'request.cache.ttl': '1h' };
 const [coder] = stageConfig().models;
 const WITH_FEES = { models: [{ ...coder!, pricing: { ...coder!.pricing!, server_tools: { web_search: 10 } } }] };
 const bill = ({ facts, ...response }: Metered) =>

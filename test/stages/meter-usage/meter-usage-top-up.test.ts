@@ -9,8 +9,8 @@ import { CUT, delta, type Event, end, meter, start } from './metered.ts';
 const OUTPUT = 15_000;
 
 /** Facts of a request that holds less than it can cost. */
-function typical(held: number, most: number) {
-  return { 'spend.reserved_nano_usd': held, 'spend.most_nano_usd': most };
+function typical(reserved: number, most: number) {
+  return { 'spend.reserved_nano_usd': reserved, 'spend.most_nano_usd': most };
 }
 
 /** Deltas of one token each. */
@@ -25,9 +25,9 @@ async function toppedUp(events: readonly Event[], facts: object, config?: Partia
 }
 
 describe('meter-usage, while a stream goes on', () => {
-  it('holds twice the cost so far once four fifths of what is held are spent', async () => {
-    const held = 100 * OUTPUT;
-    const facts = typical(held, 1_000_000 * OUTPUT);
+  it('holds twice the cost so far once four fifths of what is reserved are spent', async () => {
+    const reserved = 100 * OUTPUT;
+    const facts = typical(reserved, 1_000_000 * OUTPUT);
     const input = start({ input_tokens: 0 });
     assert.deepEqual(await toppedUp([input, ...tokens(80)], facts), []);
     assert.deepEqual(await toppedUp([input, ...tokens(81)], facts), [162 * OUTPUT]);
@@ -56,7 +56,7 @@ describe('meter-usage, while a stream goes on', () => {
   });
 
   it('counts the input as soon as the upstream tells it, cached or not', async () => {
-    // 1000 x 3000 + 1000 x 300 = 3,300,000 of 4,000,000 held.
+    // 1000 x 3000 + 1000 x 300 = 3,300,000 of 4,000,000 reserved.
     const input = start({ input_tokens: 1000, cache_read_input_tokens: 1000 });
     assert.deepEqual(await toppedUp([input], typical(4_000_000, 50_000_000)), [6_600_000]);
     assert.deepEqual(await toppedUp([input], typical(5_000_000, 50_000_000)), []);
@@ -80,7 +80,7 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp(events, typical(11_000_000, 90_000_000), config), [2 * (10_000_000 + OUTPUT)]);
   });
 
-  it('asks for nothing when the most it can cost is held, or nothing is', async () => {
+  it('asks for nothing when the most it can cost is reserved, or nothing is', async () => {
     const events = [start({ input_tokens: 0 }), ...tokens(500)];
     const all = 100 * OUTPUT;
     assert.deepEqual(await toppedUp(events, typical(all, all)), []);
@@ -102,14 +102,14 @@ describe('meter-usage, while a stream goes on', () => {
     assert.ok(raised.length > 5 && raised.length <= 20, `${raised.length} times`);
   });
 
-  it('has held enough for what it charges at any moment, as far as the request can cost it', async () => {
+  it('has reserved enough for what it charges at any moment, as far as the request can cost it', async () => {
     const burst = fc.record({ texts: fc.array(fc.string({ maxLength: 40 }), { maxLength: 60 }), input: fc.nat(2000) });
     await fc.assert(
-      fc.asyncProperty(burst, fc.nat(5_000_000), fc.nat(9_000_000), async ({ texts, input }, held, more) => {
-        const most = held + more;
+      fc.asyncProperty(burst, fc.nat(5_000_000), fc.nat(9_000_000), async ({ texts, input }, reserved, more) => {
+        const most = reserved + more;
         const events = [start({ input_tokens: input, output_tokens: 0 }), ...texts.map(delta)];
-        const { stage, settlements } = await meter({ events, facts: { ...CUT, ...typical(held, most) } });
-        const amounts = [held, ...stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd)];
+        const { stage, settlements } = await meter({ events, facts: { ...CUT, ...typical(reserved, most) } });
+        const amounts = [reserved, ...stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd)];
         for (let i = 1; i < amounts.length; i++) assert.ok(amounts[i]! > amounts[i - 1]!, 'a hold only grows');
         assert.ok(amounts.at(-1)! <= most);
         assert.ok(settlements[0]!.cost_nano_usd <= amounts.at(-1)!);
@@ -117,7 +117,7 @@ describe('meter-usage, while a stream goes on', () => {
     );
   });
 
-  it('charges a guess up to the most it can cost, not only what was held', async () => {
+  it('charges a guess up to the most it can cost, not only what was reserved', async () => {
     const facts = { ...CUT, ...typical(1000, 10 * OUTPUT) };
     const { settlements } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(9)], facts });
     assert.equal(settlements[0]!.cost_nano_usd, 9 * OUTPUT);

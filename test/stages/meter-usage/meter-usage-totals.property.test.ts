@@ -51,7 +51,7 @@ function lastEvent(api: string, usage: unknown): Event {
 }
 
 const settle = (api: string, events: Event[], ttl: string) =>
-  settled({ events, facts: { 'request.surface': api, 'route.protocol': api, 'request.cache.ttl': ttl } });
+  settled({ events, facts: { 'request.protocol': api, 'route.protocol': api, 'request.cache.ttl': ttl } });
 
 it('the parts of what is told are billed and add up to it', async () => {
   await fc.assert(

@@ -68,7 +68,7 @@ async function settle({ events, aborted, ttl, relayed_bytes }: Request): Promise
   const ctx = stage.request({
     facts: {
       'request.id': 'req-1',
-      'request.surface': 'messages',
+      'request.protocol': 'messages',
       'request.received_at': 0,
       'request.model': 'coder-1',
       'request.input_tokens_estimate': ESTIMATE,

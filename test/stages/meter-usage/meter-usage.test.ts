@@ -27,7 +27,7 @@ describe('meter-usage', () => {
     assert.deepEqual(settlements, [
       {
         request_id: 'req-1',
-        surface: 'messages',
+        protocol: 'messages',
         principal_id: 'user:alice@example.com',
         user: 'alice@example.com',
         team: 'search',
@@ -250,14 +250,14 @@ describe('meter-usage', () => {
       assert.deepEqual([empty.cost_nano_usd, empty.possibly_billed_nano_usd], [0, 40_000_000]);
     });
 
-    it('never charges a guess more than was held, nor a number of the upstream less', async () => {
-      const held = { 'spend.reserved_nano_usd': 1_000 };
-      const guessed = await settled({ facts: { ...held, ...ABORTED, 'upstream.status': undefined } });
+    it('never charges a guess more than was reserved, nor a number of the upstream less', async () => {
+      const reserved = { 'spend.reserved_nano_usd': 1_000 };
+      const guessed = await settled({ facts: { ...reserved, ...ABORTED, 'upstream.status': undefined } });
       assert.equal(guessed.cost_nano_usd, 1_000);
       const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('word '.repeat(100_000))];
       const cut = await settled({ events, facts: { ...CUT, 'request.max_tokens': 20 } });
       assert.equal(cut.tokens.output, 20);
-      const reported = await settled({ events: document({ input_tokens: 500, output_tokens: 0 }), facts: held });
+      const reported = await settled({ events: document({ input_tokens: 500, output_tokens: 0 }), facts: reserved });
       assert.equal(reported.cost_nano_usd, 1_500_000);
     });
 
@@ -358,10 +358,10 @@ describe('meter-usage', () => {
   });
 
   it('writes a row of zeros when the request is not charged, and does not look at the response', async () => {
-    const { stage, settlements } = await meter({ charge: 'nothing', facts: { 'request.surface': 'count_tokens' } });
+    const { stage, settlements } = await meter({ charge: 'nothing', facts: { 'request.protocol': 'count_tokens' } });
     assert.equal(stage.hooks.event, undefined);
     assert.deepEqual(settlements[0]!.tokens, NOTHING);
     assert.equal(settlements[0]!.cost_nano_usd, 0);
-    assert.equal(settlements[0]!.surface, 'count_tokens');
+    assert.equal(settlements[0]!.protocol, 'count_tokens');
   });
 });

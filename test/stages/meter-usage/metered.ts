@@ -13,7 +13,7 @@ export const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_
 /** Facts of a request that was forwarded and answered. */
 export const FORWARDED: Facts = {
   'request.id': 'req-1',
-  'request.surface': 'messages',
+  'request.protocol': 'messages',
   'request.received_at': 0,
   'request.model': 'coder-1',
   'request.input_tokens_estimate': 500,

@@ -1,6 +1,6 @@
 /**
  * A model provider that answers and bills by the rules its documentation states. It shares no code with the gateway's
- * metering, so that the one can be held against the other. All money is pico-USD in bigints.
+ * metering, so that the one can be reserved against the other. All money is pico-USD in bigints.
  * @module
  */
 

@@ -44,7 +44,7 @@ export const oneOf = (...values: readonly string[]): Shape => ({ enum: values })
 /** A list of these. */
 export const listOf = (items: Shape, more: object = {}): Shape => ({ type: 'array', items, ...more });
 
-/** One of these shapes, told apart by their JSON type. */
+/** One of these shapes, grouped by their JSON type. */
 export const either = (...shapes: readonly Shape[]): Shape => ({ anyOf: shapes });
 
 /** This, or null. */

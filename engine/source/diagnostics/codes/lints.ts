@@ -51,7 +51,7 @@ export const LINT_CODES = {
   W7018: {
     title: 'What the pipeline serves decides the guard',
     explanation:
-      'The methods, paths and surface under `match:` make this guard hold for every request, or for none. Correct it, remove it, or remove the entry.',
+      'The methods, paths and protocol under `match:` make this guard hold for every request, or for none. Correct it, remove it, or remove the entry.',
     example:
       'match: { paths: [/v1/messages], ... }\nstages: [{ stage: fail, when: { "===": [{ var: request.path }, /v1/message] }, ... }]',
   },
@@ -72,6 +72,6 @@ export const LINT_CODES = {
     explanation:
       'The pipeline serves clients of one API and gateway.yaml has an upstream that speaks only others. Without the stage `translate` above `forward` a request that is routed there is refused with `not_supported`.',
     example:
-      'upstreams: [{ type: compat, ... }]\nmatch: { surface: messages, ... }\nstages: [..., { stage: forward }]   # and no translate',
+      'upstreams: [{ type: compat, ... }]\nmatch: { protocol: messages, ... }\nstages: [..., { stage: forward }]   # and no translate',
   },
 } as const;

@@ -76,7 +76,7 @@ export const RULE_CODES = {
     title: 'The value cannot occur',
     explanation:
       'The fact has a closed set of values, and this is not one of them: the condition would be the same for every request.',
-    example: 'when: { "===": [{ var: request.surface }, mesages] }',
+    example: 'when: { "===": [{ var: request.protocol }, mesages] }',
   },
   C5015: {
     title: 'The operand is of the wrong type',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { startStandingChecks } from '../../../engine/identity/deprovisioning/standing-checks.ts';
+import { startAccountChecks } from '../../../engine/identity/deprovisioning/account-checks.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
 import { ProviderError } from '../../../engine/identity/provider/provider.ts';
@@ -48,15 +48,15 @@ it('people who were not asked about, because the provider went away, come next a
     admit: () => {
       throw new Error('unused');
     },
-    isVouchedFor({ email }: Person) {
+    isVerified({ email }: Person) {
       asked.push(email);
       return true;
     },
     catchUp: async () => {},
   } as unknown as Identity;
-  const auth = authWith({ self_made_tokens: { check_minutes: 60, rest_after_days: 2 } });
+  const auth = authWith({ self_made_tokens: { check_minutes: 60, suspend_after_days: 2 } });
   const config = configWith(auth);
-  const checks = startStandingChecks({ database, clock, log: quietLog, signIn: () => ({ config, identity }) });
+  const checks = startAccountChecks({ database, clock, log: quietLog, signIn: () => ({ config, identity }) });
   clock.advance(60 * MINUTE_MS);
   await checks.check();
   assert.equal(asked.length, 1, 'the first finds out that it is away');

@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { open, type Response, send } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post, sending, TRANSLATED, useNine } from '../support/nine.ts';
-import { auditRecord, ledgerRow, nothingHeld } from '../support/state.ts';
+import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
 
 let provider: ModelProvider;
 let gateway: TestGateway;
@@ -34,19 +34,19 @@ const requestId = (response: Response) => String(response.headers['x-gateway-req
 const WORDS = 'Hello — Grüße, 世界 🙂.\n\ndata: [DONE]\n';
 const ANSWER: Answer = { said: [{ kind: 'text', text: WORDS }], pings: true };
 
-for (const [surface, upstream] of COMBINATIONS) {
+for (const [protocol, upstream] of COMBINATIONS) {
   const model = modelVia(upstream);
-  const which = `a ${surface} client at a ${upstream} upstream`;
+  const which = `a ${protocol} client at a ${upstream} upstream`;
 
   test(`${which} gets the model's words, in a document and in a stream`, async () => {
     provider.model = () => ANSWER;
-    const whole = await post(gateway, surface, askBody(surface, model));
+    const whole = await post(gateway, protocol, askBody(protocol, model));
     assert.equal(whole.status, 200, whole.text);
     assert.match(String(whole.headers['content-type']), /^application\/json/);
-    assert.equal(textIn(surface, whole.json()), WORDS);
-    const streamed = await post(gateway, surface, askBody(surface, model, 'Say hello.', { stream: true }));
+    assert.equal(textIn(protocol, whole.json()), WORDS);
+    const streamed = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
     assert.match(String(streamed.headers['content-type']), /^text\/event-stream/);
-    assert.equal(textIn(surface, eventsIn(streamed.text)), WORDS);
+    assert.equal(textIn(protocol, eventsIn(streamed.text)), WORDS);
     assert.deepEqual(provider.refused, []);
     assert.deepEqual(
       provider.asked.map(({ protocol, stream, body }) => [protocol, stream, body.model]),
@@ -58,7 +58,7 @@ for (const [surface, upstream] of COMBINATIONS) {
   });
 
   test(`${which} may use an alias`, async () => {
-    const answer = await post(gateway, surface, askBody(surface, `${upstream}-latest`));
+    const answer = await post(gateway, protocol, askBody(protocol, `${upstream}-latest`));
     assert.equal(answer.status, 200, answer.text);
     assert.equal(provider.only().body.model, `upstream-${upstream}`);
     const row = await ledgerRow(gateway.database, requestId(answer));
@@ -70,13 +70,13 @@ for (const [surface, upstream] of COMBINATIONS) {
     test(`${which} is charged by hand-computed prices for a ${how}`, async () => {
       const used = { input: 100, cache_read: 2000, cache_write: 0, output: 40, reasoning: 8 };
       provider.model = () => ({ ...ANSWER, used });
-      const answer = await post(gateway, surface, askBody(surface, model, 'Say hello.', { stream }));
+      const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream }));
       const row = await ledgerRow(gateway.database, requestId(answer));
-      const { surface: by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd } = row;
+      const { protocol: by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd } = row;
       assert.deepEqual(
         { by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd },
         {
-          by: surface,
+          by: protocol,
           status: 200,
           aborted: false,
           input_tokens: 100,
@@ -95,13 +95,13 @@ for (const [surface, upstream] of COMBINATIONS) {
     test(`${which} gets the upstream's ${status} with its message, in the envelope of the client's API`, async () => {
       const message = `Extra inputs are not permitted: “ü” (${status})`;
       provider.model = () => ({ status, message, headers: { 'retry-after': '7' } });
-      const answer = await post(gateway, surface, askBody(surface, model, 'Say hello.', { stream: true }));
+      const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
       assert.equal(answer.status, status);
       assert.match(String(answer.headers['content-type']), /^application\/json/);
       assert.equal(answer.headers['retry-after'], '7');
       const body = answer.json();
       assert.equal(body.error.message, message);
-      assert.equal(body.type, surface === 'messages' ? 'error' : undefined);
+      assert.equal(body.type, protocol === 'messages' ? 'error' : undefined);
       assert.equal(typeof body.error.type, 'string');
     });
   }
@@ -113,26 +113,26 @@ for (const [surface, upstream] of COMBINATIONS) {
       responses: { message: 'Your input exceeds the context window of this model.', code: 'context_length_exceeded' },
     };
     provider.model = () => ({ status: 400, ...words[upstream] });
-    const { error } = (await post(gateway, surface, askBody(surface, model))).json();
+    const { error } = (await post(gateway, protocol, askBody(protocol, model))).json();
     assert.ok(error.message.endsWith(words[upstream].message), error.message);
-    if (surface === 'messages')
+    if (protocol === 'messages')
       assert.match(error.message, upstream === 'messages' ? /^prompt is too long/ : /^prompt is too long: /);
-    else if (surface !== upstream) assert.equal(error.code, 'context_length_exceeded');
+    else if (protocol !== upstream) assert.equal(error.code, 'context_length_exceeded');
   });
 
   test(`${which} gets an error in the stream in its own words, and what was said before it`, async () => {
     provider.model = () => ({ ...ANSWER, fails: { after: 6, status: 529, message: 'Overloaded, sorry.' } });
-    const answer = await post(gateway, surface, askBody(surface, model, 'Say hello.', { stream: true }));
+    const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
     assert.equal(answer.status, 200);
     const events = eventsIn(answer.text);
     const error = events.find(({ data }) => data.error ?? data.type === 'error')!;
     assert.equal((error.data.error ?? error.data).message, 'Overloaded, sorry.');
-    if (surface === 'responses') {
+    if (protocol === 'responses') {
       const failed = events.at(-1)!;
       assert.equal(failed.data.type, 'response.failed');
       assert.equal(failed.data.response.error.message, 'Overloaded, sorry.');
     }
-    assert.ok(WORDS.startsWith(textIn(surface, events)));
+    assert.ok(WORDS.startsWith(textIn(protocol, events)));
     await ledgerRow(gateway.database, requestId(answer));
   });
 
@@ -140,7 +140,7 @@ for (const [surface, upstream] of COMBINATIONS) {
     provider.model = () => ({ ...ANSWER, stalls_after: 7 });
     const asked = open(
       gateway.url,
-      sending(surface, gateway.token, JSON.stringify(askBody(surface, model, 'x', { stream: true }))),
+      sending(protocol, gateway.token, JSON.stringify(askBody(protocol, model, 'x', { stream: true }))),
     );
     const head = await asked.head;
     await new Promise((resolve) => head.once('data', resolve));
@@ -154,11 +154,11 @@ for (const [surface, upstream] of COMBINATIONS) {
 
   test(`${which} learns that the connection to the upstream broke, and the request is settled`, async () => {
     provider.model = () => ({ ...ANSWER, cut_after_bytes: 1500 });
-    const answer = await post(gateway, surface, askBody(surface, model, 'Say hello.', { stream: true }));
+    const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
     const error = eventsIn(answer.text).find(({ data }) => data.error ?? data.type === 'error')!;
     assert.ok(error !== undefined, answer.text);
     await ledgerRow(gateway.database, requestId(answer));
-    await nothingHeld(gateway.database);
+    await nothingReserved(gateway.database);
   });
 }
 
@@ -169,11 +169,11 @@ const UNSAYABLE: Readonly<Record<Protocol, readonly [said: object, rule: string]
   responses: [{ truncation: 'auto' }, 'truncation'],
 };
 
-for (const [surface, upstream] of TRANSLATED) {
-  test(`the audit record says that ${surface} was translated to ${upstream}, and what was lost`, async () => {
-    const [said, rule] = UNSAYABLE[surface];
-    const body = askBody(surface, modelVia(upstream), 'Hi', { ...said, zz_unheard_of: 1, 'Not a name!': 2 });
-    const answer = await post(gateway, surface, body);
+for (const [protocol, upstream] of TRANSLATED) {
+  test(`the audit record says that ${protocol} was translated to ${upstream}, and what was lost`, async () => {
+    const [said, rule] = UNSAYABLE[protocol];
+    const body = askBody(protocol, modelVia(upstream), 'Hi', { ...said, zz_unheard_of: 1, 'Not a name!': 2 });
+    const answer = await post(gateway, protocol, body);
     assert.equal(answer.status, 200, answer.text);
     const { record } = (await auditRecord(gateway.database, requestId(answer))) as { record: AuditRecord };
     assert.deepEqual(record.losses.toSorted(), [rule, 'unknown_field', 'unknown_field:zz_unheard_of'].sort());
@@ -211,28 +211,28 @@ test('tokens are counted by Messages upstreams only', async () => {
   assert.equal(provider.upstream.only().url, '/v1/messages/count_tokens');
 });
 
-const CACHED: readonly (readonly [surface: Protocol, more: object, ttl: string, nano_usd: number])[] = [
+const CACHED: readonly (readonly [protocol: Protocol, more: object, ttl: string, nano_usd: number])[] = [
   // 100 x 3000 + 30 x 3750 + 40 x 15000
   ['chat', { prompt_cache_key: 'k' }, '5m', 1_012_500],
   ['responses', { prompt_cache_key: 'k' }, '5m', 1_012_500],
 ];
-for (const [surface, more, ttl, nano_usd] of CACHED) {
-  test(`a ${surface} client that names a cache has its prompt cached for ${ttl} by a messages upstream, and pays for it`, async () => {
+for (const [protocol, more, ttl, nano_usd] of CACHED) {
+  test(`a ${protocol} client that names a cache has its prompt cached for ${ttl} by a messages upstream, and pays for it`, async () => {
     provider.model = () => ({
       ...ANSWER,
       used: { input: 100, cache_read: 0, cache_write: 30, output: 40, reasoning: 0 },
     });
-    const answer = await post(gateway, surface, askBody(surface, modelVia('messages'), 'Hi', more));
+    const answer = await post(gateway, protocol, askBody(protocol, modelVia('messages'), 'Hi', more));
     assert.match(JSON.stringify(provider.only().body), /"cache_control":\{"type":"ephemeral"/);
     const row = await ledgerRow(gateway.database, requestId(answer));
     assert.deepEqual([row.input_tokens, row.cache_write_5m_tokens, row.cost_nano_usd], [100, 30, nano_usd]);
   });
 }
 
-for (const surface of ['chat', 'responses'] satisfies Protocol[]) {
-  test(`a ${surface} client's effort becomes a budget where the model wants one`, async () => {
-    const more = surface === 'chat' ? { reasoning_effort: 'high' } : { reasoning: { effort: 'high' } };
-    const answer = await post(gateway, surface, askBody(surface, 'budget-1', 'Hi', more));
+for (const protocol of ['chat', 'responses'] satisfies Protocol[]) {
+  test(`a ${protocol} client's effort becomes a budget where the model wants one`, async () => {
+    const more = protocol === 'chat' ? { reasoning_effort: 'high' } : { reasoning: { effort: 'high' } };
+    const answer = await post(gateway, protocol, askBody(protocol, 'budget-1', 'Hi', more));
     assert.equal(answer.status, 200, answer.text);
     const { thinking, max_tokens } = provider.only().body;
     assert.equal(thinking.type, 'enabled');

@@ -48,7 +48,7 @@ export interface AdminAnswer {
 }
 
 /** One operation of the admin API. */
-export interface AdminDoor {
+export interface AdminRoute {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
   readonly path: string;

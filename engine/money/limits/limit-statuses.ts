@@ -33,7 +33,7 @@ export interface LimitInForce {
   /** What holds for every request, grants included; `null` when nothing does. */
   readonly limit: number | null;
   readonly spent: number;
-  readonly held: number;
+  readonly reserved: number;
   /** Requests that hold something. */
   readonly in_flight: number;
   /** `null` without a limit. */
@@ -67,9 +67,9 @@ const NEAREST = 20;
 const inForceAt = (token: string) =>
   `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
 
-interface StandingRow {
+interface StatusRow {
   readonly spent: string;
-  readonly held: string;
+  readonly reserved: string;
   readonly in_flight: number;
   readonly resets_at: Date | null;
   readonly set_amount: number | null;
@@ -94,10 +94,10 @@ interface StandingRow {
 export async function readLimits(at: LimitsAt, names: readonly CounterName[]): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
   if (names.length === 0) return [];
-  const rows = await database.query<StandingRow>(
+  const rows = await database.query<StatusRow>(
     'limits_in_force',
     `with moment as (${MOMENT})
-     select coalesce(c.spent, 0)::text as spent, coalesce(c.held, 0)::text as held, coalesce(c.in_flight, 0) as in_flight,
+     select coalesce(c.spent, 0)::text as spent, coalesce(c.reserved, 0)::text as reserved, coalesce(c.in_flight, 0) as in_flight,
        window_end(n.window_kind, w.start, $2) as resets_at,
        s.amount as set_amount, s.reason as set_reason, s.set_at, s.set_by,
        (select jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount, 'reason', g.reason, 'granted_at', g.granted_at,
@@ -194,7 +194,7 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
        select * from jsonb_to_recordset($3::jsonb)
          as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb)
      ), limited as (
-       select c.scope, c.key, c.window_kind, c.unit, c.spent + c.held as taken,
+       select c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
          (select min(coalesce(
               (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
                where c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
@@ -202,7 +202,7 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
                  where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
             from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit) as "limit"
        from moment, spend_counters c
-       where c.window_start = window_start(c.window_kind, at, $2) and c.spent + c.held > 0
+       where c.window_start = window_start(c.window_kind, at, $2) and c.spent + c.reserved > 0
          -- Hashed, whatever the planner knows of tables that have just been filled.
          and (c.scope, c.key, c.window_kind, c.unit) not in (select scope, key, window_kind, unit from limit_settings)
      )
@@ -250,7 +250,7 @@ function unconditional(config: LimitsAt['config']): object[] {
     }));
 }
 
-function describe(name: CounterName, row: StandingRow, limits: readonly SpendLimit[]): LimitInForce {
+function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit[]): LimitInForce {
   const { scope, window, unit } = name;
   const show = (amount: number | bigint) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
@@ -263,8 +263,8 @@ function describe(name: CounterName, row: StandingRow, limits: readonly SpendLim
     least === undefined || !counted
       ? undefined
       : BigInt(least) + grants.reduce((sum, { amount }) => sum + BigInt(amount), 0n);
-  const [spent, held] = [BigInt(row.spent), BigInt(row.held)];
-  const room = limit === undefined ? undefined : limit - spent - held;
+  const [spent, reserved] = [BigInt(row.spent), BigInt(row.reserved)];
+  const room = limit === undefined ? undefined : limit - spent - reserved;
   return {
     scope,
     of: partsOf(name),
@@ -273,7 +273,7 @@ function describe(name: CounterName, row: StandingRow, limits: readonly SpendLim
     counted,
     limit: limit === undefined ? null : show(limit),
     spent: show(spent),
-    held: show(held),
+    reserved: show(reserved),
     in_flight: row.in_flight,
     room: room === undefined ? null : show(room < 0n ? 0n : room),
     resets_at: row.resets_at,

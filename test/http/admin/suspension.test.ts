@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deskAtDatabase } from '../../../engine/cli/tokens/token-desk.ts';
+import { backendAtDatabase } from '../../../engine/cli/tokens/token-backend.ts';
 import { list } from '../../../engine/cli/tokens/tokens.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { cutOff } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { deskOf } from '../../cli/tokens/desk-at-gateway.ts';
+import { backendOf } from '../../cli/tokens/backend-at-gateway.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
 
 let bench: AdminBench;
@@ -45,26 +45,26 @@ test('what somebody made rests from when they are not let in any more, and what 
     [revoked.id]: 'revoked',
   });
   assert.deepEqual(await statesOf(user), states('active', 'replaced'));
-  await cutOff(bench.by, { user, actor: bench.by.actor, because: 'not let in', tokens: 'rest' });
-  assert.deepEqual(await statesOf(user), states('resting', 'resting'));
-  assert.equal((await bench.ask('root', 'GET', `${TOKENS}/${own.id}`)).body.state, 'resting');
+  await deprovision(bench.by, { user, actor: bench.by.actor, because: 'not let in', tokens: 'suspend' });
+  assert.deepEqual(await statesOf(user), states('suspended', 'suspended'));
+  assert.equal((await bench.ask('root', 'GET', `${TOKENS}/${own.id}`)).body.state, 'suspended');
 
-  const desk = deskOf('root', bench.url);
-  await list(desk.context, { config: '', baseUrl: bench.url, user });
-  assert.equal(desk.data().match(/ resting$/gm)?.length, 3);
-  const at_database = await deskAtDatabase(with_sign_in, bench.database).list({ user });
-  assert.deepEqual(Object.fromEntries(at_database.map(({ id, state }) => [id, state])), states('resting', 'expired'));
-  for (const token of at_database) assert.ok(!('vouched_at' in token) && !('is_barred' in token));
+  const backend = backendOf('root', bench.url);
+  await list(backend.context, { config: '', baseUrl: bench.url, user });
+  assert.equal(backend.data().match(/ suspended$/gm)?.length, 3);
+  const at_database = await backendAtDatabase(with_sign_in, bench.database).list({ user });
+  assert.deepEqual(Object.fromEntries(at_database.map(({ id, state }) => [id, state])), states('suspended', 'expired'));
+  for (const token of at_database) assert.ok(!('verified_at' in token) && !('is_blocked' in token));
 });
 
-test('what somebody made rests once nobody has vouched for them for as long as a session may live', async () => {
+test('what somebody made rests once nobody has verified them for as long as a session may live', async () => {
   const wish = { user: 'alice@example.com', group: 'coders', name: 'laptop' };
   const given = await createToken(bench.by, wish);
   const own = await createToken(bench.by, { ...wish, self_service: true });
   bench.clock.advance(30 * 86_400_000 - 1);
   assert.deepEqual(await statesOf(wish.user), { [given.id]: 'active', [own.id]: 'active' });
   bench.clock.advance(1);
-  assert.deepEqual(await statesOf(wish.user), { [given.id]: 'active', [own.id]: 'resting' });
+  assert.deepEqual(await statesOf(wish.user), { [given.id]: 'active', [own.id]: 'suspended' });
   await bench.database.query('test_seen', 'update principals set signed_in_at = $2 where email = $1', [
     wish.user,
     new Date(bench.clock.now()),

@@ -4,24 +4,24 @@ import fc from 'fast-check';
 import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
 
-type Surface = 'messages' | 'count_tokens' | 'chat' | 'responses';
-const SURFACES: readonly Surface[] = ['messages', 'count_tokens', 'chat', 'responses'];
+type PipelineProtocol = 'messages' | 'count_tokens' | 'chat' | 'responses';
+const PIPELINE_PROTOCOLS: readonly PipelineProtocol[] = ['messages', 'count_tokens', 'chat', 'responses'];
 
 const [coder] = stageConfig().models;
 const CONFIG = stageConfig({ models: [{ ...coder!, aliases: ['coder-latest', 'team/coder'] }] });
 
-async function factsOf(surface: Surface, body: string | object): Promise<Record<string, unknown>> {
+async function factsOf(protocol: PipelineProtocol, body: string | object): Promise<Record<string, unknown>> {
   const stage = openStage(readBody, { config: CONFIG });
   const ctx = stage.request({
-    facts: { 'request.surface': surface },
+    facts: { 'request.protocol': protocol },
     body: typeof body === 'string' ? body : JSON.stringify(body),
   });
   await stage.hooks.request!(ctx);
   return ctx.written;
 }
 
-const refusal = (surface: Surface, body: string | object, param: string) =>
-  assert.rejects(factsOf(surface, body), (error: { code: string; message: string; details: { param?: string } }) => {
+const refusal = (protocol: PipelineProtocol, body: string | object, param: string) =>
+  assert.rejects(factsOf(protocol, body), (error: { code: string; message: string; details: { param?: string } }) => {
     assert.equal(error.code, 'invalid_request');
     assert.equal(error.details.param, param);
     assert.ok(error.message.startsWith(`${param}: `));
@@ -29,8 +29,8 @@ const refusal = (surface: Surface, body: string | object, param: string) =>
   });
 
 /** Tokens beyond the bytes of the body. */
-async function beyond(surface: Surface, body: object): Promise<number> {
-  const facts = await factsOf(surface, body);
+async function beyond(protocol: PipelineProtocol, body: object): Promise<number> {
+  const facts = await factsOf(protocol, body);
   return (facts['request.input_tokens_max'] as number) - (facts['request.body_bytes'] as number);
 }
 
@@ -39,14 +39,14 @@ const input = (...items: unknown[]) => ({ model: 'm', input: items });
 const DATA = 'data:image/png;base64,eA==';
 const HTTPS = 'https://example.com/x.png';
 
-describe('read-body on every surface', () => {
+describe('read-body on every protocol', () => {
   it('resolves an alias and notes what the client called the model', async () => {
-    for (const surface of SURFACES) {
-      const called = await factsOf(surface, { model: 'team/coder' });
+    for (const protocol of PIPELINE_PROTOCOLS) {
+      const called = await factsOf(protocol, { model: 'team/coder' });
       assert.equal(called['request.model'], 'coder-1');
       assert.equal(called['request.alias'], 'team/coder');
       for (const model of ['coder-1', 'unknown', '__proto__']) {
-        const facts = await factsOf(surface, { model });
+        const facts = await factsOf(protocol, { model });
         assert.equal(facts['request.model'], model);
         assert.ok(!('request.alias' in facts));
       }
@@ -60,19 +60,19 @@ describe('read-body on every surface', () => {
       { type: 'custom', name: 'b' },
     ];
     const common = { model: 'm', stream: true, tools };
-    const bodies: [Surface, object][] = [
+    const bodies: [PipelineProtocol, object][] = [
       ['messages', { ...common, tools: [{ name: 'a' }, { type: 'custom', name: 'b' }], max_tokens: 9, messages: said }],
       ['chat', { ...common, max_completion_tokens: 9, messages: said }],
       ['chat', { ...common, max_tokens: 9, messages: said }],
       ['responses', { ...common, max_output_tokens: 9, input: said }],
       ['responses', { ...common, max_output_tokens: 9, input: 'hello' }],
     ];
-    for (const [surface, body] of bodies) {
+    for (const [protocol, body] of bodies) {
       const {
         'request.server_tool_uses': uses,
         'request.output_bounds': bounds,
         ...facts
-      } = await factsOf(surface, body);
+      } = await factsOf(protocol, body);
       assert.deepEqual(Object.values(bounds as object), [9]);
       const bytes = JSON.stringify(body).length;
       assert.deepEqual({ ...(uses as object) }, {});
@@ -94,37 +94,37 @@ describe('read-body on every surface', () => {
     }
   });
 
-  it('refuses decisive keys that occur twice, on the surfaces where they decide', async () => {
-    const keys: Record<Surface, readonly string[]> = {
+  it('refuses decisive keys that occur twice, on the protocols where they decide', async () => {
+    const keys: Record<PipelineProtocol, readonly string[]> = {
       messages: ['model', 'max_tokens', 'stream'],
       count_tokens: ['model', 'max_tokens', 'stream'],
       chat: ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options', 'n'],
       responses: ['model', 'max_output_tokens', 'stream', 'background'],
     };
-    for (const surface of SURFACES) {
-      for (const key of keys[surface]) {
+    for (const protocol of PIPELINE_PROTOCOLS) {
+      for (const key of keys[protocol]) {
         const value = key === 'model' ? '"m"' : key === 'stream' || key === 'background' ? 'false' : '1';
-        await refusal(surface, `{"model":"m","${key}":${value},"${key}":${value}}`, key);
+        await refusal(protocol, `{"model":"m","${key}":${value},"${key}":${value}}`, key);
       }
     }
     assert.equal((await factsOf('messages', '{"model":"m","n":1,"n":2}'))['request.choices'], 1);
   });
 
   it('keeps what a chat or Responses client wants kept for as long as the caches of Messages upstreams can', async () => {
-    const ttl = async (surface: Surface, fields: object) =>
-      (await factsOf(surface, { model: 'm', ...fields }))['request.cache.ttl'];
-    for (const surface of ['chat', 'responses'] as const) {
-      assert.equal(await ttl(surface, { prompt_cache_key: 'session' }), '5m');
-      assert.equal(await ttl(surface, { prompt_cache_key: null, prompt_cache_retention: null }), 'none');
-      assert.equal(await ttl(surface, { prompt_cache_retention: 'in_memory' }), '5m');
-      assert.equal(await ttl(surface, { prompt_cache_retention: '24h' }), '1h');
-      assert.equal(await ttl(surface, { prompt_cache_options: { ttl: '12h' } }), '1h');
-      assert.equal(await ttl(surface, { prompt_cache_key: 'k', x: { cache_control: { ttl: '1h' } } }), '1h');
+    const ttl = async (protocol: PipelineProtocol, fields: object) =>
+      (await factsOf(protocol, { model: 'm', ...fields }))['request.cache.ttl'];
+    for (const protocol of ['chat', 'responses'] as const) {
+      assert.equal(await ttl(protocol, { prompt_cache_key: 'session' }), '5m');
+      assert.equal(await ttl(protocol, { prompt_cache_key: null, prompt_cache_retention: null }), 'none');
+      assert.equal(await ttl(protocol, { prompt_cache_retention: 'in_memory' }), '5m');
+      assert.equal(await ttl(protocol, { prompt_cache_retention: '24h' }), '1h');
+      assert.equal(await ttl(protocol, { prompt_cache_options: { ttl: '12h' } }), '1h');
+      assert.equal(await ttl(protocol, { prompt_cache_key: 'k', x: { cache_control: { ttl: '1h' } } }), '1h');
     }
     assert.equal(await ttl('messages', { prompt_cache_key: 'session' }), 'none');
   });
 
-  it('takes any JSON for a request or refuses it, on every surface', async () => {
+  it('takes any JSON for a request or refuses it, on every protocol', async () => {
     const key = fc.constantFrom(
       'messages',
       'input',
@@ -150,9 +150,9 @@ describe('read-body on every surface', () => {
       ),
     })).any;
     await fc.assert(
-      fc.asyncProperty(fc.constantFrom(...SURFACES), fc.dictionary(key, value), async (surface, fields) => {
+      fc.asyncProperty(fc.constantFrom(...PIPELINE_PROTOCOLS), fc.dictionary(key, value), async (protocol, fields) => {
         try {
-          const facts = await factsOf(surface, { model: 'm', ...fields });
+          const facts = await factsOf(protocol, { model: 'm', ...fields });
           assert.ok((facts['request.input_tokens_max'] as number) >= (facts['request.body_bytes'] as number));
           assert.ok(Number.isSafeInteger(facts['request.choices']) && (facts['request.choices'] as number) >= 1);
         } catch (error) {

@@ -18,7 +18,7 @@ import {
   shownAmount,
 } from '../../money/limits/limit-names.ts';
 import { clearLimit, setLimit } from '../../money/limits/limit-settings.ts';
-import { type LimitInForce, limitsAtAGlance, limitsOf, readLimits } from '../../money/limits/limit-standings.ts';
+import { type LimitInForce, limitsAtAGlance, limitsOf, readLimits } from '../../money/limits/limit-statuses.ts';
 import { type RuleInForce, type WrittenLimit, writtenLimits } from '../../money/limits/written-limits.ts';
 import type { Database } from '../../store/database.ts';
 import { type Answered, type AtGateway, parameters, textOf, timeOf } from '../at-gateway.ts';
@@ -49,7 +49,7 @@ export interface ChangedLimit {
 }
 
 /** Where commands look at limits and change them: the database, or a running gateway. Everything raises StartError. */
-export interface LimitDesk {
+export interface LimitBackend {
   /** The limits somebody's requests meet; with nobody named, those one looks at first. */
   list(
     of: LimitParts,
@@ -63,7 +63,7 @@ export interface LimitDesk {
 }
 
 /** Limits in the database of a configuration. */
-export function limitsAtDatabase(config: GatewayConfig, database: Database): LimitDesk {
+export function limitsAtDatabase(config: GatewayConfig, database: Database): LimitBackend {
   const by = { database, clock: systemClock, actor: operator() };
   const at = { config, database, clock: systemClock };
   const now = async (name: CounterName) => (await readLimits(at, [name]))[0]!;
@@ -106,7 +106,7 @@ export function limitsAtDatabase(config: GatewayConfig, database: Database): Lim
 const PATH = '/admin/api/limits';
 
 /** Limits at a running gateway, whose administrators alone change them. */
-export function limitsAtGateway(gateway: AtGateway): LimitDesk {
+export function limitsAtGateway(gateway: AtGateway): LimitBackend {
   const changed = ({ previous, now }: Answered) => ({ previous: numberOf(previous), now: limitOf(fieldsOf(now)) });
   const granted = ({ grant, now }: Answered) => ({ grant: grantOf(fieldsOf(grant)), now: limitOf(fieldsOf(now)) });
   return {
@@ -196,7 +196,7 @@ function limitOf(answer: Answered): LimitInForce {
     counted: answer.counted !== false,
     limit: numberOf(answer.limit),
     spent: numberOf(answer.spent) ?? 0,
-    held: numberOf(answer.held) ?? 0,
+    reserved: numberOf(answer.reserved) ?? 0,
     in_flight: numberOf(answer.in_flight) ?? 0,
     room: numberOf(answer.room),
     resets_at: timeOf(answer.resets_at),

@@ -1,8 +1,14 @@
-import type { LimitClaim, LimitStanding, Reservation, ReservationRequest, Standing } from '../../contract/services.ts';
+import type {
+  CounterStatus,
+  LimitClaim,
+  LimitStatus,
+  Reservation,
+  ReservationRequest,
+} from '../../contract/services.ts';
 import { byLatestReset, lacksRoom } from '../limits/admission.ts';
 
 /** A reservation as the database is asked for it. */
-export interface PackedHold {
+export interface PackedReservation {
   readonly request: ReservationRequest;
   /** Claims in the order of their counters' positions below. */
   readonly claims: readonly LimitClaim[];
@@ -15,7 +21,7 @@ export interface PackedHold {
 /** A counter as the database tells it. */
 export type CounterNumbers = readonly [
   spent: number,
-  held: number,
+  reserved: number,
   in_flight: number,
   most: number,
   /** Limit set at run time. */
@@ -30,27 +36,27 @@ export interface ExchangeAnswer {
   /** By place of the request and of the counter without room among its own. */
   readonly remarks: readonly (readonly [request: number, place: number, ...CounterNumbers])[];
   /** By position in the batch. */
-  readonly standings: readonly (readonly [position: number, ...CounterNumbers])[];
-  /** The holds came too late, so that none was placed. */
+  readonly statuses: readonly (readonly [position: number, ...CounterNumbers])[];
+  /** The reservations came too late, so that none was placed. */
   readonly late?: boolean;
   /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
   readonly decided_at?: number;
 }
 
 /** The answer when there is nothing to tell. */
-export const NOTHING_TO_TELL: ExchangeAnswer = { repeated: [], remarks: [], standings: [] };
+export const NOTHING_TO_TELL: ExchangeAnswer = { repeated: [], remarks: [], statuses: [] };
 
 /** Tells what came of each reservation of a batch. */
-export function judge(holds: readonly PackedHold[], answer: ExchangeAnswer): Reservation[] {
+export function judge(holds: readonly PackedReservation[], answer: ExchangeAnswer): Reservation[] {
   const counters = new Map<number, CounterNumbers>();
-  for (const [position, ...numbers] of answer.standings) counters.set(position, numbers);
+  for (const [position, ...numbers] of answer.statuses) counters.set(position, numbers);
   const remarks = Map.groupBy(answer.remarks, ([request]) => request);
   return holds.map((hold, i) => {
     const { exceeded, shadows } = withoutRoom(hold, remarks.get(i));
-    const standings = exceeded.length > 0 ? [] : standingsOf(hold, counters);
+    const statuses = exceeded.length > 0 ? [] : statusesOf(hold, counters);
     const { decided_at } = answer;
     const refused_at = exceeded.length > 0 && decided_at !== undefined ? { decided_at } : {};
-    return { exceeded, shadows, standings, unheld: false, ...refused_at };
+    return { exceeded, shadows, statuses, unreserved: false, ...refused_at };
   });
 }
 
@@ -60,23 +66,23 @@ export function limitName({ rule, limit }: Pick<LimitClaim, 'rule' | 'limit'>, s
 }
 
 /** A claim and its counter as they stand; the limit of a claim without one is `null` unless one was set. */
-export function standing(claim: LimitClaim, numbers: CounterNumbers): Standing {
+export function limit_status(claim: LimitClaim, numbers: CounterNumbers): CounterStatus {
   const { scope, key, window, unit, limit: configured, shadow = false } = claim;
-  const [spent, held, in_flight, most, set, granted, resets_at] = numbers;
+  const [spent, reserved, in_flight, most, set, granted, resets_at] = numbers;
   const base = shadow ? configured : (set ?? configured);
   const limit = base === null || shadow ? base : base + (granted ?? 0);
-  return { scope, key, window, unit, rule: limitName(claim, set), limit, spent, held, in_flight, most, resets_at };
+  return { scope, key, window, unit, rule: limitName(claim, set), limit, spent, reserved, in_flight, most, resets_at };
 }
 
 const NONE: readonly never[] = [];
 
 function withoutRoom(
-  hold: PackedHold,
+  hold: PackedReservation,
   remarks: ExchangeAnswer['remarks'] | undefined,
 ): Pick<Reservation, 'exceeded' | 'shadows'> {
   if (remarks === undefined) return { exceeded: NONE, shadows: NONE };
-  const exceeded: LimitStanding[] = [];
-  const shadows: LimitStanding[] = [];
+  const exceeded: LimitStatus[] = [];
+  const shadows: LimitStatus[] = [];
   const total = hold.counters.length;
   for (const [, place, ...numbers] of remarks) {
     const in_shadow = place >= total;
@@ -88,38 +94,38 @@ function withoutRoom(
   return { exceeded: exceeded.sort(byLatestReset), shadows: shadows.sort(byLatestReset) };
 }
 
-function limitsOn({ claims, places }: PackedHold, place: number, in_shadow: boolean, numbers: CounterNumbers) {
+function limitsOn({ claims, places }: PackedReservation, place: number, in_shadow: boolean, numbers: CounterNumbers) {
   const on_counter = claims.filter((_, i) => places[i] === place);
   const there = on_counter.filter(({ shadow = false }) => shadow === in_shadow);
   // One that was set at run time is one limit, whatever claims it takes the place of; it refuses even where all of them are
   // in shadow mode.
   const [first = { ...on_counter[0]!, limit: null, shadow: false }] = there;
   const meant = !in_shadow && numbers[4] !== null ? [first] : there;
-  return meant.map((claim) => standing(claim, numbers)).filter(isLimit);
+  return meant.map((claim) => limit_status(claim, numbers)).filter(isLimit);
 }
 
-function standingsOf(hold: PackedHold, states: ReadonlyMap<number, CounterNumbers>): readonly LimitStanding[] {
+function statusesOf(hold: PackedReservation, states: ReadonlyMap<number, CounterNumbers>): readonly LimitStatus[] {
   if (states.size === 0) return NONE;
   const { claims, places, counters } = hold;
-  const standings: LimitStanding[] = [];
+  const statuses: LimitStatus[] = [];
   for (let i = 0; i < claims.length; i++) {
     const claim = claims[i]!;
     const place = places[i]!;
     const numbers = states.get(counters[place]!);
     if (numbers === undefined || claim.shadow === true) continue;
     if (numbers[4] !== null && isRepeated(hold, i)) continue;
-    const stands = standing(claim, numbers);
-    if (isLimit(stands)) standings.push(stands);
+    const stands = limit_status(claim, numbers);
+    if (isLimit(stands)) statuses.push(stands);
   }
-  return standings;
+  return statuses;
 }
 
 /** Whether an earlier claim in force is on the same counter. */
-function isRepeated({ claims, places }: PackedHold, at: number): boolean {
+function isRepeated({ claims, places }: PackedReservation, at: number): boolean {
   for (let i = 0; i < at; i++) if (places[i] === places[at] && claims[i]!.shadow !== true) return true;
   return false;
 }
 
-function isLimit(standing: Standing): standing is LimitStanding {
-  return standing.limit !== null;
+function isLimit(limit_status: CounterStatus): limit_status is LimitStatus {
+  return limit_status.limit !== null;
 }

@@ -20,7 +20,7 @@ export interface SignInOptions {
   readonly log: Log;
 }
 
-/** What every door of sign-in works with. */
+/** What every route of sign-in works with. */
 export interface SignIn extends SignInOptions {
   /** The public URL without a trailing slash; every absolute URL begins with it. */
   readonly issuer: string;
@@ -36,7 +36,7 @@ export interface Visit {
   readonly reference: Reference;
 }
 
-/** What a door answers: an object as JSON, a page, a text in Markdown, or the way to another place. */
+/** What a route answers: an object as JSON, a page, a text in Markdown, or the way to another place. */
 export type Answer = { readonly status: number; readonly headers?: Readonly<Record<string, string | string[]>> } & (
   | { readonly json: object }
   | { readonly page: string }
@@ -47,7 +47,7 @@ export type Answer = { readonly status: number; readonly headers?: Readonly<Reco
 type Handler = (visit: Visit) => Answer | Promise<Answer>;
 
 /** One path: the kind of answer whoever comes here understands, and what is done for each method. GET also answers HEAD, unless it does something. */
-export interface Door {
+export interface Route {
   readonly path: string;
   readonly speaks: 'json' | 'page';
   readonly get?: Handler;
@@ -66,9 +66,9 @@ const DATA_HEADERS = {
   'cache-control': 'no-store',
 };
 
-/** Serves doors; whatever happens behind one, it answers in the way the door speaks. */
-export function mountDoors(
-  doors: readonly Door[],
+/** Serves routes; whatever happens behind one, it answers in the way the route speaks. */
+export function mountRoutes(
+  routes: readonly Route[],
   {
     provider_url,
     branding,
@@ -81,10 +81,10 @@ export function mountDoors(
 ): Router {
   const page_headers = pageHeaders(provider_url);
   const router = Router({ caseSensitive: true, strict: true });
-  for (const door of doors) {
-    router.all(door.path, async (req, res) => {
+  for (const route of routes) {
+    router.all(route.path, async (req, res) => {
       const visit = { req, reference: { request_id: randomUUID(), at: new Date(clock.now()) } };
-      send(res, visit, await answerOf(door, visit, log), { page_headers, branding });
+      send(res, visit, await answerOf(route, visit, log), { page_headers, branding });
     });
   }
   return router;
@@ -116,24 +116,24 @@ function written(answer: Answer, { page_headers, branding }: Look) {
   return { body: answer.markdown, headers: { ...DATA_HEADERS, 'content-type': 'text/markdown; charset=utf-8' } };
 }
 
-async function answerOf(door: Door, visit: Visit, log: Log): Promise<Answer> {
+async function answerOf(route: Route, visit: Visit, log: Log): Promise<Answer> {
   try {
-    return await (handlerOf(door, visit.req.method) ?? wrongMethod(door))(visit);
+    return await (handlerOf(route, visit.req.method) ?? wrongMethod(route))(visit);
   } catch (error) {
-    return refusal(door, visit, asOAuthError(error, visit, log));
+    return refusal(route, visit, asOAuthError(error, visit, log));
   }
 }
 
-function handlerOf(door: Door, method: string): Handler | undefined {
-  if (door.any) return door.any;
-  if (method === 'GET' || (method === 'HEAD' && door.head !== false)) return door.get;
-  return method === 'POST' ? door.post : undefined;
+function handlerOf(route: Route, method: string): Handler | undefined {
+  if (route.any) return route.any;
+  if (method === 'GET' || (method === 'HEAD' && route.head !== false)) return route.get;
+  return method === 'POST' ? route.post : undefined;
 }
 
-function wrongMethod(door: Door): Handler {
+function wrongMethod(route: Route): Handler {
   const allowed = [
-    ...(door.get ? ['GET', ...(door.head === false ? [] : ['HEAD'])] : []),
-    ...(door.post ? ['POST'] : []),
+    ...(route.get ? ['GET', ...(route.head === false ? [] : ['HEAD'])] : []),
+    ...(route.post ? ['POST'] : []),
   ];
   const allow = allowed.join(', ');
   return ({ req }) => {
@@ -151,9 +151,9 @@ function asOAuthError(error: unknown, { reference, req }: Visit, log: Log): OAut
   return new OAuthError('server_error', 'Something went wrong inside the gateway; its log says what.', { status: 500 });
 }
 
-function refusal(door: Door, { reference }: Visit, error: OAuthError): Answer {
+function refusal(route: Route, { reference }: Visit, error: OAuthError): Answer {
   const { status, headers } = error;
-  if (door.speaks === 'json') {
+  if (route.speaks === 'json') {
     return { status, headers, json: { error: error.error, error_description: describe(error.message) } };
   }
   const words = PAGE_WORDS[error.error] ?? {

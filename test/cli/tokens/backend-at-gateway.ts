@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { StartError } from '../../../engine/contract/start-error.ts';
 import { keep } from '../../client/keep-credentials.ts';
-import { createDesk, type Desk } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 
 /** A home in which somebody is signed in at a gateway for another hour. */
-export function deskOf(who: string, base_url: string): Desk {
-  const desk = createDesk();
+export function backendOf(who: string, base_url: string): Backend {
+  const backend = createBackend();
   const expires_at = new Date(Date.now() + 3_600_000).toISOString();
   const credentials = { access_token: who, expires_at, lifetime_seconds: 3600, email: `${who}@example.com` };
-  keep(desk, { [base_url]: credentials });
-  return desk;
+  keep(backend, { [base_url]: credentials });
+  return backend;
 }
 
 /** The error a command must end with. */

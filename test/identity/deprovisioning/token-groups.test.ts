@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { TokenGroupConfig } from '../../../engine/contract/config.ts';
-import { rolesOf, tokenGroupOf } from '../../../engine/identity/deprovisioning/standing.ts';
+import { rolesOf, tokenGroupOf } from '../../../engine/identity/deprovisioning/token-groups.ts';
 import { tokenGroupsOpenTo } from '../../../engine/identity/tokens/self-made-tokens.ts';
 import { authWith } from '../sessions/configuration.ts';
 

@@ -1,4 +1,4 @@
-/** What is held for requests that let a provider do more than they seem to ask for, and for those that only seem to. */
+/** What is reserved for requests that let a provider do more than they seem to ask for, and for those that only seem to. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
@@ -11,7 +11,7 @@ import {
 import { bearer, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
 
-/** Prices by which the USD of a hold tell what it is made of: a window of input is 0.2, the longest answer 6.4. */
+/** Prices by which the USD of a reservation tell what it is made of: a window of input is 0.2, the longest answer 6.4. */
 const MODEL = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 1, output: 100 } };
 const WINDOW = 0.2;
 const LONGEST = 6.4;
@@ -63,23 +63,23 @@ const PROMPT: Record<Api, object> = {
   responses: { model: 'chat-1', max_output_tokens: 1, input: 'Hi' },
 };
 
-async function held(api: Api, fields: object): Promise<number> {
+async function reserved(api: Api, fields: object): Promise<number> {
   if (api !== 'messages') upstream.script = answerJson({ id: 'x' });
   const body = JSON.stringify({ ...PROMPT[api], ...fields });
   const response = await send(gateway.url, { path: PATHS[api], body, headers: bearer(gateway.token) });
   assert.equal(response.status, 200, response.text);
   const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
-  return (record as { held_usd: number }).held_usd;
+  return (record as { reserved_usd: number }).reserved_usd;
 }
 
 async function holds(api: Api, least: number, fields: object): Promise<void> {
-  const usd = await held(api, fields);
-  assert.ok(usd >= least, `held ${usd} of ${least} USD for ${JSON.stringify(fields)}`);
+  const usd = await reserved(api, fields);
+  assert.ok(usd >= least, `reserved ${usd} of ${least} USD for ${JSON.stringify(fields)}`);
 }
 
-async function holdsLess(api: Api, most: number, fields: object): Promise<void> {
-  const usd = await held(api, fields);
-  assert.ok(usd < most, `held ${usd} USD for ${JSON.stringify(fields)}`);
+async function reservesLess(api: Api, most: number, fields: object): Promise<void> {
+  const usd = await reserved(api, fields);
+  assert.ok(usd < most, `reserved ${usd} USD for ${JSON.stringify(fields)}`);
 }
 
 const SEARCH = { type: 'web_search_20250305', name: 'web_search' };
@@ -87,7 +87,7 @@ const addition = (definition: object) => ({ type: 'tool_addition', tool: { type:
 const says = (...content: object[]) => ({ messages: [{ role: 'user', content }] });
 const RUNS = 10;
 
-describe('the output that is held', () => {
+describe('the output that is reserved', () => {
   test('is the longest where max_tokens is 0, whatever is said about thinking', async () => {
     const thinking = { type: 'enabled', budget_tokens: 1024 };
     await holds('messages', LONGEST, { max_tokens: 0, thinking });
@@ -113,7 +113,7 @@ describe('the output that is held', () => {
   test('is the largest of the bounds that a server may read, where it keeps to one of them', async () => {
     for (const other of ['max_completion_tokens', 'max_new_tokens', 'n_predict']) {
       await holds('chat', 0.9, { max_tokens: 1, [other]: 9000 });
-      await holdsLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
+      await reservesLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
     }
     await holds('chat', LONGEST, { max_tokens: 1, n_predict: -1 });
     const body = JSON.stringify({ ...PROMPT.chat, n_predict: 9000 }).replace(/}$/, ',"n_predict":1}');
@@ -127,7 +127,7 @@ describe('the output that is held', () => {
   });
 });
 
-describe('the runs that are held', () => {
+describe('the runs that are reserved', () => {
   test('are those of tools that are defined in the middle of a conversation, too', async () => {
     await holds('messages', RUNS * WINDOW, says(addition(SEARCH)));
     await holds(
@@ -148,27 +148,27 @@ describe('the runs that are held', () => {
 
   test('are those of a search for tools at the provider, and of searches that are switched on by a field', async () => {
     await holds('responses', 100 * WINDOW, { tools: [{ type: 'tool_search' }] });
-    await holdsLess('responses', WINDOW, { tools: [{ type: 'tool_search', execution: 'client' }] });
+    await reservesLess('responses', WINDOW, { tools: [{ type: 'tool_search', execution: 'client' }] });
     for (const key of ['web_search_options', 'enable_search']) await holds('chat', RUNS * WINDOW, { [key]: {} });
   });
 
-  test('are one for tools of the client, and a window of input is not held for them', async () => {
+  test('are one for tools of the client, and a window of input is not reserved for them', async () => {
     const types = ['bash_20250124', 'text_editor_20250728', 'computer_toolset_20260801', 'memory_20250818'];
-    await holdsLess('messages', WINDOW / 2, { tools: types.map((type) => ({ type, name: 'x' })) });
-    await holdsLess('messages', WINDOW / 2, says(addition({ name: 'own', input_schema: { type: 'object' } })));
-    await holdsLess(
+    await reservesLess('messages', WINDOW / 2, { tools: types.map((type) => ({ type, name: 'x' })) });
+    await reservesLess('messages', WINDOW / 2, says(addition({ name: 'own', input_schema: { type: 'object' } })));
+    await reservesLess(
       'messages',
       WINDOW / 2,
       says({ type: 'tool_addition', tool: { type: 'tool_reference', name: 'own' } }),
     );
     const result = { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference', tool_name: 'own' }] };
-    await holdsLess('messages', WINDOW / 2, says(result));
+    await reservesLess('messages', WINDOW / 2, says(result));
   });
 });
 
-test('what an advisor keeps in its cache is held at the price of an hour', async () => {
+test('what an advisor keeps in its cache is reserved at the price of an hour', async () => {
   const advisor = { type: 'advisor_20260301', name: 'advisor', model: 'small-1', max_uses: 1 };
-  const plain = await held('messages', { tools: [advisor] });
-  const kept = await held('messages', { tools: [{ ...advisor, caching: { type: 'ephemeral', ttl: '1h' } }] });
+  const plain = await reserved('messages', { tools: [advisor] });
+  const kept = await reserved('messages', { tools: [{ ...advisor, caching: { type: 'ephemeral', ttl: '1h' } }] });
   assert.ok(kept - plain >= RUNS * WINDOW, `${kept} is no more than ${plain}`);
 });

@@ -4,11 +4,11 @@ import type { Database } from '../../store/database.ts';
 import type { Identity } from '../index.ts';
 import { ProviderError } from '../provider/provider.ts';
 import { noteOwners } from '../tokens/service-tokens.ts';
-import { askAbout, restPerson } from './ask-about.ts';
-import { vouchedDays } from './resting.ts';
+import { askAbout, suspendPerson } from './ask-about.ts';
+import { verifiedDays } from './suspension.ts';
 
 /** The regular question to the identity provider about people who don't renew a session but made access tokens. */
-export interface StandingChecks {
+export interface AccountChecks {
   /** Asks about everybody who is due. A timer calls it; so may a test. Never rejects. */
   check(): Promise<void>;
   close(): Promise<void>;
@@ -29,12 +29,12 @@ const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_i
  * changes for anybody, and no time counts against those whose tokens would rest for want of a word of it.
  * @param options.signIn the configuration in force, and its sign-in; asked for each time.
  */
-export function startStandingChecks(options: {
+export function startAccountChecks(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
   signIn(): { readonly config: GatewayConfig; readonly identity: Identity | undefined };
-}): StandingChecks {
+}): AccountChecks {
   const { database, clock, log, signIn } = options;
   let closed = false;
   let checking: Promise<void> | undefined;
@@ -50,7 +50,7 @@ export function startStandingChecks(options: {
 
   async function checkAll(isOver: () => boolean): Promise<void> {
     const { config, identity } = signIn();
-    const days = vouchedDays(config);
+    const days = verifiedDays(config);
     if (identity === undefined || config.auth === undefined || days === undefined) return;
     const interval_ms = config.auth.self_made_tokens.check_minutes * MINUTE_MS;
     const asking = { config, identity, database, clock, log };
@@ -65,7 +65,8 @@ export function startStandingChecks(options: {
         const answer = await askAbout(asking, email);
         asked++;
         is_away = answer === 'unavailable';
-        if (answer === 'refused') await restPerson(asking, email, 'the identity provider refused to renew the sign-in');
+        if (answer === 'refused')
+          await suspendPerson(asking, email, 'the identity provider refused to renew the sign-in');
       }
       if (due.length > 0) await giveBack(due);
       if (isOver()) return;
@@ -82,7 +83,7 @@ export function startStandingChecks(options: {
       'people_due',
       `update principals set asked_at = $1 where id in (
          select p.id from principals p
-         where p.barred_at is null and p.signed_in_at <= $2 and (p.asked_at is null or p.asked_at <= $2)
+         where p.blocked_at is null and p.signed_in_at <= $2 and (p.asked_at is null or p.asked_at <= $2)
            and ${HAS_OWN_TOKENS}
            and exists (select from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > $1)
          order by p.signed_in_at limit ${AT_ONCE} for no key update skip locked
@@ -97,14 +98,14 @@ export function startStandingChecks(options: {
     await database.query('people_not_asked', 'update principals set asked_at = null where email = any($1)', [emails]);
   }
 
-  /** Where the provider can't be asked: nobody's tokens come to rest until then for want of its word. */
+  /** Where the provider can't be asked: nobody's tokens are suspended until then for want of its word. */
   async function putOffRest(
     identity: Identity,
     { days, until, is_away }: { readonly days: number; readonly until: number; readonly is_away: boolean },
   ): Promise<void> {
-    const soon = `from principals p where p.barred_at is null and ${HAS_OWN_TOKENS}
-      and greatest(p.signed_in_at + $3 * interval '1 day', p.rest_put_off_until) > $1
-      and greatest(p.signed_in_at + $3 * interval '1 day', p.rest_put_off_until) <= $2`;
+    const soon = `from principals p where p.blocked_at is null and ${HAS_OWN_TOKENS}
+      and greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) > $1
+      and greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) <= $2`;
     const values = [new Date(clock.now()), new Date(until), days];
     const [row] = await database.query<{ some: boolean }>(
       'people_soon',
@@ -114,10 +115,10 @@ export function startStandingChecks(options: {
     if (!row!.some || !(is_away || (await isAway(identity)))) return;
     await database.query(
       'people_put_off',
-      `update principals set rest_put_off_until = $2 where id in (select p.id ${soon})`,
+      `update principals set suspension_put_off_until = $2 where id in (select p.id ${soon})`,
       values,
     );
-    log.warn({}, 'the identity provider gives no usable answer, so access tokens do not come to rest for want of one');
+    log.warn({}, 'the identity provider gives no usable answer, so access tokens do not are suspended for want of one');
   }
 
   let timer = clock.after(MINUTE_MS, tick);

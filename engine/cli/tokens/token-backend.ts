@@ -35,7 +35,7 @@ export interface TokenWish {
 }
 
 /** Where commands make, list and end access tokens: the database, or a running gateway. Everything raises StartError. */
-export interface TokenDesk {
+export interface TokenBackend {
   create(wish: TokenWish): Promise<ShownToken & { readonly token: string }>;
   list(only: { readonly user?: string }): Promise<ShownToken[]>;
   rotate(
@@ -50,7 +50,7 @@ export interface TokenDesk {
 const PATH = '/admin/api/tokens';
 
 /** Access tokens in the database of a configuration. */
-export function deskAtDatabase(config: GatewayConfig, database: Database): TokenDesk {
+export function backendAtDatabase(config: GatewayConfig, database: Database): TokenBackend {
   const by = { database, clock: systemClock, actor: operator() };
   const shown = <Known extends KnownToken>(token: Known) => showToken(token, Date.now(), config);
   const known = async (id: string) => shown((await findTokens(database, { id }))[0]!);
@@ -79,7 +79,7 @@ export function deskAtDatabase(config: GatewayConfig, database: Database): Token
 }
 
 /** Access tokens at a running gateway: those of the person who signed in; an administrator's everybody's. */
-export function deskAtGateway(gateway: AtGateway): TokenDesk {
+export function backendAtGateway(gateway: AtGateway): TokenBackend {
   const list = async (user: string | undefined) => (await gateway.all(PATH, 'tokens', { user })).map(tokenOf);
   const idOf = async (which: WhichToken | { readonly name: string }): Promise<string> => {
     if ('id' in which) return encodeURIComponent(which.id);
@@ -121,7 +121,7 @@ function secretOf({ token }: Answered): string {
   });
 }
 
-const STATES: readonly ShownState[] = ['active', 'replaced', 'resting', 'revoked', 'expired'];
+const STATES: readonly ShownState[] = ['active', 'replaced', 'suspended', 'revoked', 'expired'];
 
 function tokenOf(answer: Answered): ShownToken {
   const { id, prefix, user, group, name, team, project, created_by, self_service, replaced_by, ...rest } = answer;
@@ -143,7 +143,7 @@ function tokenOf(answer: Answered): ShownToken {
   };
   // The gateway's clock decides, not this machine's.
   const state = STATES.find((each) => each === rest.state) ?? tokenState(token, Date.now());
-  return { ...token, state, rests_at: timeOf(rest.rests_at) };
+  return { ...token, state, suspends_at: timeOf(rest.suspends_at) };
 }
 
 function demandUser(which: WhichToken | { readonly name: string }): WhichToken {
