@@ -3,7 +3,7 @@ import type { SchemaMigration } from '../migrate.ts';
 const DEVICE_GRANTS = `
 -- denied_because: a sentence for whoever waits; null where the person declined. heard_at: when the device was told.
 alter table device_grants
-  add column protocol text,
+  add column surface text,
   add column denied_because text,
   add column denied_at timestamptz,
   add column heard_at timestamptz;
