@@ -52,10 +52,10 @@ it('books that were kept before there were weeks, minutes and typical holds add 
   assert.deepEqual({ differences, ledger_rows }, { differences: { total: 0, first: [] }, ledger_rows: 1 });
   const stateOf = async () => (await counterStatesOf(database!, 'ann')).map(({ window_start: _, ...state }) => state);
   const name = { scope: 'user', window_kind: 'day', unit: 'nano_usd' };
-  assert.deepEqual(await stateOf(), [{ ...name, spent: 60, held: 100, most: 100, in_flight: 1 }]);
+  assert.deepEqual(await stateOf(), [{ ...name, spent: 60, reserved: 100, most: 100, in_flight: 1 }]);
 
   const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
   await ledger.settle(settlement(reservation({ request_id: 'held', user: 'ann' }), { cost_nano_usd: 40 }));
   await ledger.close();
-  assert.deepEqual(await stateOf(), [{ ...name, spent: 100, held: 0, most: 0, in_flight: 0 }]);
+  assert.deepEqual(await stateOf(), [{ ...name, spent: 100, reserved: 0, most: 0, in_flight: 0 }]);
 });
