@@ -110,6 +110,35 @@ describe('the READMEs of the engine', () => {
     for (const { number, file } of listed) assert.equal(file!.split('/')[1]!.slice(0, 4), number);
     assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
   });
+
+  /** What an engine README names in backticks: files and, with a slash at the end, folders. */
+  const NAMED = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|sql|json)|[\w-]+\/))`/g;
+
+  test('each names only files and folders that are there: beside it, in a folder beside it, or from the root', async () => {
+    const missing: string[] = [];
+    for (const document of DOCUMENTS.filter((name) => /^engine\/(?!decisions\/)/.test(name))) {
+      const text = await readFile(join(REPOSITORY, document), 'utf8');
+      const beside = join(REPOSITORY, dirname(document));
+      const places = [beside, REPOSITORY, ...globSync('*/', { cwd: beside }).map((folder) => join(beside, folder))];
+      for (const [, name] of text.matchAll(NAMED)) {
+        if (!places.some((place) => existsSync(join(place, name!)))) missing.push(`${document}: ${name}`);
+      }
+    }
+    assert.deepEqual(missing, []);
+  });
+
+  test('every room has one, and together with those of its folders it names every folder', async () => {
+    const folders = globSync('engine/**/*.ts', { cwd: REPOSITORY }).map((file) => dirname(file));
+    for (const folder of new Set(folders)) {
+      const room = folder.split('/').slice(0, 2).join('/');
+      const readmes = DOCUMENTS.filter((name) => dirname(name) === folder || folder.startsWith(`${dirname(name)}/`));
+      assert.ok(folder === 'engine' || readmes.some((name) => name.startsWith(`${room}/`)), `${room}/README.md`);
+      const texts = await Promise.all(readmes.map((name) => readFile(join(REPOSITORY, name), 'utf8')));
+      const last = `${folder.split('/').at(-1)}/`;
+      const has_own = readmes.includes(`${folder}/README.md`);
+      assert.ok(has_own || texts.some((text) => text.includes(last)), `no README says what ${folder} is`);
+    }
+  });
 });
 
 test('every npm script and every file that a README tells to run exists', async () => {
