@@ -100,7 +100,7 @@ test('every link between documents leads to something', async () => {
   }
 });
 
-describe('the READMEs of the engine', () => {
+describe('the READMEs of engine and tests', () => {
   test('the one of the decisions lists every record once, and no number is used twice', async () => {
     const directory = join(REPOSITORY, 'engine/decisions');
     const records = globSync('*/*.md', { cwd: directory }).toSorted();
@@ -111,12 +111,12 @@ describe('the READMEs of the engine', () => {
     assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
   });
 
-  /** What an engine README names in backticks: files and, with a slash at the end, folders. */
+  /** What such a README names in backticks: files and, with a slash at the end, folders. */
   const NAMED = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|sql|json)|[\w-]+\/))`/g;
 
   test('each names only files and folders that are there: beside it, in a folder beside it, or from the root', async () => {
     const missing: string[] = [];
-    for (const document of DOCUMENTS.filter((name) => /^engine\/(?!decisions\/)/.test(name))) {
+    for (const document of DOCUMENTS.filter((name) => /^(?:engine\/(?!decisions\/)|test\/)/.test(name))) {
       const text = await readFile(join(REPOSITORY, document), 'utf8');
       const beside = join(REPOSITORY, dirname(document));
       const places = [beside, REPOSITORY, ...globSync('*/', { cwd: beside }).map((folder) => join(beside, folder))];
