@@ -141,17 +141,11 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   const model = modelOf(ctx, services);
   const { input_estimate, cache_asked } = expected(ctx, model);
   const price = priceOf(ctx, services, model);
+  const asked = servedAsAsked((path) => ctx.get(path));
   return {
     reading,
     read,
-    watch: watchReservation({
-      reserved,
-      most,
-      price,
-      input_estimate,
-      cache_asked,
-      asked: servedAsAsked((path) => ctx.get(path)),
-    }),
+    watch: watchReservation({ reserved, most, price, input_estimate, cache_asked, asked }),
   };
 }
 
