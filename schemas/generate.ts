@@ -9,11 +9,11 @@ import type { JsonSchema } from '../engine/api.ts';
 import { stages } from '../stages/index.ts';
 import { decisivePage } from './generate/decisive.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
+import { printedExamples } from './generate/examples.ts';
 import { headersPage } from './generate/headers.ts';
 import { json } from './generate/json.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
-import { printedDiagnostics } from './generate/printed.ts';
 import { requirementsPage } from './generate/requirements.ts';
 import { translationPage } from './generate/translation.ts';
 
@@ -24,7 +24,7 @@ const readSchema = (name: string) =>
   JSON.parse(readFileSync(join(SCHEMAS, `${name}.schema.json`), 'utf8')) as JsonSchema;
 
 /** The text of every generated file, by its path below `schemas/generated/`. */
-export function generateFiles(): ReadonlyMap<string, string> {
+export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const sources: Sources = {
     gateway: readSchema('gateway'),
     pipeline: readSchema('pipeline'),
@@ -33,7 +33,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
     profile: readSchema('profile'),
     pipeline_test: readSchema('pipeline-test'),
   };
-  const printed = printedDiagnostics();
+  const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
     ['diagnostics.json', json(printed)],
@@ -62,7 +62,7 @@ function textAt(path: string): string | undefined {
 }
 
 /** Paths of generated files that are missing, differ from what would be written, or should not be there. */
-export function staleFiles(files: ReadonlyMap<string, string> = generateFiles()): readonly string[] {
+export function staleFiles(files: ReadonlyMap<string, string>): readonly string[] {
   const present = readdirSync(GENERATED, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(GENERATED, join(entry.parentPath, entry.name)));
@@ -78,8 +78,8 @@ function write(files: ReadonlyMap<string, string>): void {
   }
 }
 
-function main(): void {
-  const files = generateFiles();
+async function main(): Promise<void> {
+  const files = await generateFiles();
   mkdirSync(GENERATED, { recursive: true });
   const stale = staleFiles(files);
   if (process.argv.includes('--check')) {
@@ -94,4 +94,4 @@ function main(): void {
   console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
 }
 
-if (import.meta.main) main();
+if (import.meta.main) await main();

@@ -174,7 +174,7 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
 /** The language of an example: most are configuration. */
 function language(example: string): string {
   if (example.startsWith('appscli ')) return 'sh';
-  return example.startsWith('export ') ? 'ts' : 'yaml';
+  return /^# \S+\.ts$/m.test(example) ? 'ts' : 'yaml';
 }
 
 const PASSES: Readonly<Record<string, string>> = {
@@ -189,7 +189,7 @@ const PASSES: Readonly<Record<string, string>> = {
   W7: 'W7: warnings',
 };
 
-/** The page about diagnostics. @param printed what `check` prints for one mistake of each code. */
+/** The page about diagnostics. @param printed what `check` prints for the example of each code. */
 export function diagnosticsPage(printed: Readonly<Record<string, string>>): string {
   const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
@@ -205,7 +205,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
         `### ${name}`,
         `**${prose(title)}.** ${prose(explanation)}`,
         block(language(example), example),
-        ...(printed[name] === undefined ? [] : ['Printed for such a mistake:', block('text', printed[name])]),
+        ...(printed[name] === undefined ? [] : ['Printed for it:', block('text', printed[name])]),
       ]),
     ]),
   ]);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { load } from '../../engine/load/index.ts';
 import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
@@ -80,4 +81,16 @@ test('every diagnostic code has a golden file', () => {
   const covered = new Set([...goldens, ...readGoldens('check')].map(({ code }) => code));
   const missing = Object.keys(DIAGNOSTICS).filter((code) => !covered.has(code));
   assert.deepEqual(missing, []);
+});
+
+test('no diagnostic code is given to two diagnostics', () => {
+  const directory = join(import.meta.dirname, '../../engine/source/diagnostics/codes');
+  const text = readdirSync(directory)
+    .map((name) => readFileSync(join(directory, name), 'utf8'))
+    .join('');
+  const codes = [...text.matchAll(/^ {2}([CW]\d{4}): \{/gm)].map(([, code]) => code);
+  assert.deepEqual(
+    codes.filter((code, i) => codes.indexOf(code) !== i),
+    [],
+  );
 });

@@ -10,7 +10,7 @@ import { generateFiles, staleFiles } from '../../schemas/generate.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, GATEWAY } from '../load/support/project.ts';
 
-const files = generateFiles();
+const files = await generateFiles();
 
 function page(name: string): string {
   return files.get(`reference/${name}.md`)!;
@@ -46,14 +46,17 @@ describe('the reference has', () => {
     );
   }
 
-  test('what is printed for a mistake, with nothing around it', () => {
+  test('what is printed for the example of every code, with nothing around it', () => {
     const printed = Object.entries(JSON.parse(files.get('diagnostics.json')!) as Record<string, string>);
-    assert.ok(printed.length > 50);
     for (const [code, text] of printed) {
       assert.ok(Object.hasOwn(DIAGNOSTICS, code), code);
       assert.match(text, new RegExp(`^(?:error|warning)\\[${code}\\]: .*\n +--> `, 's'));
       assert.doesNotMatch(text, /\n\n|\n$/);
     }
+    // Their examples would be too long, need stages of an operator or are no text.
+    const described = ['C1003', 'C1004', 'C1016', 'C5025', 'W7010', 'W7013', 'W7057'];
+    const shown = printed.map(([code]) => code);
+    assert.deepEqual([...shown, ...described].toSorted(), Object.keys(DIAGNOSTICS).toSorted());
   });
 
   test('links that lead somewhere', () => {

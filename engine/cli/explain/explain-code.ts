@@ -9,11 +9,11 @@ import { severityOf } from '../../source/diagnostics/diagnostic.ts';
 export interface ExplainedCode extends DiagnosticSpec {
   readonly code: DiagnosticCode;
   readonly severity: 'error' | 'warning';
-  /** What `check` prints for such a mistake; absent when the reference has not been generated since the code was added. */
+  /** What `check` prints for the example; absent where that only describes it. */
   readonly printed?: string;
 }
 
-/** Diagnostics as printed for one mistake of each code, generated from the tests. */
+/** What `check` prints for the example of each code, generated from the catalogue. */
 function printedExamples(): Readonly<Record<string, string>> {
   try {
     return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas', 'generated', 'diagnostics.json'), 'utf8'));
@@ -51,6 +51,6 @@ export function describeCode(explained: ExplainedCode, line_width: number): stri
     'Example',
     '',
     ...indented(example),
-    ...(printed === undefined ? [] : ['', 'What appscli check prints for such a mistake', '', ...indented(printed)]),
+    ...(printed === undefined ? [] : ['', 'What appscli check prints for it', '', ...indented(printed)]),
   ];
 }

@@ -42,7 +42,7 @@ function lintHeaderNames(
     if (!models.some((model) => reaches(model, routing).has(name))) continue;
     const node = itemsOf(childOf(root, 'upstreams'))[index];
     const { mark } = childOf(node, 'base_url') ?? node!;
-    findings.report('W7050', mark, `whose header names the upstream ${quote(name)} takes is not known`, {
+    findings.report('W7026', mark, `whose header names the upstream ${quote(name)} takes is not known`, {
       expected: `\`profile\`: requests are translated into Messages by ${listed(pipelines)}`,
       help: 'write `profile: anthropic` beside the `base_url`, or a file with other names',
     });
@@ -62,7 +62,7 @@ function lintBounds(
     const node = itemsOf(childOf(root, 'models'))[index];
     const { mark } = childOf(node, 'id') ?? node!;
     const sent = `max_tokens: ${model.default_output_tokens}`;
-    findings.report('W7051', mark, `how much the model ${quote(model.id)} can say in one answer is not known`, {
+    findings.report('W7027', mark, `how much the model ${quote(model.id)} can say in one answer is not known`, {
       help: `write max_output_tokens; without it requests that say no bound get ${sent} in ${listed(pipelines)}`,
     });
   }

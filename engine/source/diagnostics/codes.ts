@@ -17,7 +17,10 @@ export interface DiagnosticSpec {
   readonly title: string;
   /** Why it is a mistake and what to do about it. */
   readonly explanation: string;
-  /** A piece of configuration that has it. */
+  /**
+   * A piece of configuration that has it: a part of a file, completed to a whole one where it is checked. `# path` begins a
+   * file, `...` stands for what is needed beside.
+   */
   readonly example: string;
 }
 

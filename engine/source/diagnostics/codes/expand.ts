@@ -5,53 +5,57 @@ export const EXPAND_CODES = {
     title: 'The fragment does not exist',
     explanation:
       'A fragment named by `use:` is looked for in `fragments/` beside the pipeline, then among the shipped fragments.',
-    example: '- use: fragments/audti',
+    example: 'stages:\n  - use: fragments/audti',
   },
   C2002: {
     title: 'Fragments include each other in a circle',
     explanation: 'A fragment may use other fragments, but never, directly or indirectly, itself.',
-    example: '# fragments/a.yaml\n- use: fragments/a',
+    example: 'stages:\n  - use: fragments/a\n# pipelines/fragments/a.yaml\nfragment: a\nstages:\n  - use: fragments/a',
   },
   C2003: {
     title: 'A fragment parameter is missing',
     explanation: 'A parameter without a default must be given under `with:`.',
-    example: '- use: fragments/refuse-large',
+    example:
+      'stages:\n  - use: fragments/refuse\n# pipelines/fragments/refuse.yaml\nfragment: refuse\nparameters: { max_bytes: { description: Most that is taken. } }',
   },
   C2004: {
     title: 'The fragment has no such parameter',
     explanation: 'Only parameters that the fragment declares under `parameters:` may be given under `with:`.',
-    example: '- use: fragments/refuse-large\n  with: { max_bytse: 1000 }',
+    example:
+      'stages:\n  - use: fragments/refuse\n    with: { max_bytse: 1000 }\n# pipelines/fragments/refuse.yaml\nfragment: refuse\nparameters: { max_bytes: { description: Most that is taken, default: 1 } }',
   },
   C2005: {
     title: 'A placeholder is only part of a value',
     explanation:
       'A placeholder stands for a whole value of any type. Text cannot be pasted together from placeholders, and keys cannot be placeholders.',
-    example: 'message: "Ask ${{ team }} for access"',
+    example:
+      'stages:\n  - use: fragments/refuse\n# pipelines/fragments/refuse.yaml\nfragment: refuse\nparameters: { team: { description: Whom to ask., default: us } }\nstages:\n  - stage: fail\n    options: { error: forbidden, message: "Ask ${{ team }} for access" }',
   },
   C2006: {
     title: 'The fragment does not declare this placeholder',
     explanation: 'Every placeholder must be declared under `parameters:` of its fragment.',
-    example: 'status: ${{ stauts }}',
+    example:
+      'stages:\n  - use: fragments/refuse\n# pipelines/fragments/refuse.yaml\nfragment: refuse\nparameters: { status: { description: Status., default: 403 } }\nstages:\n  - stage: fail\n    options: { error: forbidden, status: "${{ stauts }}" }',
   },
   C2007: {
     title: 'A placeholder stands outside a fragment',
     explanation: 'Placeholders are replaced in fragments only. Elsewhere, write the value.',
-    example: 'summary: ${{ text }}',
+    example: 'pipeline: mine\nsummary: ${{ text }}',
   },
   C2008: {
     title: 'The keys of a stage entry contradict each other',
     explanation:
       'An entry either names one stage (`stage`, with `options`) or includes a fragment (`use`, with `with`), never both.',
-    example: '- stage: fail\n  use: fragments/refuse',
+    example: 'stages:\n  - stage: fail\n    use: fragments/refuse',
   },
   C2009: {
     title: 'The name of a fragment is not allowed',
     explanation: 'A fragment is named `fragments/<name>`, without an ending and without a way out of that directory.',
-    example: '- use: ../other/refuse.yaml',
+    example: 'stages:\n  - use: ../other/refuse.yaml',
   },
   C2010: {
     title: 'A fragment has another name than its file',
     explanation: 'Pipelines use a fragment by the name of its file; the name inside must be the same.',
-    example: '# fragments/refuse.yaml\nfragment: decline',
+    example: '# pipelines/fragments/refuse.yaml\nfragment: decline',
   },
 } as const;

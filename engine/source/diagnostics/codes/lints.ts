@@ -10,50 +10,52 @@ export const LINT_CODES = {
     title: 'No budget limits what is sent',
     explanation:
       'The stage sends requests out, and no check-budget in force stands above it: spend limits do not apply to this pipeline, and a crash in the middle of a request loses what it cost.',
-    example: 'stages: [authenticate, read-body, resolve-route, meter-usage, forward]   # and no check-budget',
+    example: 'stages:\n  - ...\n  - stage: meter-usage\n  - stage: forward   # and no check-budget',
   },
   W7012: {
     title: 'Nobody measures what is used',
     explanation:
       'The stage sends requests out, and no meter-usage in force watches the response: what a request used is guessed or missing, not read from the response.',
-    example: 'stages: [authenticate, read-body, resolve-route, check-budget, forward]   # and no meter-usage',
+    example: 'stages:\n  - ...\n  - stage: check-budget\n  - stage: forward   # and no meter-usage',
   },
   W7013: {
     title: 'No request is recorded',
     explanation:
       'The pipeline sends requests out, and no audit stage under `finally:` records each of them: afterwards nobody can tell who asked for what.',
-    example: 'stages: [..., { stage: my-forward }]   # and no finally',
+    example: 'stages: [{ stage: my-forward }]   # and no finally',
   },
   W7014: {
     title: 'No stage raises the error',
     explanation:
       'The clause handles an error code that nothing in this pipeline can raise, so it never answers for it. Perhaps another code is meant.',
-    example: 'on_error: [{ errors: [spend_limit_exceeded], stage: fail, ... }]   # and no check-budget',
+    example:
+      'on_error: [{ errors: [not_translatable], stage: fail, options: { error: forbidden } }]   # and no translate',
   },
   W7015: {
     title: 'Some requests skip a check',
     explanation:
       'A stage that says who is asking, holds the budget or measures the use has a guard, and requests for which it does not hold are sent out all the same. Remove the guard, or put the same guard on the stage that sends.',
-    example: 'stages: [..., { stage: check-budget, when: { var: request.stream } }, ..., { stage: forward }]',
+    example:
+      'stages:\n  - ...\n  - { stage: check-budget, when: { var: request.stream } }\n  - stage: meter-usage\n  - stage: forward',
   },
   W7016: {
     title: 'A stage is listed twice',
     explanation:
       'Another entry has the same stage, options and guard, so this one does the same again; after an answer it never runs at all. Perhaps one of them should differ.',
-    example: 'finally: [{ stage: siem }, { stage: siem, id: again }]',
+    example: 'finally: [{ stage: audit }, { stage: audit, id: again }]',
   },
   W7017: {
     title: 'A routing rule can never match',
     explanation:
       'The first rule that matches decides, and an earlier rule matches whatever this one would. Put the narrower rule first, or remove one of the two.',
-    example: 'rules: [{ models: ["*"], upstream: main }, { models: [coder-1], upstream: spare }]',
+    example:
+      'routing:\n  default_upstream: main\n  rules: [{ models: ["*"], upstream: main }, { models: [coder-1], upstream: main }]',
   },
   W7018: {
     title: 'What the pipeline serves decides the guard',
     explanation:
       'The methods, paths and protocol under `match:` make this guard hold for every request, or for none. Correct it, remove it, or remove the entry.',
-    example:
-      'match: { paths: [/v1/messages], ... }\nstages: [{ stage: fail, when: { "===": [{ var: request.path }, /v1/message] }, ... }]',
+    example: 'when: { "===": [{ var: request.path }, /v1/message] }   # in a pipeline that serves /v1/messages',
   },
   W7019: {
     title: 'A warning is allowed that does not occur',
@@ -65,13 +67,14 @@ export const LINT_CODES = {
     title: 'A check may fail open',
     explanation:
       'A stage that says who is asking, holds the budget or measures the use has `fail_closed: false`: a request that it fails on, or does not finish in time for, is sent out without it, as nobody, against no limit or unmeasured. Remove the key, so that such a request is refused.',
-    example: 'stages: [..., { stage: check-budget, fail_closed: false, timeout_seconds: 1 }, ..., { stage: forward }]',
+    example:
+      'stages:\n  - ...\n  - { stage: check-budget, fail_closed: false, timeout_seconds: 1 }\n  - stage: meter-usage\n  - stage: forward',
   },
   W7025: {
     title: 'Clients and an upstream speak different APIs',
     explanation:
       'The pipeline serves clients of one API and gateway.yaml has an upstream that speaks only others. Without the stage `translate` above `forward` a request that is routed there is refused with `not_supported`.',
     example:
-      'upstreams: [{ type: compat, ... }]\nmatch: { protocol: messages, ... }\nstages: [..., { stage: forward }]   # and no translate',
+      'upstreams: [{ name: main, type: compat, base_url: https://api.example.com/v1, api_key_env: UPSTREAM_KEY }]\n# pipelines/mine.yaml\nmatch: { methods: [POST], paths: [/mine], protocol: messages }   # and no stage translate',
   },
 } as const;

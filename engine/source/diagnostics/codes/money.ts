@@ -4,7 +4,8 @@ export const MONEY_CODES = {
     title: 'Callers of different groups share a limit',
     explanation:
       '`limit_usd_by_group` says how much a caller may spend by its groups. Where a limit is counted for many callers together, two of them could disagree about it; so it must be counted by user or token.',
-    example: 'rules: [{ name: staff, scope: team, window: month, limit_usd_by_group: { staff: 500 } }]',
+    example:
+      'spend_limits:\n  rules: [{ name: staff, scope: team, window: month, limit_usd_by_group: { staff: 500 } }]\ntoken_groups: [{ name: staff, models: ["*"] }]',
   },
   C4041: {
     title: 'The model has no price',
@@ -16,12 +17,12 @@ export const MONEY_CODES = {
     title: 'The price holds on no day',
     explanation:
       'A price holds from midnight UTC of the day `from` until midnight UTC of the day `until`, which is the first day it no longer holds.',
-    example: 'rows: [{ models: [coder-1], multiplier: 0.8, from: 2027-01-01, until: 2027-01-01 }]',
+    example: 'prices:\n  rows: [{ models: [coder-1], multiplier: 0.8, from: 2027-01-01, until: 2027-01-01 }]',
   },
   W7070: {
     title: 'A price entry never holds',
     explanation:
       'Of the entries under `prices.rows` the first that matches model, upstream and date decides. This one matches no model, or entries above it match whatever it would.',
-    example: "rows: [{ models: ['*'], multiplier: 0.9 }, { models: [coder-1], multiplier: 0.8 }]",
+    example: 'prices:\n  rows: [{ models: ["*"], multiplier: 0.9 }, { models: [coder-1], multiplier: 0.8 }]',
   },
 } as const;

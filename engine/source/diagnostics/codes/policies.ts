@@ -35,12 +35,13 @@ export const POLICY_CODES = {
     title: 'A policy would drop a deny list of another',
     explanation:
       'Deny lists of several policies are united, so that no policy takes back what another one forbids. Anything but a list in its place would replace it.',
-    example: '# base\nsettings: { permissions: { deny: [Bash] } }\n# another policy\nsettings: { permissions: false }',
+    example:
+      'settings: { permissions: { deny: [Bash] } }\n# policies/team.yaml\npolicy: team\nmatch: { groups: [staff] }\nsettings: { permissions: false }',
   },
   W7060: {
     title: 'A policy is meant for nobody',
     explanation: 'The policy has no `match`, and is not the default policy: nobody ever gets it.',
-    example: 'policy: contractors\nsettings: { ... }   # and no match',
+    example: '# policies/contractors.yaml\npolicy: contractors   # and no match',
   },
   W7061: {
     title: 'A policy allows a model that does not exist',
@@ -70,6 +71,6 @@ export const POLICY_CODES = {
     explanation:
       'A token group counts as a group of its access tokens only. Whoever signs in has the groups that the identity provider tells, those under `members` of the token group, and would go without the policy.',
     example:
-      '# gateway.yaml\ntoken_groups: [{ name: interns, models: [coder-1], members: [all-interns] }]\n# policy\nmatch: { groups: [interns] }   # without all-interns',
+      'auth: { oidc: { ... } }\ntoken_groups: [{ name: interns, models: [coder-1], members: [all-interns] }]\n# policies/interns.yaml\npolicy: interns\nmatch: { groups: [interns] }   # without all-interns',
   },
 } as const;

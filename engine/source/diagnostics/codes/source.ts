@@ -3,12 +3,12 @@ export const SOURCE_CODES = {
   C1001: {
     title: 'The file does not exist',
     explanation: 'Nothing is at this path. Relative paths in gateway.yaml start at the directory of gateway.yaml.',
-    example: 'appscli check --config gatewya.yaml',
+    example: 'appscli check gatewya.yaml',
   },
   C1002: {
     title: 'The file cannot be read',
     explanation: 'The file exists but the gateway may not read it, or the path is a directory.',
-    example: 'appscli check --config /etc',
+    example: 'appscli check --config pipelines/',
   },
   C1003: {
     title: 'The file is too large',
@@ -23,12 +23,12 @@ export const SOURCE_CODES = {
   C1005: {
     title: 'The file is empty',
     explanation: 'There is nothing in the file, or only comments.',
-    example: '# nothing here yet',
+    example: 'appscli check other.yaml\n# other.yaml\n# nothing here yet',
   },
   C1006: {
     title: 'The file is not a mapping',
     explanation: 'Every configuration file consists of `key: value` pairs at the top.',
-    example: '- server\n- upstreams',
+    example: 'appscli check other.yaml\n# other.yaml\n- server\n- upstreams',
   },
   C1007: {
     title: 'The file is not valid YAML',
@@ -100,6 +100,6 @@ export const SOURCE_CODES = {
     title: 'Nothing says what the file is',
     explanation:
       'A file is told by its keys at the top: `server`, `pipeline`, `fragment`, `policy` or `cases`. This one has none of them.',
-    example: 'appscli check compose.yaml',
+    example: 'appscli check compose.yaml\n# compose.yaml\nservices: { web: {} }',
   },
 } as const;

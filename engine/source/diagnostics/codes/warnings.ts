@@ -19,23 +19,26 @@ export const WARNING_CODES = {
   W7004: {
     title: 'The environment variable is not set here',
     explanation: 'The gateway will not start where this variable is missing or empty.',
-    example: 'appscli check --config gateway.yaml   # without UPSTREAM_KEY',
+    example:
+      'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, api_key_env: OTHER_KEY }   # and no such variable',
   },
   W7005: {
     title: 'The upstream has no credential',
     explanation:
       'Requests go to this upstream without any credential. Name one with `api_key_env` or `auth_token_env` if it needs one.',
-    example: 'upstreams: [{ name: local, type: vendor, base_url: http://127.0.0.1:9000 }]',
+    example: 'upstreams: [{ name: main, type: vendor, base_url: https://api.example.com }]',
   },
   W7006: {
     title: 'The clause is never reached',
     explanation: 'An earlier `on_error` clause already handles these codes.',
-    example: 'on_error: [{ stage: fail, ... }, { errors: [forbidden], stage: fail, ... }]',
+    example:
+      'on_error:\n  - { stage: fail, options: { error: forbidden } }\n  - { errors: [spend_limit_exceeded], stage: fail, id: again, options: { error: forbidden } }',
   },
   W7007: {
     title: 'The file is not on this machine',
     explanation: 'The gateway will not start where this file is missing.',
-    example: 'tls: { cert_file: tls.crt, key_file: tls.key }',
+    example:
+      'server:\n  listen: 127.0.0.1:8443\n  public_url: https://gateway.example.com\n  tls: { cert_file: tls.crt, key_file: tls.key }',
   },
   W7008: {
     title: 'A named rule is never used',
@@ -53,37 +56,40 @@ export const WARNING_CODES = {
     title: 'The base URL ends with a path of the API',
     explanation:
       'The path of a request is appended to the base URL, so that /v1 in it makes requests to /v1/v1/messages. A compat base URL may end with the version, never with the path of an API.',
-    example: 'base_url: https://api.example.com/v1',
+    example:
+      'upstreams: [{ name: main, type: vendor, base_url: https://api.example.com/v1, api_key_env: UPSTREAM_KEY }]',
   },
   W7032: {
     title: 'What is allowed passes anyway',
     explanation:
       '`allow_fields` and `allow_headers` of an upstream let fields and headers pass that choose who serves or pays. This one does not, as far as the gateway knows, so it passes without being listed; it is probably misspelt.',
-    example: 'upstreams: [{ name: router, allow_fields: [plugin] }]',
+    example: 'upstreams: [{ name: main, ..., allow_fields: [plugin] }]',
   },
   W7040: {
     title: 'The region of clients is never known',
     explanation:
       'It is read from the header that `server.region_header` names, and only from requests that come through one of `server.trusted_proxies`: a header from anybody else could say anything.',
-    example: 'routing: { default_upstream: main, rules: [{ region: eu, upstream: spare }] }   # without region_header',
+    example: 'routing: { default_upstream: main, rules: [{ region: eu, upstream: main }] }   # without region_header',
   },
   W7042: {
     title: 'Requests to the upstream are not encrypted',
     explanation:
       'This base URL is plain HTTP to another machine, so that everybody on the way can read prompts, answers and the credential of the upstream. Write https; inside a network of your own, such as a cluster, say so under `allow:` with the reason.',
-    example: 'base_url: http://models.example.com',
+    example:
+      'upstreams: [{ name: main, type: vendor, base_url: http://models.example.com, api_key_env: UPSTREAM_KEY }]',
   },
-  W7050: {
+  W7026: {
     title: 'Whose header names the upstream takes is not known',
     explanation:
       'A request that is translated into Messages says its version in a header, which each vendor calls by a name of its own. For addresses that are known the name is; to others such requests say it under `vendor-version` and `anthropic-version`, and a server that reads neither refuses them. Name the `profile` of the upstream: `anthropic`, or a file with the `header_prefix` of another vendor.',
-    example: 'upstreams: [{ name: main, base_url: https://models.corp.internal }]   # and clients of chat completions',
+    example:
+      'upstreams:\n  - { name: main, type: vendor, base_url: https://models.corp.internal, api_key_env: UPSTREAM_KEY }',
   },
-  W7051: {
+  W7027: {
     title: 'How much a model can say in one answer is not known',
     explanation:
       'The Messages API wants a bound for each answer, and refuses one above what the model can say. Where a client of another API says none, `max_output_tokens` of the model is sent; without it 8192, or a quarter of the `context_window` if that is less, so that long answers are cut off. Besides, as much as the window holds is held for a request without a bound.',
-    example: 'models: [{ id: coder-1, context_window: 200000 }]   # without max_output_tokens',
+    example: 'models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]   # without max_output_tokens',
   },
   W7020: {
     title: 'The condition always holds',
