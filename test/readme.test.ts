@@ -163,6 +163,15 @@ function findCommand(program: Command, words: readonly string[]): Command | unde
   return command;
 }
 
+test('CI runs the tests with the commands that the README gives, which install what the lock file says', async () => {
+  const script = await readFile(join(REPOSITORY, '.ci/run'), 'utf8');
+  const commands = script.split('\n').filter((line) => line.startsWith('npm '));
+  assert.deepEqual(commands, ['npm ci', 'npm test']);
+  const section = /^## Tests\n\n```sh\n([^`]+)```/m.exec(await readFile(join(REPOSITORY, 'README.md'), 'utf8'));
+  const told = section![1]!.split('\n').map((line) => line.replace(/ *#.*/, ''));
+  assert.deepEqual(told.slice(0, commands.length), commands);
+});
+
 test('every appscli command that a README shows exists, with the options it is given', async () => {
   const terminal = { data() {}, words() {} } as never;
   const program = createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });

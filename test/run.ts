@@ -1,6 +1,6 @@
 /**
- * Runs the tests: `npm test [-- files or options of node --test]`. Starts one PostgreSQL for all of them, and a few
- * processes that take the files in turn.
+ * Runs the tests: `npm test [-- files or options of node --test]`; `npm run test:slow` and `test:fast` run one lane of the
+ * two. Starts one PostgreSQL for all of them, and a few processes that take the files in turn.
  * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -8,44 +8,40 @@ import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { createTemplate } from './support/database.ts';
-import { testFiles } from './support/lanes.ts';
-import { startSuiteServer } from './support/postgres.ts';
+import { openSuiteServer } from './support/database.ts';
+import { lanes } from './support/lanes.ts';
 
 const started = performance.now();
 process.chdir(join(import.meta.dirname, '..'));
 const given = process.argv.slice(2);
 const options = given.filter((argument) => argument.startsWith('-'));
-const files = given.filter((argument) => !argument.startsWith('-'));
-const { alone, together } = files.length > 0 ? { alone: [], together: files } : testFiles();
+const named = given.filter((argument) => !argument.startsWith('-'));
+const lane = named.length === 1 && (named[0] === 'slow' || named[0] === 'fast') ? named[0] : undefined;
+const files = named.length > 0 && lane === undefined ? { alone: [], slow: [], fast: named } : lanes(lane);
 
-const waiting = [...alone];
-const shared = [...together];
+const alone = [...files.alone];
+const slow = [...files.slow];
+const fast = [...files.fast];
 const running = new Set<ChildProcess>();
 let interrupted = false;
 // Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.on(signal, () => {
     interrupted = true;
-    waiting.length = 0;
-    shared.length = 0;
+    for (const queue of [alone, slow, fast]) queue.length = 0;
     for (const worker of running) worker.kill(signal);
   });
 }
 
-const server = await startSuiteServer();
-const template = await createTemplate(server.url);
+const server = await openSuiteServer();
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
 const temporary = join(server.directory, 'tmp');
-mkdirSync(temporary);
-// Tests wait as long as they compute, so two cores are worth four processes.
-const processes = Math.max(4, availableParallelism() - 1);
+mkdirSync(temporary, { recursive: true });
 const environment = {
   ...process.env,
+  ...server.environment,
   // People are told times in their own zone; tests are at home in this one.
   TZ: 'UTC',
-  APPSCLI_TEST_POSTGRES_URL: server.url,
-  APPSCLI_TEST_POSTGRES_TEMPLATE: template,
   TMPDIR: temporary,
   NODE_COMPILE_CACHE: join(temporary, 'compiled'),
 };
@@ -90,17 +86,23 @@ async function runFiles(takeFile: () => string | undefined): Promise<number> {
   return file === '' ? (status ?? 130) : Math.max(status ?? 130, 1);
 }
 
-/** Files with a process of their own first, then what is left of the others in one more process. */
-async function runLane(): Promise<number> {
+/** The slow files, each that needs it in a process of its own, and then what is left of the others. */
+async function runSlow(): Promise<number> {
   let worst = 0;
-  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+  for (let file = alone.shift(); file !== undefined; file = alone.shift()) {
     const only = [file];
     worst = Math.max(worst, await runFiles(() => only.shift()));
   }
-  return shared.length === 0 ? worst : Math.max(worst, await runFiles(() => shared.shift()));
+  return slow.length + fast.length === 0 ? worst : Math.max(worst, await runFiles(() => slow.shift() ?? fast.shift()));
 }
 
-const codes = await Promise.all(Array.from({ length: processes }, runLane));
+// Slow tests wait most of the time, and the others as long as they compute: two cores are worth six processes.
+const of_slow = Math.min(3, alone.length + slow.length);
+const of_fast = Math.min(Math.max(3, availableParallelism() - 1), fast.length);
+const codes = await Promise.all([
+  ...Array.from({ length: of_slow }, runSlow),
+  ...Array.from({ length: of_fast }, () => runFiles(() => fast.shift() ?? slow.shift())),
+]);
 await server.close();
 process.stdout.write(summaries.join(''));
 const count = (name: string) =>

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { times } from '../support/times.ts';
 import { ResponseParser } from './load/response-parser.ts';
 
 interface Sent {
@@ -40,6 +41,6 @@ test('responses are read the same however their bytes are cut', () => {
         sent.map(({ status, body }) => ({ status, body, ended: true })),
       );
     }),
-    { numRuns: 500 },
+    { numRuns: times(500) },
   );
 });

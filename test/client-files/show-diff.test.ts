@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { shellLines, shellOf } from '../../engine/client-files/shell-lines.ts';
 import { showDiff, withoutCredentials } from '../../engine/client-files/show-diff.ts';
+import { times } from '../support/times.ts';
 
 const TOKEN = 'gw_planted_token_1';
 
@@ -58,7 +59,7 @@ describe('lines for a shell', () => {
         const said = execFileSync('/bin/sh', ['-c', `${lines.join('\n')}\nprintf '%s' "$B"`], { encoding: 'utf8' });
         assert.equal(said, text);
       }),
-      { numRuns: 30 },
+      { numRuns: times(30) },
     );
   });
 

@@ -4,6 +4,7 @@ import { parse, stringify } from '@decimalturn/toml-patch';
 import fc from 'fast-check';
 import { BrokenFile, overlay, saysTheSame } from '../../engine/client-files/broken-file.ts';
 import { mergeToml } from '../../engine/client-files/toml-text.ts';
+import { times } from '../support/times.ts';
 
 const VALUES = {
   top: 'T',
@@ -172,7 +173,7 @@ default = "mine"
         assert.ok(saysTheSame(parse(after), wanted), after);
         assert.equal(mergeToml(after, VALUES), after);
       }),
-      { numRuns: 150 },
+      { numRuns: times(150) },
     );
   });
 });

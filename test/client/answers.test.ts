@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describeCode } from '../../engine/cli/sign-in/sign-in-words.ts';
 import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
+import { times } from '../support/times.ts';
 
 const BASE_URL = 'https://gateway.example.com';
 
@@ -50,6 +51,7 @@ test('whatever a gateway sends as a device code: it is refused, or safe to show 
       assert.doesNotMatch(text, /[^\P{Cc}\n]/u);
       assert.doesNotMatch(text, /[\u200b\u2028-\u202e\u2066-\u2069\ufeff]/);
     }),
+    { numRuns: times(30) },
   );
 });
 
@@ -69,5 +71,6 @@ test('whatever a gateway sends as tokens: they are refused, or can be sent in a 
       assert.doesNotMatch(tokens.email ?? '', /\p{Cc}/u);
       assert.ok(!Number.isNaN(new Date(tokens.lifetime_seconds * 1000).getTime()));
     }),
+    { numRuns: times(30) },
   );
 });

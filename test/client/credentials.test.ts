@@ -17,6 +17,7 @@ import { parseBaseUrl } from '../../engine/client/base-url.ts';
 import { credentialsPath, openCredentials } from '../../engine/client/credentials.ts';
 import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
+import { times } from '../support/times.ts';
 import { held, keep } from './keep-credentials.ts';
 import { type Backend, createBackend } from './scripted-gateway.ts';
 
@@ -129,6 +130,7 @@ describe('the text', () => {
         const map = new Map(entries.map(([url, one]) => [url, { ...one } as Credentials]));
         assert.deepEqual(parseCredentials(formatCredentials(map), 'file'), map);
       }),
+      { numRuns: times(30) },
     );
   });
 
@@ -164,6 +166,7 @@ describe('the text', () => {
           );
         }
       }),
+      { numRuns: times(30) },
     );
   });
 });

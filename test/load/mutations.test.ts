@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { loadPaths } from '../../engine/load/paths.ts';
 import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { stages } from '../../stages/index.ts';
+import { times } from '../support/times.ts';
 import { createProject } from './support/project.ts';
 
 const BASE = join(import.meta.dirname, '..', 'golden', 'check', 'base');
@@ -112,6 +113,6 @@ test('whatever is done to a file, the check ends, points into the file and keeps
         assert.ok(!shown.includes('\x1b'), shown);
       },
     ),
-    { numRuns: 80 },
+    { numRuns: times(25) },
   );
 });

@@ -3,6 +3,7 @@ import { after, describe, test } from 'node:test';
 import fc from 'fast-check';
 import { load } from '../../engine/load/index.ts';
 import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
+import { times } from '../support/times.ts';
 import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
@@ -98,7 +99,7 @@ describe('a secret that was written into the file is never repeated', () => {
           assert.ok(!said.includes(secret), said);
         },
       ),
-      { numRuns: 150 },
+      { numRuns: times(60) },
     );
   });
 });

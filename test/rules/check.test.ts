@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { compileCondition } from '../../engine/rules/compile.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
+import { times } from '../support/times.ts';
 import { checkCondition, checkText } from './support/check-condition.ts';
 import { conditions, some_facts } from './support/conditions.ts';
 
@@ -106,7 +107,7 @@ describe('the load checks of conditions', () => {
         assert.equal(condition === undefined, errors.length > 0);
         if (condition !== undefined) assert.doesNotThrow(() => compileCondition(condition.logic)({}));
       }),
-      { numRuns: 1000 },
+      { numRuns: times(250) },
     );
   });
 });
@@ -124,7 +125,7 @@ describe('a warning about a condition', () => {
           for (const facts of requests) assert.equal(holds(facts), code === 'W7020');
         }
       }),
-      { numRuns: 1000 },
+      { numRuns: times(250) },
     );
     assert.ok(found > 0);
   });

@@ -5,6 +5,7 @@ import jsonLogic, { type RulesLogic } from 'json-logic-js';
 import { matchesGlob } from '../../engine/kit/glob.ts';
 import { compileCondition, compileExpression } from '../../engine/rules/compile.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
+import { times } from '../support/times.ts';
 import { checkCondition } from './support/check-condition.ts';
 import { conditions, facts_with_numbers, some_facts } from './support/conditions.ts';
 
@@ -138,7 +139,7 @@ test('without unset numbers a condition decides as json-logic-js does', () => {
         const expected = jsonLogic.truthy(jsonLogic.apply(condition as RulesLogic, facts));
         if (!odd) assert.equal(holds(condition, facts), expected);
       }),
-      { numRuns: 3000 },
+      { numRuns: times(750) },
     );
   } finally {
     jsonLogic.rm_operation('glob');
@@ -153,7 +154,7 @@ test('a condition that passes the load checks compiles and never throws', () => 
       assert.deepEqual(errors, []);
       assert.equal(typeof holds(condition!.logic, facts), 'boolean');
     }),
-    { numRuns: 500 },
+    { numRuns: times(150) },
   );
 });
 

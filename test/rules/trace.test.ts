@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { compileCondition } from '../../engine/rules/compile.ts';
 import { truthy } from '../../engine/rules/logic.ts';
 import { type Trace, traceCondition } from '../../engine/rules/trace.ts';
+import { times } from '../support/times.ts';
 import { conditions, some_facts } from './support/conditions.ts';
 
 const FACTS = { request: { model: 'coder-1', max_tokens: 10 }, principal: { groups: ['a', 'b', 'c'] } };
@@ -65,7 +66,7 @@ describe('a trace', () => {
       fc.property(conditions, some_facts, (condition, facts) => {
         assert.equal(truthy(traceCondition(condition, facts).value), compileCondition(condition)(facts));
       }),
-      { numRuns: 1000 },
+      { numRuns: times(250) },
     );
   });
 
@@ -76,7 +77,7 @@ describe('a trace', () => {
           assert.deepEqual([evaluated, value], [false, undefined]);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: times(150) },
     );
   });
 
@@ -92,7 +93,7 @@ describe('a trace', () => {
         const traced = traceCondition(condition, facts);
         assert.equal(compileCondition(without(traced))(facts), truthy(traced.value));
       }),
-      { numRuns: 1000 },
+      { numRuns: times(250) },
     );
   });
 });

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
 import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
 import { createObserver } from '../../engine/run/observe.ts';
+import { times } from '../support/times.ts';
 
 const encodings = {
   identity: (bytes: Buffer) => bytes,
@@ -52,7 +53,7 @@ test('a stream gives the same events however it is cut and compressed', async ()
         assert.deepEqual(await observe('text/event-stream; charset=utf-8', coding, chunks), events);
       },
     ),
-    { numRuns: 60 },
+    { numRuns: times(60) },
   );
 });
 
@@ -63,7 +64,7 @@ test('a document is seen once, whole, however it is cut and compressed', async (
       const chunks = pieces(encodings[coding](Buffer.from(data)), at);
       assert.deepEqual(await observe('application/json', coding, chunks), [{ name: undefined, data }]);
     }),
-    { numRuns: 60 },
+    { numRuns: times(60) },
   );
 });
 

@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
 import { receiveBody } from '../../engine/run/receive-body.ts';
+import { times } from '../support/times.ts';
 
 const LIMITS = { max_bytes: 300_000, total_seconds: 10, silence_seconds: 4 };
 
@@ -42,7 +43,7 @@ describe('a body', () => {
         }
         assert.equal(budget.held_bytes, 0);
       }),
-      { numRuns: 60 },
+      { numRuns: times(60) },
     );
   });
 
@@ -59,7 +60,7 @@ describe('a body', () => {
         room.release();
         assert.equal(budget.held_bytes, 0);
       }),
-      { numRuns: 60 },
+      { numRuns: times(60) },
     );
   });
 

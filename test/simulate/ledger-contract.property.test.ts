@@ -4,6 +4,7 @@ import { it } from 'node:test';
 import fc from 'fast-check';
 import type { CounterName, LimitClaim, ReservationRequest } from '../../engine/api.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
+import { times } from '../support/times.ts';
 import { type Bench, ledgerKinds } from './ledger-benches.ts';
 
 let store: TestStore;
@@ -145,6 +146,6 @@ it('answers like the ledger in the database', async () => {
       const expected = await answers(in_database!.open(START), acts, prefix);
       assert.deepEqual(await answers(in_memory!.open(START), acts, prefix), expected);
     }),
-    { numRuns: 80 },
+    { numRuns: times(80) },
   );
 });

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { createFindings } from '../../engine/source/findings.ts';
 import { type Mark, type Node, nodeAt, toValue } from '../../engine/source/node.ts';
 import { parseSource } from '../../engine/source/source.ts';
+import { times } from '../support/times.ts';
 
 const TEXT = `server:
   listen: 127.0.0.1:8080
@@ -122,7 +123,7 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
         assert.ok(line === undefined || (line >= 1 && column! >= 1 && length! >= 1));
       }
     }),
-    { numRuns: 3000 },
+    { numRuns: times(750) },
   );
 });
 

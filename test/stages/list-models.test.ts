@@ -6,6 +6,7 @@ import type { Answer, ModelConfig } from '../../engine/api.ts';
 import { StageError } from '../../engine/contract/errors.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
+import { times } from '../support/times.ts';
 
 interface Page {
   readonly object: string;
@@ -201,7 +202,7 @@ describe('list-models', () => {
           models.map((model) => model.id),
         );
       }),
-      { numRuns: 50 },
+      { numRuns: times(20) },
     );
   });
 

@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
+import { times } from '../support/times.ts';
 
 type PipelineProtocol = 'messages' | 'count_tokens' | 'chat' | 'responses';
 const PIPELINE_PROTOCOLS: readonly PipelineProtocol[] = ['messages', 'count_tokens', 'chat', 'responses'];
@@ -159,7 +160,7 @@ describe('read-body on every protocol', () => {
           assert.equal((error as { code?: string }).code, 'invalid_request', String(error));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: times(500) },
     );
   });
 });

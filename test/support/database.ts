@@ -1,7 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
 import pg from 'pg';
 import { open } from './open-database.ts';
 import { startSuiteServer } from './postgres.ts';
+
+const URL_NAME = 'APPSCLI_TEST_POSTGRES_URL';
+const TEMPLATE_NAME = 'APPSCLI_TEST_POSTGRES_TEMPLATE';
 
 let own: Promise<TestServer> | undefined;
 
@@ -12,24 +16,42 @@ interface TestServer {
   readonly template: string;
 }
 
+/** The server of a suite: a new one, or inside a suite that suite's own, which `close` leaves alone. */
+export async function openSuiteServer(): Promise<{
+  /** What the processes of the suite have to be told to use it. */
+  readonly environment: NodeJS.ProcessEnv;
+  /** For temporary files, which are gone with the server. */
+  readonly directory: string;
+  close(): Promise<void>;
+}> {
+  if (suiteServer() !== undefined) return { environment: {}, directory: tmpdir(), close: async () => {} };
+  const { url, directory, close } = await startSuiteServer();
+  const template = await createTemplate(url);
+  return { environment: { [URL_NAME]: url, [TEMPLATE_NAME]: template }, directory, close };
+}
+
 /**
  * A fresh database on the suite's server (`test/run.ts`), or, when one file is run by hand, on a server that lives until
  * the process has nothing left to do. It has the schema of this version, for copying one is ten times faster than
- * migrating, or nothing when `migrated` is false. `drop` cuts whatever is still connected.
+ * migrating, or nothing when `migrated` is false. Copying files costs half of what copying by the log does. `drop` cuts
+ * whatever is still connected.
  */
 export async function createTestDatabase({ migrated = true } = {}): Promise<{ url: string; drop(): Promise<void> }> {
   const suite = suiteServer();
   if (suite === undefined) own ??= startOwnServer();
   const server = suite ?? (await own!);
   const name = `test_${randomBytes(8).toString('hex')}`;
-  await runOn(server.url, `create database ${name}${migrated ? ` template ${server.template}` : ''}`);
+  await runOn(
+    server.url,
+    `create database ${name} strategy file_copy${migrated ? ` template ${server.template}` : ''}`,
+  );
   const url = new URL(server.url);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => runOn(server.url, `drop database if exists ${name} with (force)`) };
 }
 
 function suiteServer(): TestServer | undefined {
-  const { APPSCLI_TEST_POSTGRES_URL: url, APPSCLI_TEST_POSTGRES_TEMPLATE: template } = process.env;
+  const { [URL_NAME]: url, [TEMPLATE_NAME]: template } = process.env;
   return url === undefined || template === undefined ? undefined : { url, template };
 }
 
@@ -43,7 +65,7 @@ async function startOwnServer(): Promise<TestServer> {
 }
 
 /** Makes the database on a server that databases of tests are copied from; its name. */
-export async function createTemplate(server: string): Promise<string> {
+async function createTemplate(server: string): Promise<string> {
   const template = 'migrated';
   await runOn(server, `create database ${template}`);
   const url = new URL(server);

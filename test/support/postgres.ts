@@ -5,15 +5,19 @@ import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postg
 import { readServerState, stopServer } from '../../engine/store/embedded/postgres-process.ts';
 
 /**
- * Durability is not what the tests test, and fsync is most of what they would wait for. Vacuum would come at a moment of
- * its own, and only the superuser may end it.
+ * Durability is not what the tests test, and fsync is most of what they would wait for. Nothing is replicated, so the log
+ * can be short. Vacuum would come at a moment of its own, and only the superuser may end it.
  */
 const FAST = {
   fsync: 'off',
   synchronous_commit: 'off',
   full_page_writes: 'off',
+  wal_level: 'minimal',
+  max_wal_senders: '0',
+  max_wal_size: '4GB',
+  checkpoint_timeout: '1h',
   autovacuum: 'off',
-  max_connections: '300',
+  max_connections: '400',
 };
 
 /** A log that nobody reads. */

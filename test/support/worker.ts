@@ -4,6 +4,7 @@
  * @module
  */
 import { once } from 'node:events';
+import { flushCompileCache } from 'node:module';
 import { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { endFile } from './file-end.ts';
@@ -32,6 +33,8 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
     await import(href).finally(() => clearTimeout(waiting));
   });
   await endFile();
+  // The programs that tests start need not compile it again. Node.js itself would write it down only as this process ends.
+  flushCompileCache();
 }
 process.disconnect();
 failLater(END_MS, () => `tests left open: ${process.getActiveResourcesInfo().join(', ')}`).unref();

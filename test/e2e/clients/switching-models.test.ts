@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { Asked, Model, ModelProvider, Said } from '../../support/model-provider/model-provider.ts';
+import { times } from '../../support/times.ts';
 import { post, sameAt, useNine } from '../support/nine.ts';
 import { type Thinking, talkingClient } from './talking-client.ts';
 
@@ -88,7 +89,7 @@ describe('a conversation that changes its model in every turn', () => {
       it(`is never refused for a ${spoken} client${thinking ? ` that asks for ${thinking.type} thinking` : ''}`, async () => {
         await fc.assert(
           fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 8 }), (steps) => talk(spoken, steps, thinking)),
-          { numRuns: 12, endOnFailure: true },
+          { numRuns: times(6), endOnFailure: true },
         );
       });
     }

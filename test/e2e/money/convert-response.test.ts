@@ -18,6 +18,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
@@ -298,7 +299,9 @@ describe('a converted stream', () => {
       assert.equal(response.text, STREAM.toUpperCase());
       await assertMetered(response);
     };
-    await fc.assert(fc.asyncProperty(cut, fc.boolean(), fc.constantFrom('text', 'bytes'), check), { numRuns: 20 });
+    await fc.assert(fc.asyncProperty(cut, fc.boolean(), fc.constantFrom('text', 'bytes'), check), {
+      numRuns: times(20),
+    });
   });
 
   test('that the converter refuses ends with one error event behind whole events, and the upstream is told', async () => {

@@ -17,6 +17,7 @@ import {
   serveResponses,
 } from '../../support/model-provider/billing-provider.ts';
 import { EVENT_STREAM, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 
@@ -287,7 +288,7 @@ test('no bill of the provider is above what was reserved, nor above what was boo
         }
       },
     ),
-    { numRuns: 4, endOnFailure: true },
+    { numRuns: times(4), endOnFailure: true },
   );
   assert.ok(seen.forwarded > seen.refused / 4, `most requests were refused: ${JSON.stringify(seen)}`);
 });

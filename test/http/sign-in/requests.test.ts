@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { collect, connect, parseRaw, send } from '../../e2e/support/client.ts';
+import { times } from '../../support/times.ts';
 import { type Ask, type Backstage, ISSUER, SAME_ORIGIN, useSignIn } from './support.ts';
 
 let ask: Ask;
@@ -161,7 +162,7 @@ describe('a form', () => {
         assert.ok(answer.status < 500, `${answer.status}`);
         answer.json();
       }),
-      { numRuns: 60 },
+      { numRuns: times(60) },
     );
   });
 });
@@ -175,7 +176,7 @@ describe('any query of the pages', () => {
         assert.ok(answer.status < 500, `${answer.status}`);
         assert.ok(!/<script|javascript:|onerror/i.test(answer.text));
       }),
-      { numRuns: 60 },
+      { numRuns: times(60) },
     );
   });
 

@@ -6,6 +6,7 @@ import { countedAddress, createAttemptLimits } from '../../../engine/identity/se
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 import { START } from './people.ts';
 
 let store: TestStore;
@@ -90,7 +91,7 @@ describe('attempts of one address', () => {
         );
         assert.equal(counted.filter((refusal) => refusal === undefined).length, Math.min(count, 2));
       }),
-      { numRuns: 15 },
+      { numRuns: times(15) },
     );
   });
 

@@ -7,6 +7,7 @@ import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 import { approveSignIn, DEVICE, openGrantsAndForm, START, sent, somebody } from './people.ts';
 
 let store: TestStore;
@@ -87,7 +88,7 @@ describe('finding a sign-in by its user code', () => {
         assert.equal(found?.client, DEVICE.client);
         assert.equal(found?.expires_at.toISOString(), '2026-03-10T12:10:00.000Z');
       }),
-      { numRuns: 25 },
+      { numRuns: times(25) },
     );
   });
 
@@ -251,7 +252,7 @@ describe('a device that asks whether its sign-in is done', () => {
         const sessions = createSessions({ database: store.database, clock });
         assert.equal((await sessions.list({ user: person.email })).length, 1);
       }),
-      { numRuns: 10 },
+      { numRuns: times(10) },
     );
   });
 });

@@ -10,6 +10,7 @@ import { createSessionKeys } from '../../../engine/identity/sessions/session-key
 import { createSessionTokens, type Revocations } from '../../../engine/identity/sessions/session-tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { quietLog } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 import { authWith, configWith, secret } from './configuration.ts';
 import { START, somebody } from './people.ts';
 
@@ -358,7 +359,7 @@ describe('a hostile token', () => {
         assert.match(await refusals(changed), /^credential_invalid$/);
         assert.equal(await open().sessionOf(changed), undefined);
       }),
-      { numRuns: 150 },
+      { numRuns: times(150) },
     );
     for (const text of [
       '',

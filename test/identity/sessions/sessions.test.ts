@@ -6,6 +6,7 @@ import { openSightings } from '../../../engine/identity/sessions/sightings.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
@@ -186,7 +187,7 @@ describe('refreshing a session', () => {
         assert.equal(new Set(got).size, 1);
         assert.equal((await gateways[0]!.sessions.list({ user: person.email })).length, 1);
       }),
-      { numRuns: 15 },
+      { numRuns: times(15) },
     );
   });
 

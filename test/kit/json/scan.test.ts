@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { parsePieces } from '../../../engine/kit/json/pieces.ts';
 import { type JsonBounds, JsonScan } from '../../../engine/kit/json/scan.ts';
+import { times } from '../../support/times.ts';
 
 const BOUNDS: JsonBounds = { depth: 100, values: 100_000 };
 
@@ -73,7 +74,7 @@ describe('a JSON text', () => {
           assert.deepEqual(read(text, { piece, piece_bytes }), parsed(text), text);
         },
       ),
-      { numRuns: 1000 },
+      { numRuns: times(300) },
     );
   });
 

@@ -5,6 +5,7 @@ import type { LimitUnit } from '../../../engine/api.ts';
 import { lacksRoom, overshootOf, percentToPpm } from '../../../engine/money/limits/admission.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { useTestStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 
 let database: Database;
 useTestStore((opened) => {
@@ -67,7 +68,7 @@ describe('whether a request has room', () => {
           questions.map((each) => lacksRoom(each, each)),
         );
       }),
-      { numRuns: 60 },
+      { numRuns: times(60) },
     );
   });
 

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { highestCost } from '../../../engine/money/limits/highest-cost.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { times } from '../../support/times.ts';
 
 const price = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
 const prices = fc.record(
@@ -67,6 +68,6 @@ it('no usage within the bounds of a request costs more than the most it is found
       );
       assert.ok(cost <= highestCost(models, own!, most, route), `${cost}`);
     }),
-    { numRuns: 2000 },
+    { numRuns: times(2000) },
   );
 });

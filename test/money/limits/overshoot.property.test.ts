@@ -7,6 +7,7 @@ import { highestCost } from '../../../engine/money/limits/highest-cost.ts';
 import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { times } from '../../support/times.ts';
 
 const usd = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
 const prices = {
@@ -98,7 +99,7 @@ it('no request costs more than the bound of a limit whose share is nothing', () 
         assert.ok(highestCost(models, model!, most, route) <= bound_nano_usd!);
       }
     }),
-    { numRuns: 500 },
+    { numRuns: times(500) },
   );
 });
 
@@ -114,6 +115,6 @@ it('a request that asks for everything at the most expensive price reaches the b
       const costs = moments.map((at) => highestCost(models, model!, most, { upstream: most_expensive!.upstream, at }));
       assert.equal(Math.max(...costs), most_expensive!.cost_nano_usd);
     }),
-    { numRuns: 500 },
+    { numRuns: times(500) },
   );
 });

@@ -6,6 +6,7 @@ import { reportUsage } from '../../../engine/money/reports/usage.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { CHEAP, OPERATOR, pricedConfig, SINCE, twice, usePricedLedger } from '../../support/priced-ledger.ts';
 import { balanceOf, spoiltStore } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
 
 const books = usePricedLedger();
 
@@ -116,7 +117,7 @@ describe('any sequence of prices', () => {
         assert.equal(BigInt((await balanceOf(books.database, 'ann')).spent), expected);
         await books.assertAddsUp();
       }),
-      { numRuns: 15 },
+      { numRuns: times(15) },
     );
   });
 });

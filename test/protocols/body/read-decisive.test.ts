@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { DECISIVE_FIELDS } from '../../../engine/protocols/body/decisive-fields.ts';
 import { readDecisive } from '../../../engine/protocols/body/read-decisive.ts';
+import { times } from '../../support/times.ts';
 
 type Found = readonly (readonly [param: string, rule: string, value: string | undefined])[];
 
@@ -83,7 +84,7 @@ describe('readDecisive', () => {
         };
         assert.deepEqual(read(body), []);
       }),
-      { numRuns: 50 },
+      { numRuns: times(50) },
     );
   });
 

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { ASK, context, readData, TARGET, writeStream } from './scene.ts';
 
 /** JSON whose objects have the keys of the API, with anything at all below them. */
@@ -51,7 +52,7 @@ describe('hostile JSON', () => {
           JSON.stringify(chatAdapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
-      { numRuns: 2000 },
+      { numRuns: times(500) },
     );
   });
 
@@ -65,7 +66,7 @@ describe('hostile JSON', () => {
           JSON.stringify(chatAdapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
-      { numRuns: 2000 },
+      { numRuns: times(500) },
     );
   });
 
@@ -78,7 +79,7 @@ describe('hostile JSON', () => {
         );
         survives(() => writeStream(readData([...data, '{"choices":[{"delta":{},"finish_reason":"stop"}]}']).events));
       }),
-      { numRuns: 2000 },
+      { numRuns: times(500) },
     );
   });
 
@@ -91,7 +92,7 @@ describe('hostile JSON', () => {
           if (events.at(-1)?.type === 'end') chatAdapter.writeDocument(events, context(), new Notes());
         });
       }),
-      { numRuns: 2000 },
+      { numRuns: times(500) },
     );
   });
 

@@ -5,6 +5,7 @@ import OpenAI from 'openai';
 import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { context, writeStream } from './scene.ts';
 
@@ -50,7 +51,7 @@ describe('the official client', () => {
         assert.deepEqual(told(final.choices[0]!.message), expected(events));
         assert.ok((final.usage?.total_tokens ?? 0) >= (final.usage?.completion_tokens ?? 0));
       }),
-      { numRuns: 150 },
+      { numRuns: times(40) },
     );
   });
 
@@ -62,7 +63,7 @@ describe('the official client', () => {
         const { choices } = await client.chat.completions.create(ASK);
         assert.deepEqual(told(choices[0]!.message), expected(events));
       }),
-      { numRuns: 100 },
+      { numRuns: times(30) },
     );
   });
 

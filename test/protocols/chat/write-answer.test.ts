@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { context, dataOf, readData, writeStream } from './scene.ts';
 
@@ -203,7 +204,7 @@ test('an answer that is written and read again says the same, as a stream and as
       assert.deepEqual(known(read), known(events));
       assert.deepEqual(ending(read), ending(events));
     }),
-    { numRuns: 500 },
+    { numRuns: times(150) },
   );
 });
 

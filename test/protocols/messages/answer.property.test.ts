@@ -7,6 +7,7 @@ import type { ModelEvent } from '../../../engine/protocols/translation/events.ts
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { proofToText } from '../../../engine/protocols/translation/proof.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
+import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { ANSWER, clientOf, readStream, streamOf } from './scene.ts';
 
@@ -59,7 +60,7 @@ test('the official client reads every answer: the same texts, thoughts and calls
       assert.equal(message.usage.cache_read_input_tokens, usage?.cache_read ?? unknown);
       assert.equal(message.usage.cache_creation_input_tokens, usage?.cache_write ?? unknown);
     }),
-    { numRuns: 60 },
+    { numRuns: times(60) },
   );
 });
 

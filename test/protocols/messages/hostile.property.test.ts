@@ -5,6 +5,7 @@ import { StageError } from '../../../engine/contract/errors.ts';
 import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { ANSWER, writeAsked } from './scene.ts';
 
 const TARGET = { max_output_tokens: 8000, thinking: 'adaptive', sampling: true } as const;
@@ -136,7 +137,7 @@ test('any JSON as a request is read or refused, and what is read can be written'
         JSON.stringify(messagesAdapter.writeRequest(conversation, TARGET, new Notes()));
       }, ['invalid_request', 'not_translatable']);
     }),
-    { numRuns: 1000 },
+    { numRuns: times(250) },
   );
 });
 
@@ -266,7 +267,7 @@ test('any JSON as an answer is read or found invalid, as a stream and whole', ()
       }, ['upstream_invalid', 'upstream_failed']);
       legal(read);
     }),
-    { numRuns: 1000 },
+    { numRuns: times(250) },
   );
   fc.assert(
     fc.property(

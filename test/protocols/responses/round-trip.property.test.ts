@@ -7,6 +7,7 @@ import type { Json, UpstreamTarget } from '../../../engine/protocols/translation
 import type { Conversation, Part, TextPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { conversations } from '../translation/conversation-arbitraries.ts';
 import { answerContext, eventsOf, readEvents, streamOf } from './scene.ts';
@@ -70,7 +71,7 @@ test('a conversation that is written and read again is the same, up to merging n
       const read = responsesAdapter.readRequest(JSON.parse(JSON.stringify(written)) as Json, new Notes());
       assert.deepEqual(json(comparable(read)), json(comparable(conversation)));
     }),
-    { numRuns: 300 },
+    { numRuns: times(75) },
   );
 });
 
@@ -87,7 +88,7 @@ test('what a conversation loses on its way to the API is noted', () => {
       const texts = parts.filter((part): part is TextPart => part.kind === 'text');
       for (const { text } of texts) assert.ok(written.includes(JSON.stringify(text).slice(1, -1)));
     }),
-    { numRuns: 100 },
+    { numRuns: times(30) },
   );
 });
 
@@ -124,7 +125,7 @@ test('an answer that is written and read again says the same, as a stream and wh
         { ...end.usage, cache_read: 0, cache_write: 0, reasoning: 0 },
       );
     }),
-    { numRuns: 300 },
+    { numRuns: times(75) },
   );
 });
 
@@ -134,7 +135,7 @@ test('parts that overlap arrive whole', () => {
       const sorted = (list: ReturnType<typeof heard>) => list.map((part) => JSON.stringify(part)).sort();
       assert.deepEqual(sorted(heard(throughStream(events))), sorted(heard(events)));
     }),
-    { numRuns: 200 },
+    { numRuns: times(50) },
   );
 });
 
@@ -159,7 +160,7 @@ test('events are numbered without a gap, and every item is added, done and repea
         by_index.map(({ item }) => item),
       );
     }),
-    { numRuns: 100 },
+    { numRuns: times(30) },
   );
 });
 
@@ -208,7 +209,7 @@ test('a request of any JSON is read or refused, and never breaks the gateway', (
         onlyStageErrors(() => responsesAdapter.readRequest({ model: 'm', ...body }, new Notes()));
       },
     ),
-    { numRuns: 1000 },
+    { numRuns: times(250) },
   );
 });
 
@@ -223,6 +224,6 @@ test('an answer of any JSON is read or refused, and never breaks the gateway', (
       onlyStageErrors(() => responsesAdapter.readDocument(document, new Notes()));
       onlyStageErrors(() => responsesAdapter.readDocument({ output: events, usage: document }, new Notes()));
     }),
-    { numRuns: 1000 },
+    { numRuns: times(250) },
   );
 });

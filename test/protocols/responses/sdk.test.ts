@@ -5,6 +5,7 @@ import OpenAI from 'openai';
 import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { answerContext, streamOf } from './scene.ts';
 
@@ -62,7 +63,7 @@ test('the official SDK follows every stream and hears what the upstream said', a
           .join(''),
       );
     }),
-    { numRuns: 150 },
+    { numRuns: times(40) },
   );
 });
 
@@ -75,7 +76,7 @@ test('the official SDK reads every whole answer', async () => {
       const texts = expected(events).filter(({ kind }) => kind === 'text');
       assert.equal(response.output_text, texts.map(({ text }) => text).join(''));
     }),
-    { numRuns: 100 },
+    { numRuns: times(30) },
   );
 });
 

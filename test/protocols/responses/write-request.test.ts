@@ -6,6 +6,7 @@ import type { UpstreamTarget } from '../../../engine/protocols/translation/adapt
 import type { Conversation, Part, Tool } from '../../../engine/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { checkRequest } from '../../support/model-provider/model-provider.ts';
+import { times } from '../../support/times.ts';
 import { conversations } from '../translation/conversation-arbitraries.ts';
 
 const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true };
@@ -30,7 +31,7 @@ test('an upstream that is strict about its API takes every request that is writt
       const body = responsesAdapter.writeRequest(asked, TARGET, new Notes());
       checkRequest('responses', JSON.parse(JSON.stringify(body)));
     }),
-    { numRuns: 200 },
+    { numRuns: times(50) },
   );
 });
 

@@ -10,6 +10,7 @@ import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { isMade, proofFromText, proofToText } from '../../../engine/protocols/translation/proof.ts';
 import { createTranslator } from '../../../engine/protocols/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import { times } from '../../support/times.ts';
 import { conversations } from './conversation-arbitraries.ts';
 import { headOf, PAIRS, translate } from './translating.ts';
 
@@ -81,6 +82,7 @@ for (const { from, to } of PAIRS) {
           const request = changed(body, list) as object;
           refusesWith(['invalid_request', 'not_translatable'], () => translate(from, to, true, request));
         }),
+        { numRuns: times(30) },
       );
     });
 
@@ -94,6 +96,7 @@ for (const { from, to } of PAIRS) {
             converter.end();
           });
         }),
+        { numRuns: times(30) },
       );
     });
 
@@ -115,6 +118,7 @@ for (const { from, to } of PAIRS) {
           const end = converter.fail?.(new StageError('upstream_failed', 'It broke.')) ?? '';
           assert.ok(end === '' || end.endsWith('\n\n'));
         }),
+        { numRuns: times(30) },
       );
     });
   });

@@ -9,6 +9,7 @@ import { PDF, PIXEL } from '../../e2e/clients/agent-model.ts';
 import { checkRequest } from '../../support/model-provider/model-provider.ts';
 import { Refused } from '../../support/model-provider/model-provider-checks.ts';
 import { seal, sign } from '../../support/model-provider/model-provider-script.ts';
+import { times } from '../../support/times.ts';
 
 const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false };
 const text = (type: string, said: string) => ({ type, text: said });
@@ -229,7 +230,7 @@ for (const from of PROTOCOLS) {
           // What its own API would refuse, another may refuse as well.
           if (isTaken(from, body) === undefined) assert.equal(isTaken(to, JSON.parse(json)), undefined, json);
         }),
-        { numRuns: 1500 },
+        { numRuns: times(400) },
       );
     });
   }

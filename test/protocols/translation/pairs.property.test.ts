@@ -10,6 +10,7 @@ import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
 import { eventsIn, textIn } from '../../e2e/streams/streams.ts';
 import { checkRequest, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import { times } from '../../support/times.ts';
 import { conversations } from './conversation-arbitraries.ts';
 import { convertAll, cutAt, modelAnswers, streamOf, translatorFor } from './model-answers.ts';
 import { PAIRS } from './translating.ts';
@@ -114,7 +115,7 @@ for (const { from, to } of PAIRS) {
           checkRequest(to, JSON.parse(json));
         }),
       ),
-      { numRuns: 150 },
+      { numRuns: times(40) },
     );
   });
 
@@ -155,9 +156,9 @@ for (const { from, to } of PAIRS) {
           if (settings.length > 0) whole++;
         }),
       ),
-      { numRuns: 150 },
+      { numRuns: times(40) },
     );
-    assert.ok(whole > 20, `only ${whole} requests had settings that no rule applied to`);
+    assert.ok(whole > times(4), `only ${whole} requests had settings that no rule applied to`);
   });
 
   test(`any chunks of the upstream's stream give the client the same bytes: ${which}`, () => {
@@ -169,7 +170,7 @@ for (const { from, to } of PAIRS) {
         const one_by_one = Array.from(bytes, (byte) => Buffer.from([byte]));
         assert.equal(convertAll(translatorFor(from, to, true, 'stream'), one_by_one), whole);
       }),
-      { numRuns: 60 },
+      { numRuns: times(15) },
     );
   });
 
@@ -185,7 +186,7 @@ for (const { from, to } of PAIRS) {
         }
         assert.equal(String(converter.end()), '', 'nothing is left for the end');
       }),
-      { numRuns: 60 },
+      { numRuns: times(15) },
     );
   });
 
@@ -225,7 +226,7 @@ for (const { from, to } of PAIRS) {
           events.map((_, index) => index),
         );
       }),
-      { numRuns: 150 },
+      { numRuns: times(40) },
     );
   });
 
@@ -239,7 +240,7 @@ for (const { from, to } of PAIRS) {
         const streamed = convertAll(translatorFor(from, to, true, 'stream'), [streamOf(to, answer)]);
         assert.equal(textIn(from, eventsIn(streamed)), textIn(from, JSON.parse(from_document)));
       }),
-      { numRuns: 100 },
+      { numRuns: times(25) },
     );
   });
 }

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from '../../../engine/protocols/translation/features/stop-sequences.ts';
+import { times } from '../../support/times.ts';
 
 function cut(stops: readonly string[], events: readonly ModelEvent[], one_text = false): ModelEvent[] {
   const cutter = new StopCutter(stops, one_text);
@@ -48,7 +49,7 @@ describe('a text', () => {
         assert.deepEqual(left.at(-1), end);
         assert.equal(left.filter(({ type }) => type === 'part_end').length, 1);
       }),
-      { numRuns: 300 },
+      { numRuns: times(100) },
     );
   });
 
@@ -161,7 +162,7 @@ describe('texts that follow one another', () => {
           assert.ok(of.filter(({ type }) => type !== 'part_delta').length <= 2);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: times(100) },
     );
   });
 

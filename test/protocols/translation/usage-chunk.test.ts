@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { withoutUsageChunk } from '../../../engine/protocols/translation/usage-chunk.ts';
+import { times } from '../../support/times.ts';
 
 const USAGE = { prompt_tokens: 10, completion_tokens: 7, total_tokens: 17 };
 
@@ -110,6 +111,6 @@ it('leaves every other byte, whatever the ends of lines and however the stream i
       );
       assert.equal(through(Buffer.from(all), sizes).toString(), wanted);
     }),
-    { numRuns: 500 },
+    { numRuns: times(150) },
   );
 });
