@@ -193,7 +193,7 @@ describe('floors', () => {
 describe('each of these packages is imported in one place', () => {
   const sites = {
     'json-logic-js': 'engine/rules/compile.ts',
-    ajv: 'engine/source/validate.ts',
+    ajv: 'engine/source/validator.ts',
     yaml: 'engine/source/source.ts',
     knex: 'engine/store/knex.ts',
     'openid-client': 'engine/identity/provider/provider-client.ts',

@@ -9,7 +9,8 @@ import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
 import type { Findings } from '../source/findings.ts';
 import { isWritten, type Node, nodeAt } from '../source/node.ts';
 import { reportLiteralSecret } from '../source/schema-wording.ts';
-import type { Annotation, Validated } from '../source/validate.ts';
+import type { Validated } from '../source/validate.ts';
+import type { Annotation } from '../source/validator.ts';
 
 /** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
 export interface KnownNames {

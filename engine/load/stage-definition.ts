@@ -1,7 +1,7 @@
 import { ERRORS } from '../contract/errors.ts';
 import { ENGINE_FACTS, FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
-import { schemaProblem } from '../source/validate.ts';
+import { schemaProblem } from '../source/validator.ts';
 
 const CAPABILITIES = ['raw-body', 'rewrite-body', 'convert-response', 'respond', 'network', 'database'];
 

@@ -4,9 +4,9 @@ import { keyName } from './describe.ts';
 import { isSecretKey, looksSecret } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
-import { withoutOtherBranches } from './schema-branches.ts';
 import { alternativeKeys, flow, inEnvironment, listMeant, reportSchemaError } from './schema-wording.ts';
-import type { SchemaError } from './validate.ts';
+import { corrected, type Slip } from './slips.ts';
+import type { SchemaError } from './validator.ts';
 
 type Schema = Record<string, unknown>;
 
@@ -29,17 +29,6 @@ function keyPlaces(schema: Schema, path: readonly string[] = [], places = new Ma
     if (child.items !== undefined) keyPlaces(child.items as Schema, [...path, `${key}[]`], places);
   }
   return places;
-}
-
-/** A key that stands in a file in place of another. */
-interface Slip {
-  /** JSON pointer of the mapping. */
-  readonly owner: string;
-  readonly key: string;
-  /** The key that was probably meant. */
-  readonly meant: string;
-  /** Whether that key holds a list. */
-  readonly is_list?: boolean;
 }
 
 /**
@@ -87,6 +76,28 @@ export function reportSchemaErrors(
     return fits ? { owner: instancePath, key, meant } : [];
   });
   return [...slips, ...named].reduce(corrected, root);
+}
+
+/**
+ * The errors that count where a schema has alternatives. Of alternatives by key it is that none of the keys is there; of
+ * alternatives by value those of the one that was meant: a list, where a list stands there.
+ */
+function withoutOtherBranches(errors: readonly SchemaError[], root: Node): SchemaError[] {
+  const alternatives = errors.filter(({ keyword }) => keyword === 'anyOf');
+  const by_value = alternatives.filter((error) => alternativeKeys(error).length === 0);
+  const others = alternatives.flatMap((error) => {
+    if (!by_value.includes(error)) return [`${error.schemaPath}/`];
+    const branches = (error.parentSchema?.anyOf ?? []) as readonly { readonly type?: string }[];
+    const is_list = nodeAt(root, error.instancePath).kind === 'list';
+    const meant = Math.max(
+      branches.findIndex(({ type }) => (type === 'array') === is_list),
+      0,
+    );
+    return branches.flatMap((_, i) => (i === meant ? [] : [`${error.schemaPath}/${i}/`]));
+  });
+  return errors.filter(
+    (error) => !by_value.includes(error) && !others.some((branch) => error.schemaPath.startsWith(branch)),
+  );
 }
 
 /** Reports unknown keys, one mistake each, and knows which other errors follow from them. */
@@ -251,33 +262,6 @@ function propertiesOf(schema: Schema, key: string): Schema {
 /** A JSON pointer as names; places in lists are left out. */
 function pathOf(pointer: string): string[] {
   return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
-}
-
-/** A node with one key renamed. */
-function corrected(root: Node, { owner, key, meant, is_list }: Slip): Node {
-  const target = nodeAt(root, owner);
-  if (target.kind !== 'map') return root;
-  // Who writes `method: POST` misses `methods: [POST]` by one mistake, not by two.
-  const inList = (value: Node): Node => ({ kind: 'list', items: [value], mark: value.mark });
-  const entries = target.entries.map((entry) => {
-    if (entry.key !== key) return entry;
-    return {
-      ...entry,
-      key: meant,
-      value: is_list && entry.value.kind === 'scalar' ? inList(entry.value) : entry.value,
-    };
-  });
-  return replaced(root, target, { ...target, entries });
-}
-
-function replaced(node: Node, old: Node, fresh: Node): Node {
-  if (node === old) return fresh;
-  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaced(item, old, fresh)) };
-  if (node.kind !== 'map') return node;
-  return {
-    ...node,
-    entries: node.entries.map((entry) => ({ ...entry, value: replaced(entry.value, old, fresh) })),
-  };
 }
 
 function reportSecretKey(

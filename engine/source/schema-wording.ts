@@ -6,7 +6,7 @@ import type { DiagnosticCode } from './diagnostics/codes.ts';
 import { looksSecret } from './diagnostics/secrets.ts';
 import type { Details, Findings } from './findings.ts';
 import { entryOf, type Mark, type Node, nodeAt } from './node.ts';
-import type { SchemaError } from './validate.ts';
+import type { SchemaError } from './validator.ts';
 
 /** A diagnostic that is yet to be reported. */
 interface Wording {

@@ -1,43 +1,8 @@
-import { resolve } from 'node:path';
-import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { JsonSchema } from '../contract/stage.ts';
-import { parseListenAddress } from '../kit/net/addresses.ts';
 import type { Findings } from './findings.ts';
 import { type Node, toValue } from './node.ts';
 import { reportSchemaErrors } from './schema-errors.ts';
-
-/** An error of the validator. */
-export type SchemaError = ErrorObject;
-
-/** What a schema says about a value beyond its shape; each is acted on after validation. */
-export const ANNOTATIONS = [
-  /** A JSON-Logic condition. */
-  'x-rule',
-  /** The name of an environment variable that holds a secret. */
-  'x-secret',
-  /** The name of something defined elsewhere: `upstream`, `model`, `token-group`, `error-code`. */
-  'x-ref',
-  /** A path relative to the file: `file`, `directory` and `module` must exist, `created` need not. */
-  'x-path',
-  /** An http(s) URL: `base` has no query, `endpoint` may. */
-  'x-url',
-  /** An IP address or CIDR range. */
-  'x-address',
-  /** A time zone of the IANA database. */
-  'x-time-zone',
-  /** A setting that this version does not act on. */
-  'x-later',
-] as const;
-
-/** A value that some later check is interested in. */
-export interface Annotation {
-  readonly kind: (typeof ANNOTATIONS)[number];
-  /** What the schema gives the annotation. */
-  readonly parameter: unknown;
-  /** JSON pointer of the value below the validated node. */
-  readonly pointer: string;
-  readonly value: unknown;
-}
+import { type Annotation, type SchemaError, type ValidationContext, validatorOf } from './validator.ts';
 
 /** The outcome of validation. */
 export interface Validated {
@@ -50,78 +15,6 @@ export interface Validated {
   readonly node: Node;
 }
 
-/** Where a keyword is being evaluated. */
-interface Place {
-  readonly instancePath: string;
-  readonly parentData: Record<string | number, unknown>;
-  readonly parentDataProperty: string | number;
-}
-
-interface Context {
-  readonly annotations: Annotation[];
-  readonly directory: string;
-}
-
-/** @param validateSchema whether schemas are checked themselves; compiling the schema of schemas takes longer than all of ours. */
-function createAjv(validateSchema: boolean): Ajv {
-  const ajv = new Ajv({
-    validateSchema,
-    // What the optimiser takes is never earned back by validating a few files.
-    code: { optimize: false },
-    allErrors: true,
-    verbose: true,
-    useDefaults: true,
-    passContext: true,
-    allowUnionTypes: true,
-    strictTypes: false,
-    ownProperties: true,
-  });
-  for (const kind of ANNOTATIONS) {
-    ajv.addKeyword({
-      keyword: kind,
-      modifying: kind === 'x-path',
-      errors: false,
-      validate(this: Context, parameter: unknown, value: unknown, _schema?: unknown, cxt?: Place) {
-        const place = cxt!;
-        let kept = value;
-        if (kind === 'x-path' && typeof value === 'string') {
-          kept = resolve(this.directory, value);
-          place.parentData[place.parentDataProperty] = kept;
-        }
-        this.annotations.push({ kind, parameter, pointer: place.instancePath, value: kept });
-        return true;
-      },
-    });
-  }
-  ajv.addKeyword('x-expected');
-  ajv.addKeyword('x-also');
-  ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
-  return ajv;
-}
-
-const ajv = createAjv(false);
-let checking: Ajv | undefined;
-const compiled = new WeakMap<JsonSchema, ValidateFunction>();
-
-function validatorOf(schema: JsonSchema): ValidateFunction {
-  const known = compiled.get(schema);
-  if (known !== undefined) return known;
-  const validator = ajv.compile(schema);
-  compiled.set(schema, validator);
-  return validator;
-}
-
-/** Why a schema cannot be used, or `undefined` when it can. */
-export function schemaProblem(schema: JsonSchema): string | undefined {
-  try {
-    checking ??= createAjv(true);
-    checking.compile(schema);
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
-  }
-}
-
 /**
  * Validates a node against a schema: closed, without coercion, with defaults filled in. Reports one diagnostic per
  * mistake.
@@ -130,7 +23,7 @@ export function schemaProblem(schema: JsonSchema): string | undefined {
 export function validate(schema: JsonSchema, node: Node, directory: string, findings: Findings): Validated {
   const validator = validatorOf(schema);
   const value = toValue(node);
-  const context: Context = { annotations: [], directory };
+  const context: ValidationContext = { annotations: [], directory };
   const ok = validator.call(context, value) as boolean;
   const errors = (validator.errors ?? []) as SchemaError[];
   const corrected = ok ? node : reportSchemaErrors(errors, schema, node, findings);

@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { parse } from 'yaml';
 import type { JsonSchema } from '../../engine/api.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
-import { ANNOTATIONS } from '../../engine/source/validate.ts';
+import { ANNOTATIONS } from '../../engine/source/validator.ts';
 import { stages } from '../../stages/index.ts';
 import { type GoldenCase, readGoldens } from '../golden/cases.ts';
 import { conditions } from '../rules/support/conditions.ts';
