@@ -31,10 +31,10 @@ Commands to paste into another terminal, in this directory:
 # 1. Ask something.
 ${ask('/v1/messages')}
 
-# 2. Ask for a stream, and see it come word by word.
+# 2. Ask for a stream, and see it arrive word by word.
 ${ask('/v1/messages', '-N ', ' "stream": true,')}
 
-# 3. Ask in another API: chat completions, which this upstream does not speak.
+# 3. Ask in chat completions, a protocol that this upstream does not speak.
 ${ask('/v1/chat/completions')}
 
 # 4. See who spent what.
