@@ -38,15 +38,15 @@ export function fieldsOf(body: unknown): Readonly<Record<string, unknown>> {
 }
 
 /** The OAuth error of an answer (RFC 6749 section 5.2): its code, and what it says for people. */
-export function oauthError({ body }: HttpAnswer): { readonly code: string; readonly words: string | undefined } {
+export function oauthError({ body }: HttpAnswer): { readonly code: string; readonly text: string | undefined } {
   const { error, error_description } = fieldsOf(body);
-  return { code: typeof error === 'string' ? error : '', words: sentence(error_description) };
+  return { code: typeof error === 'string' ? error : '', text: sentence(error_description) };
 }
 
 /** The error of an answer that was not expected, with what the gateway says about it. */
 export function unexpected(what: string, answer: HttpAnswer): StartError {
-  const { code, words } = oauthError(answer);
-  const says = words ?? sentence(code) ?? (answer.kind === 'other' ? 'not in JSON' : 'without a reason');
+  const { code, text } = oauthError(answer);
+  const says = text ?? sentence(code) ?? (answer.kind === 'other' ? 'not in JSON' : 'without a reason');
   return new StartError(`${what} failed: the gateway answered with status ${answer.status}, ${says}`, {
     exit_code: EXIT_UNAVAILABLE,
   });

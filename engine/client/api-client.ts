@@ -35,7 +35,7 @@ export async function openClient(options: {
   readonly fetch?: Fetch | undefined;
   readonly clock?: Clock | undefined;
   /** Told what a person should know about the credentials file. */
-  readonly warn?: ((words: string) => void) | undefined;
+  readonly warn?: ((text: string) => void) | undefined;
 }): Promise<ApiClient> {
   const { env, clock = systemClock } = options;
   const credentials = openCredentials(env, options.warn);

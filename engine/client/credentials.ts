@@ -46,7 +46,7 @@ export function credentialsPath(env: NodeJS.ProcessEnv): string {
 }
 
 /** Opens the credentials file of a person. `warn` is told when others could read it, which is put right. */
-export function openCredentials(env: NodeJS.ProcessEnv, warn: (words: string) => void = () => {}): CredentialsFile {
+export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => void = () => {}): CredentialsFile {
   const path = credentialsPath(env);
   function read(): ReadonlyMap<string, Credentials> {
     try {
@@ -89,7 +89,7 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (words: string) =>
 }
 
 /** The text of a file; `undefined` where there is none. One that others may read becomes private. */
-function readPrivate(path: string, warn: (words: string) => void): string | undefined {
+function readPrivate(path: string, warn: (text: string) => void): string | undefined {
   let file: number;
   try {
     // Without NONBLOCK a named pipe in its place would keep us waiting for ever.
@@ -109,7 +109,7 @@ function readPrivate(path: string, warn: (words: string) => void): string | unde
   }
 }
 
-function protect(path: string, warn: (words: string) => void): void {
+function protect(path: string, warn: (text: string) => void): void {
   try {
     chmodSync(path, PRIVATE_FILE);
     warn(`other users could read ${path}; it is private now, but sign in again if one of them may have`);

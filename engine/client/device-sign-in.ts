@@ -55,7 +55,7 @@ export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
       interval_seconds += SLOWER_SECONDS;
       wait_seconds = interval_seconds;
     } else if (polled.outcome === 'trouble') {
-      trouble = polled.words;
+      trouble = polled.text;
       wait_seconds = Math.max(interval_seconds, polled.retry_after_seconds);
     }
     if (clock.now() >= end_ms) throw expired(trouble);
@@ -85,7 +85,7 @@ async function waitAndTell(
 type Polled =
   | { readonly outcome: 'approved'; readonly tokens: Tokens }
   | { readonly outcome: 'pending' | 'slow_down' }
-  | { readonly outcome: 'trouble'; readonly words: string; readonly retry_after_seconds: number };
+  | { readonly outcome: 'trouble'; readonly text: string; readonly retry_after_seconds: number };
 
 async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Polled> {
   let answer: HttpAnswer;
@@ -94,7 +94,7 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
     answer = await ask('POST', token_endpoint, { form, signal });
   } catch (error) {
     if (!(error instanceof Unreachable)) throw error;
-    return { outcome: 'trouble', words: error.message, retry_after_seconds: 0 };
+    return { outcome: 'trouble', text: error.message, retry_after_seconds: 0 };
   }
   if (answer.status === 200) return { outcome: 'approved', tokens: readTokens('sign-in', answer) };
   const error = oauthError(answer);
@@ -102,14 +102,14 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
   if (error.code === 'slow_down') return { outcome: 'slow_down' };
   if (answer.status >= 500 || answer.status === 429) {
     const retry_after_seconds = Math.min(answer.retry_after_seconds ?? 0, RETRY_AFTER_SECONDS_MAX);
-    return { outcome: 'trouble', words: unexpected('asking for the token', answer).message, retry_after_seconds };
+    return { outcome: 'trouble', text: unexpected('asking for the token', answer).message, retry_after_seconds };
   }
   throw refusal(error, answer);
 }
 
-function refusal({ code, words }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
+function refusal({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
   const refused = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REFUSED });
-  if (code === 'access_denied') return refused(`the sign-in was refused${words === undefined ? '' : `: ${words}`}`);
+  if (code === 'access_denied') return refused(`the sign-in was refused${text === undefined ? '' : `: ${text}`}`);
   if (code === 'expired_token') return expired(undefined);
   if (code === 'invalid_grant') {
     return refused('the gateway does not know the code any more; was it used by another program? Start again');

@@ -92,8 +92,8 @@ async function renewOnce(renewal: Renewal): Promise<Credentials> {
     credentials.write(base_url, renewed);
     return renewed;
   }
-  const { code, words } = oauthError(answer);
-  if (code === 'invalid_grant') return forget(renewal, words ?? 'the gateway says so');
+  const { code, text } = oauthError(answer);
+  if (code === 'invalid_grant') return forget(renewal, text ?? 'the gateway says so');
   const failure = unexpected(`renewing the sign-in at ${base_url}`, answer);
   throw answer.status >= 500 || answer.status === 429 ? new Unreachable(failure.message) : failure;
 }

@@ -28,7 +28,7 @@ Scopes: ${SERVICE_SCOPES.slice(0, 4).join(', ')},
 ${SERVICE_SCOPES.slice(4).join(', ')}.
 
 Who makes one at a gateway answers for it. When that person stops being an
-administrator, it works on for 7 days and then rests, until another
+administrator, it works on for 7 days and is then suspended, until another
 administrator takes it over with "appscli service-tokens rotate".
 ${examples(
   'appscli service-tokens create --name onboarding --scope tokens:read --scope tokens:write',

@@ -1,6 +1,6 @@
 import type { Fetch } from '../../client/http.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { deprovision, endSession } from '../../identity/deprovisioning/cut-off.ts';
+import { deprovision, endSession } from '../../identity/deprovisioning/deprovision.ts';
 import { createSessions, type SessionSummary } from '../../identity/sessions/sessions.ts';
 import { serviceTokensOf } from '../../identity/tokens/service-tokens.ts';
 import { systemClock } from '../../kit/clock.ts';

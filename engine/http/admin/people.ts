@@ -1,4 +1,4 @@
-import { deprovision } from '../../identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../identity/deprovisioning/deprovision.ts';
 import { listPeople, rebindAs } from '../../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../../identity/tokens/service-tokens.ts';
 import { demandAdmin } from './caller.ts';

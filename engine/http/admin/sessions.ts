@@ -1,4 +1,4 @@
-import { endSession } from '../../identity/deprovisioning/cut-off.ts';
+import { endSession } from '../../identity/deprovisioning/deprovision.ts';
 import type { Caller } from './caller.ts';
 import { invalid } from './fields.ts';
 import { ownerToList } from './owner.ts';

@@ -19,7 +19,7 @@ export function deviceOf(headers: IncomingHttpHeaders, address: string, surface?
   const [product = ''] = (headers['user-agent'] ?? '').trim().split(/\s/, 1);
   // Node gives header bytes beyond ASCII as Latin-1, which is rarely what they were.
   const ascii = product.replace(/[^\x21-\x7e]/g, '?');
-  const known = surface !== undefined && PROTOCOL.test(surface) ? surface : undefined;
+  const known = surface !== undefined && PROGRAM_NAME.test(surface) ? surface : undefined;
   return {
     client: shownText(known === undefined ? ascii : nameOf(known, ascii), CLIENT_CHARS),
     client_address: shownText(address, ADDRESS_CHARS),
@@ -28,7 +28,7 @@ export function deviceOf(headers: IncomingHttpHeaders, address: string, surface?
 }
 
 /** A name such as `claude_code`. */
-const PROTOCOL = /^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$/i;
+const PROGRAM_NAME = /^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$/i;
 
 /** The name as people write it, with the version where the user-agent header is about the same program. */
 function nameOf(surface: string, product: string): string {

@@ -39,8 +39,8 @@ export function temporarilyUnavailable(message: string, cause?: unknown, retry_a
   return new OAuthError('temporarily_unavailable', message, { status: 503, headers, cause });
 }
 
-/** How long to wait, as people say it. */
-function inWords(seconds: number): string {
+/** How long to wait, for people. */
+function formatWait(seconds: number): string {
   if (seconds < 90) return `${seconds} ${seconds === 1 ? 'second' : 'seconds'}`;
   return `${Math.ceil(seconds / 60)} minutes`;
 }
@@ -51,7 +51,7 @@ export function tooManyRequests(
   retry_after_seconds: number,
   error: 'slow_down' | 'temporarily_unavailable' = 'slow_down',
 ): OAuthError {
-  return new OAuthError(error, `${message} Try again in ${inWords(retry_after_seconds)}.`, {
+  return new OAuthError(error, `${message} Try again in ${formatWait(retry_after_seconds)}.`, {
     status: 429,
     headers: { 'retry-after': String(retry_after_seconds) },
   });

@@ -11,7 +11,7 @@ import {
 } from './paths.ts';
 import { type Answer, mountRoutes, type Route, type SignInOptions } from './routes.ts';
 
-/** Stands at the paths of sign-in where no identity provider is configured, and says so. */
+/** Answers at the paths of sign-in where no identity provider is configured, and says so. */
 export function signInOff(
   options: Pick<SignInOptions, 'clock' | 'log'> & { readonly branding?: BrandingConfig | undefined },
 ): Router {

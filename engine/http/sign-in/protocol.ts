@@ -146,7 +146,7 @@ named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`)
 
 1. \`GET ${DISCOVERY_PATH}\` names the endpoints (RFC 8414). All of them are on this origin.
 2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` answers \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
-   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`protocol\`, the name of the program, the person is shown that name.
+   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`surface\`, the name of the program, the person is shown that name.
 3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in with the
    identity provider, which sends the browser back to \`${CALLBACK_PATH}\`.
 4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
@@ -204,7 +204,7 @@ function spending({ server }: GatewayConfig): string {
     [`${name('reset')}, ${name('overage-reset')}`, 'when the limit resets, in seconds since the epoch'],
     [name('representative-claim'), '`overage`; only on answers'],
     [name('overage-status'), 'the same as the status; only on answers'],
-    [name('overage-utilization'), 'share that is spent or held, two decimals below 1; `1` on a refusal'],
+    [name('overage-utilization'), 'share that is spent or reserved, two decimals below 1; `1` on a refusal'],
     [name('overage-surpassed-threshold'), '`0.75` or `0.95` once it is passed; `1` on a refusal'],
     [name('overage-period'), '`daily`, `weekly` or `monthly`; only on a refusal'],
     [name('overage-disabled-reason'), '`org_spend_cap_reached`; `fetch_error` where the limits cannot be read'],
@@ -212,13 +212,13 @@ function spending({ server }: GatewayConfig): string {
   ];
   return `## Spending
 
-Answers to callers with a limit in money, and refusals for one, say how the limit stands that is used up the furthest or
+Answers to callers with a limit in money, and refusals for one, say the status of the limit that is used up the furthest or
 that resets last. What a model's provider says about its own limits is taken off, except from its errors.
 
 ${table(['header', 'meaning'], rows)}
 
 \`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`reserved_usd\`, \`reserved_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
-\`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`held\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
+\`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`reserved\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.
 In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it
 is whole seconds since the epoch, and \`reset_time\` is that text. There the type of a refusal that waiting a minute does not

@@ -1,4 +1,4 @@
-import { askAbout, cutOffAsRefused, suspendPerson } from '../../identity/deprovisioning/ask-about.ts';
+import { askAbout, deprovisionAsRefused, suspendPerson } from '../../identity/deprovisioning/ask-about.ts';
 import type { Person } from '../../identity/provider/admit.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../../identity/provider/provider.ts';
 import { isRefreshToken } from '../../identity/sessions/opaque.ts';
@@ -162,10 +162,10 @@ async function recheck(sign_in: SignIn, session: Begun, grant: ProviderGrant): P
   }
 }
 
-/** What somebody made rests when the provider refused one of their sessions, unless it verifies them by another. */
+/** Suspends what somebody made when the provider refused one of their sessions, unless it verifies them by another. */
 async function suspendUnlessVerified(sign_in: SignIn, { person: { email } }: Begun): Promise<void> {
   const answer = await askAbout(sign_in, email);
-  if (answer === 'vouched' || answer === 'not_admitted') return;
+  if (answer === 'verified' || answer === 'not_admitted') return;
   await suspendPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
 }
 
@@ -186,7 +186,7 @@ async function admitAgain(
     const { refused, detail, message } = admission;
     await keepForReturn(sign_in, session, identified);
     const when = 'when a session was to be renewed';
-    const ended = await cutOffAsRefused(sign_in, { session, admission, when, request });
+    const ended = await deprovisionAsRefused(sign_in, { session, admission, when, request });
     const groups = admission.misses?.came;
     log.info(
       { email, session: session.id, refused, detail, groups, ...ended },

@@ -36,7 +36,7 @@ export interface Visit {
   readonly reference: Reference;
 }
 
-/** What a route answers: an object as JSON, a page, a text in Markdown, or the way to another place. */
+/** What a route answers: an object as JSON, a page, a text in Markdown, or a redirect. */
 export type Answer = { readonly status: number; readonly headers?: Readonly<Record<string, string | string[]>> } & (
   | { readonly json: object }
   | { readonly page: string }
@@ -156,11 +156,11 @@ function refusal(route: Route, { reference }: Visit, error: OAuthError): Answer 
   if (route.speaks === 'json') {
     return { status, headers, json: { error: error.error, error_description: describe(error.message) } };
   }
-  const words = PAGE_WORDS[error.error] ?? {
+  const texts = PAGE_TEXTS[error.error] ?? {
     title: 'That did not work',
     advice: 'Start signing in again in your terminal.',
   };
-  return { status, headers, page: errorPage({ ...words, sentence: error.message, reference }) };
+  return { status, headers, page: errorPage({ ...texts, sentence: error.message, reference }) };
 }
 
 /** RFC 6749 section 5.2 allows no other characters in a description. */
@@ -168,7 +168,7 @@ function describe(message: string): string {
   return message.replace(/["\\]/g, "'").replace(/[^\x20-\x7e]/g, '?');
 }
 
-const PAGE_WORDS: { readonly [error: string]: { readonly title: string; readonly advice: string } } = {
+const PAGE_TEXTS: { readonly [error: string]: { readonly title: string; readonly advice: string } } = {
   temporarily_unavailable: {
     title: 'Not available at the moment',
     advice: 'Wait a moment, then load this page again.',

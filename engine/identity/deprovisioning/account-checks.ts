@@ -24,9 +24,9 @@ const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_i
   or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
 /**
- * Starts to ask about people whose access tokens outlive their use of the gateway: what they made rests when the provider
- * says no. Replicas share the work, and each person is asked about by one of them. While the provider is away nothing
- * changes for anybody, and no time counts against those whose tokens would rest for want of a word of it.
+ * Starts to ask about people whose access tokens outlive their use of the gateway: what they made is suspended when
+ * the provider says no. Replicas share the work, and each person is asked about by one of them. While the provider is away
+ * nothing changes for anybody, and tokens are not suspended because nobody could be verified.
  * @param options.signIn the configuration in force, and its sign-in; asked for each time.
  */
 export function startAccountChecks(options: {
@@ -72,7 +72,7 @@ export function startAccountChecks(options: {
       if (isOver()) return;
     }
     await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
-    await putOffRest(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
+    await putOffSuspension(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
     log.debug({ asked }, 'the identity provider was asked about people who were due');
   }
 
@@ -98,8 +98,8 @@ export function startAccountChecks(options: {
     await database.query('people_not_asked', 'update principals set asked_at = null where email = any($1)', [emails]);
   }
 
-  /** Where the provider can't be asked: nobody's tokens are suspended until then for want of its word. */
-  async function putOffRest(
+  /** Where the provider can't be asked: nobody's tokens are suspended until then because it verified nobody. */
+  async function putOffSuspension(
     identity: Identity,
     { days, until, is_away }: { readonly days: number; readonly until: number; readonly is_away: boolean },
   ): Promise<void> {
@@ -118,7 +118,7 @@ export function startAccountChecks(options: {
       `update principals set suspension_put_off_until = $2 where id in (select p.id ${soon})`,
       values,
     );
-    log.warn({}, 'the identity provider gives no usable answer, so access tokens do not are suspended for want of one');
+    log.warn({}, 'the identity provider gives no usable answer, so no access tokens are suspended for now');
   }
 
   let timer = clock.after(MINUTE_MS, tick);

@@ -8,7 +8,7 @@ import type { Admission, Person } from '../provider/admit.ts';
 import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
 import { endTokensTheyLost } from '../tokens/self-made-tokens.ts';
-import { deprovision } from './cut-off.ts';
+import { deprovision } from './deprovision.ts';
 
 /** What asking about people takes. */
 export interface AskingAbout {
@@ -20,14 +20,14 @@ export interface AskingAbout {
 }
 
 /**
- * What the identity provider says of somebody. `vouched`: they may stay, which is written down. `not_admitted`: it knows them,
- * and the configuration does not let them in, so they are cut off. `refused`: it says no. `unaskable`: there is nothing
+ * What the identity provider says of somebody. `verified`: they may stay, which is written down. `not_admitted`: it knows them,
+ * and the configuration does not let them in, so they are deprovisioned. `refused`: it says no. `unaskable`: there is nothing
  * to ask with. `busy`: a session is just being renewed, which tells. `unavailable`: it gave no usable answer.
  */
-export type AskedAbout = 'vouched' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
+export type AskedAbout = 'verified' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
 
 /** How long a session can't be renewed by its client at most when this process ends while it asks. */
-const CLAIM_MS = 60_000;
+const TAKEN_MS = 60_000;
 /** Which answer counts where sessions of one person give several. */
 const RANK: readonly AskedAbout[] = ['unaskable', 'refused', 'busy', 'unavailable'];
 
@@ -55,7 +55,7 @@ export async function askAbout(asking: AskingAbout, email: string): Promise<Aske
   for (const { id } of sessions) {
     const kept = await claim(asking, id);
     const answer = kept === undefined ? 'busy' : await askWith(asking, kept).catch(busyElsewhere);
-    if (answer === 'vouched' || answer === 'not_admitted') return answer;
+    if (answer === 'verified' || answer === 'not_admitted') return answer;
     if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
   }
   return said;
@@ -69,7 +69,7 @@ async function claim({ database, clock }: AskingAbout, id: string): Promise<Kept
     `update sessions set refreshing_until = $2
      where id = $1 and revoked_at is null and (refreshing_until is null or refreshing_until <= $3)
      returning id, person, sealed_grant`,
-    [id, new Date(now + CLAIM_MS), new Date(now)],
+    [id, new Date(now + TAKEN_MS), new Date(now)],
   );
   return kept;
 }
@@ -121,7 +121,7 @@ async function noteAnswer(
   const admission = identity.admit(claims);
   if ('refused' in admission) {
     const { refused, detail } = admission;
-    await cutOffAsRefused(asking, { session: { id, person: former }, admission, when: ASKED });
+    await deprovisionAsRefused(asking, { session: { id, person: former }, admission, when: ASKED });
     log.info({ email: former.email, session: id, refused, detail }, 'somebody may not use the gateway any more');
     return 'not_admitted';
   }
@@ -140,7 +140,7 @@ async function noteAnswer(
     return 'unaskable';
   }
   await endTokensTheyLost(asking, person);
-  return 'vouched';
+  return 'verified';
 }
 
 /** Somebody who was let in, and is not any more. */
@@ -154,10 +154,10 @@ interface NotAdmitted {
 }
 
 /**
- * Ends all sessions of somebody who is not admitted any more, and notes why; what they made themselves rests. Raises
+ * Ends all sessions of somebody who is not admitted any more, suspends what they made themselves, and notes why. Raises
  * store_unavailable.
  */
-export async function cutOffAsRefused(
+export async function deprovisionAsRefused(
   asking: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
   not_admitted: NotAdmitted,
 ): Promise<{ readonly sessions: number }> {
@@ -204,22 +204,22 @@ async function note(
 }
 
 /**
- * Lets what somebody made themselves rest, on every replica within a second, until they are let in again. Raises
+ * Suspends what somebody made themselves, on every replica within a second, until they are let in again. Raises
  * store_unavailable.
- * @returns whether it did not rest before.
+ * @returns whether it was not suspended before.
  */
 export async function suspendPerson(
   { database, clock, identity, log }: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
   email: string,
   because: string,
 ): Promise<boolean> {
-  const [row] = await database.query<{ rests: boolean }>(
+  const [row] = await database.query<{ suspended: boolean }>(
     'person_suspend',
-    'select suspend_person($1, $2, $3) as rests',
+    'select suspend_person($1, $2, $3) as suspended',
     [storable(email), because, new Date(clock.now())],
   );
-  if (!row!.rests) return false;
+  if (!row!.suspended) return false;
   await identity.catchUp();
-  log.info({ email, because }, 'the access tokens that somebody made rest until they sign in again');
+  log.info({ email, because }, 'the access tokens that somebody made are suspended until they sign in again');
   return true;
 }

@@ -2,13 +2,13 @@ import type { GatewayConfig } from '../../contract/config.ts';
 
 const DAY_MS = 86_400_000;
 
-/** What decides whether an access token rests; both are absent for what an administrator made. */
+/** What decides whether an access token is suspended; of one that an administrator made, nothing does. */
 export interface OwnerStatus {
   /** When the identity provider last verified the owner, who made the token. */
   readonly verified_at: Date | null;
   /** Whether the owner, who made the token, was not let in when last asked about. */
   readonly is_blocked: boolean;
-  /** Until when the token goes on although nobody verifies the owner, because the identity provider is away. */
+  /** Until when the token works although the owner is not verified, because the identity provider is away. */
   readonly put_off_until: Date | null;
 }
 
@@ -19,8 +19,8 @@ export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_
 type VerifiedOwner = Pick<OwnerStatus, 'verified_at' | 'put_off_until'>;
 
 /**
- * When what an owner made is suspended unless somebody verifies them; `undefined`: never.
- * @param verified_days how long a word of the identity provider counts; `undefined`: without end
+ * When what an owner made is suspended unless they are verified before; `undefined`: never.
+ * @param verified_days how long a verification counts; `undefined`: without end
  */
 export function suspendsAt(
   { verified_at, put_off_until }: VerifiedOwner,
@@ -31,7 +31,7 @@ export function suspendsAt(
 }
 
 /**
- * Whether nobody has verified an owner for too long.
+ * Whether the identity provider has not verified an owner for too long.
  * @param now milliseconds since the epoch
  */
 export function isUnseen(owner: VerifiedOwner, now: number, verified_days: number | undefined): boolean {
@@ -50,10 +50,10 @@ export function verifiedDays({ auth }: Pick<GatewayConfig, 'auth'>): number | un
 
 /** What somebody made themselves, as far as they and administrators want to know. */
 export interface OwnTokens {
-  /** How many are in force, or would be if they did not rest. */
+  /** How many are in force or suspended. */
   readonly own_tokens: number;
   readonly own_tokens_suspended: boolean;
-  /** When they are suspended unless their owner is heard of before; `null`: never, there are none, or they rest already. */
+  /** When they are suspended unless their owner is verified before; `null`: never, there are none, or they are suspended already. */
   readonly own_tokens_suspend_at: Date | null;
 }
 

@@ -26,7 +26,7 @@ export function isDenyKey(key: string): boolean {
   return [words[0], words.at(-1)].some((word) => word !== undefined && DENYING.test(word.toLowerCase()));
 }
 
-/** Lays settings over others: mappings merge key by key, deny lists are united, everything else is replaced. Every node keeps its place. */
+/** Lays settings over others: mappings merge key by key, deny lists are united, everything else is replaced. Every node keeps its position. */
 export function mergeSettings(base: MapNode, over: MapNode): MapNode {
   const laid = new Map(over.entries.map((entry) => [entry.key, entry]));
   const known = new Set(base.entries.map(({ key }) => key));

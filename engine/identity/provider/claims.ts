@@ -35,7 +35,7 @@ function stepsOf(name_or_pointer: string): readonly string[] {
 
 /**
  * The claims of an ID token completed by those of the userinfo endpoint; the ID token decides where both say something.
- * Whether an address is verified is only taken from where that address stands.
+ * Whether an address is verified is only taken from where that address is.
  * @param lacking names or pointers of claims that the ID token does not have
  */
 export function completeClaims(id_token: Claims, userinfo: Claims, lacking: readonly string[], email: string): Claims {

@@ -72,8 +72,8 @@ function likeness(group: string, expected: string): { readonly rank: number; rea
 /** What may be wrong where no name of a group is like one that is expected. */
 function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]): string[] {
   const { groups_claim, allowed_groups = [] } = oidc;
-  const elsewhere = placesOf(claims, new Set(allowed_groups)).filter(
-    (place) => place !== groups_claim && place !== `/${groups_claim}`,
+  const elsewhere = pointersTo(claims, new Set(allowed_groups)).filter(
+    (pointer) => pointer !== groups_claim && pointer !== `/${groups_claim}`,
   );
   const ids =
     listed.length > 0 &&
@@ -82,8 +82,8 @@ function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]):
   const names = Object.keys(claims).slice(0, MAX_SHOWN).map(short).join(', ');
   return [
     ...elsewhere.map(
-      (place) =>
-        `the claim ${short(place)} lists one that is expected: if that is where groups are, set auth.oidc.groups_claim to ${short(place)}`,
+      (pointer) =>
+        `the claim ${short(pointer)} lists one that is expected: if that is where groups are, set auth.oidc.groups_claim to ${short(pointer)}`,
     ),
     ...(ids
       ? [
@@ -99,11 +99,11 @@ function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]):
 }
 
 /** JSON pointers of the lists, and of the objects with keys, that name a wanted group: roles are sent so, for one. */
-function placesOf(value: unknown, wanted: ReadonlySet<string>, place = '', depth = 0): string[] {
+function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', depth = 0): string[] {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
-  if (Array.isArray(value)) return value.some((item) => wanted.has(item)) ? [place] : [];
+  if (Array.isArray(value)) return value.some((item) => wanted.has(item)) ? [pointer] : [];
   return Object.entries(value).flatMap(([key, inner]) =>
-    placesOf(inner, wanted, `${place}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1),
+    pointersTo(inner, wanted, `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1),
   );
 }
 

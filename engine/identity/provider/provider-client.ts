@@ -45,8 +45,8 @@ const NO_TIMEOUT_SECONDS = 3600;
 /** How often in a minute keys are fetched again because they do not fit an ID token. */
 const EARLY_RENEWALS = 6;
 
-/** One exchange with the provider, from its first request to its last. */
-interface Exchange {
+/** The requests to the provider that answer one question, from the first to the last. */
+interface Conversation {
   readonly config: Configuration;
   readonly metadata: ServerMetadata;
   readonly shown: ShownClient;
@@ -79,29 +79,29 @@ export function createProvider(options: {
   const early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
 
   /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
-  const begin = async (answered?: Response): Promise<Exchange> => {
+  const begin = async (answered?: Response): Promise<Conversation> => {
     const metadata = await discover();
     const method = oidc.client_secret_env && secretMethodOf(oidc, metadata);
     const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
     const config = new Configuration(metadata, oidc.client_id, parameters, authentication(method || undefined));
-    const exchange: Exchange = { config, metadata, shown: { oidc, method: method || undefined, redirect_uri } };
+    const conversation: Conversation = { config, metadata, shown: { oidc, method: method || undefined, redirect_uri } };
     config.timeout = NO_TIMEOUT_SECONDS;
     config[customFetch] = async (url, init) => {
       if (url !== metadata.token_endpoint) return fetch(url, init);
       const answer = answered ?? (await readTokenAnswer(await fetch(url, init)));
-      exchange.answer = answer.clone();
-      exchange.refresh_token = await refreshTokenIn(answer);
+      conversation.answer = answer.clone();
+      conversation.refresh_token = await refreshTokenIn(answer);
       return answer;
     };
     // Without it the signature of an ID token goes unchecked where TLS verifies it (OpenID Connect Core 3.1.3.7).
     enableNonRepudiationChecks(config);
     if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
     if (keys !== undefined) setJwksCache(config, keys);
-    return exchange;
+    return conversation;
   };
 
   const attempt = async <T>(
-    { shown }: Pick<Exchange, 'shown'>,
+    { shown }: Pick<Conversation, 'shown'>,
     step: Step,
     secrets: readonly (string | undefined)[],
     task: () => Promise<T>,
@@ -115,7 +115,7 @@ export function createProvider(options: {
 
   /** Asks the token endpoint; what it gets is checked and signed. */
   const askForTokens = <T>(
-    exchange: Exchange,
+    conversation: Conversation,
     step: Step,
     secrets: readonly (string | undefined)[],
     task: (config: Configuration) => Promise<T>,
@@ -128,11 +128,11 @@ export function createProvider(options: {
         keys = getJwksCache(config) ?? keys;
       }
     };
-    return attempt(exchange, step, secrets, async () => {
+    return attempt(conversation, step, secrets, async () => {
       try {
-        return await judge(exchange.config);
+        return await judge(conversation.config);
       } catch (error) {
-        const { answer } = exchange;
+        const { answer } = conversation;
         if (answer === undefined || !isAboutKeys(error) || keys?.uat !== former?.uat) throw error;
         // Whoever signs in can't choose the key; a provider that signs with one it does not publish is still spared.
         if (early_renewals.take('keys') !== undefined) throw error;
@@ -147,12 +147,17 @@ export function createProvider(options: {
   };
 
   const wanted = wantedClaims(oidc);
-  const complete = async (exchange: Exchange, claims: Claims, sub: string, access_token: string): Promise<Claims> => {
-    const { config, metadata } = exchange;
+  const complete = async (
+    conversation: Conversation,
+    claims: Claims,
+    sub: string,
+    access_token: string,
+  ): Promise<Claims> => {
+    const { config, metadata } = conversation;
     const lacking = [...new Set([...wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
     if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
     try {
-      const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+      const told = await attempt(conversation, 'userinfo endpoint', [access_token], () =>
         fetchUserInfo(config, access_token, sub),
       );
       return completeClaims(claims, told, lacking, oidc.email_claim);
@@ -165,16 +170,16 @@ export function createProvider(options: {
     }
   };
 
-  const refresh = async (exchange: Exchange, grant: ProviderGrant, refresh_token: string) => {
+  const refresh = async (conversation: Conversation, grant: ProviderGrant, refresh_token: string) => {
     const { subject, in_id_token = [] } = grant;
-    const { metadata } = exchange;
+    const { metadata } = conversation;
     const secrets = [refresh_token];
-    const tokens = await askForTokens(exchange, 'token endpoint', secrets, (config) =>
+    const tokens = await askForTokens(conversation, 'token endpoint', secrets, (config) =>
       refreshTokenGrant(config, refresh_token),
     );
     const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
     if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about somebody else');
-    const claims = await complete(exchange, { ...signed, iss: metadata.issuer, sub }, subject, tokens.access_token);
+    const claims = await complete(conversation, { ...signed, iss: metadata.issuer, sub }, subject, tokens.access_token);
     if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
     }
@@ -182,8 +187,8 @@ export function createProvider(options: {
     return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, clock.now()) };
   };
 
-  const askUserinfo = async (exchange: Exchange, grant: ProviderGrant) => {
-    const { config, metadata } = exchange;
+  const askUserinfo = async (conversation: Conversation, grant: ProviderGrant) => {
+    const { config, metadata } = conversation;
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
     if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
@@ -193,7 +198,7 @@ export function createProvider(options: {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
       throw new ProviderError('unaskable', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
     }
-    const told = await attempt(exchange, 'userinfo endpoint', [access_token], () =>
+    const told = await attempt(conversation, 'userinfo endpoint', [access_token], () =>
       fetchUserInfo(config, access_token, subject),
     );
     demandStillTold(told, grant);
@@ -208,13 +213,13 @@ export function createProvider(options: {
     },
 
     async authorizationUrl({ state, nonce, code_verifier }, { other_account } = { other_account: false }) {
-      const exchange = await begin();
-      const { config, metadata } = exchange;
+      const conversation = await begin();
+      const { config, metadata } = conversation;
       const offered: unknown = metadata.scopes_supported;
       const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
       const scopes = oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
       const code_challenge = await calculatePKCECodeChallenge(code_verifier);
-      return attempt(exchange, 'discovery document', [state, nonce, code_challenge], async () =>
+      return attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
         buildAuthorizationUrl(config, {
           ...oidc.authorization_parameters,
           ...(other_account && { prompt: promptForAccount(oidc, metadata.prompt_values_supported) }),
@@ -229,39 +234,39 @@ export function createProvider(options: {
     },
 
     async identify(callback, { state, nonce, code_verifier }) {
-      const exchange = await begin();
+      const conversation = await begin();
       const arrived = new URL(redirect_uri);
       arrived.search = callback.search;
       const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
       const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
-      const tokens = await askForTokens(exchange, 'code exchange', secrets, (config) =>
+      const tokens = await askForTokens(conversation, 'authorization code', secrets, (config) =>
         authorizationCodeGrant(config, arrived, checks),
       );
       const { nonce: _, ...claims } = tokens.claims()!;
-      const completed = await complete(exchange, claims, claims.sub, tokens.access_token).catch(notThePerson);
+      const completed = await complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
       const in_id_token = wanted.filter((claim) => isTold(claims, claim));
       return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, clock.now()) };
     },
 
     async revoke({ refresh_token, access_token }) {
       const token = refresh_token ?? access_token;
-      const exchange = await begin();
-      if (token === undefined || exchange.metadata.revocation_endpoint === undefined) return false;
+      const conversation = await begin();
+      if (token === undefined || conversation.metadata.revocation_endpoint === undefined) return false;
       const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
-      await attempt(exchange, 'revocation endpoint', [token], () =>
-        tokenRevocation(exchange.config, token, { token_type_hint }),
+      await attempt(conversation, 'revocation endpoint', [token], () =>
+        tokenRevocation(conversation.config, token, { token_type_hint }),
       );
       return true;
     },
 
     async recheck(grant) {
-      const exchange = await begin();
+      const conversation = await begin();
       const { refresh_token } = grant;
-      if (refresh_token === undefined) return askUserinfo(exchange, grant);
+      if (refresh_token === undefined) return askUserinfo(conversation, grant);
       try {
-        return await refresh(exchange, grant, refresh_token);
+        return await refresh(conversation, grant, refresh_token);
       } catch (error) {
-        const replaced = exchange.refresh_token;
+        const replaced = conversation.refresh_token;
         if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
         throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
       }

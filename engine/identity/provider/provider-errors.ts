@@ -1,11 +1,11 @@
 import { clientHint, type ShownClient } from './client-refusal.ts';
 import { ProviderError, type ProviderProblem } from './provider.ts';
 
-/** Where in a sign-in something failed; `code exchange` is the token endpoint when it is given an authorization code. */
+/** Where in a sign-in something failed; `authorization code` is the token endpoint when it is given one. */
 export type Step =
   | 'discovery document'
   | 'authorization response'
-  | 'code exchange'
+  | 'authorization code'
   | 'token endpoint'
   | 'userinfo endpoint'
   | 'revocation endpoint';
@@ -51,7 +51,7 @@ export function toProviderError(
   const trouble = error as ClientTrouble;
   const [problem, reason] = explain(trouble, step);
   const at_authorization = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
-  const where = at_authorization ? 'authorization response' : step === 'code exchange' ? 'token endpoint' : step;
+  const where = at_authorization ? 'authorization response' : step === 'authorization code' ? 'token endpoint' : step;
   const hint = shown === undefined || at_authorization ? '' : hintOf(trouble, step, problem, shown);
   const named = typeof trouble.error === 'string' ? { error: trouble.error } : {};
   // The hint is in words of our own, and may name the client: nothing of it is to be taken out.
@@ -115,7 +115,7 @@ function issuerHint(step: Step): string {
 
 /** What to look at in gateway.yaml after the token endpoint refused the gateway. */
 function hintOf({ code, error }: ClientTrouble, step: Step, problem: ProviderProblem, shown: ShownClient): string {
-  if ((step !== 'code exchange' && step !== 'token endpoint') || problem !== 'invalid') return '';
+  if ((step !== 'authorization code' && step !== 'token endpoint') || problem !== 'invalid') return '';
   if (code !== 'OAUTH_RESPONSE_BODY_ERROR' && code !== 'OAUTH_WWW_AUTHENTICATE_CHALLENGE') return '';
   const hint = clientHint(error, shown);
   return hint === '' ? '' : `; ${hint}`;
@@ -136,7 +136,7 @@ export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
 
 function problemOf(error: string, step: Step): ProviderProblem {
   // The code was used, came too late or belongs to another redirect URI, none of which is up to the person.
-  if (error === 'invalid_grant' && step === 'code exchange') return 'invalid';
+  if (error === 'invalid_grant' && step === 'authorization code') return 'invalid';
   if (REFUSED.has(error)) return 'refused';
   return UNAVAILABLE.has(error) ? 'unavailable' : 'invalid';
 }

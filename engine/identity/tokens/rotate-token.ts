@@ -29,7 +29,7 @@ export interface Rotation {
   readonly max_self_service?: number;
 }
 
-/** A token in another's place. */
+/** A token that replaces another. */
 export interface RotatedToken extends MadeToken {
   readonly expires_at: Date | null;
   /** The replaced token, with its new end. */
@@ -37,8 +37,8 @@ export interface RotatedToken extends MadeToken {
 }
 
 /**
- * Puts a new token with the same owner, group, name, team and project in a token's place; the old one works on for the
- * overlap, at most until its own end, and comes first in lists. Raises TokenError when it is not in force or
+ * Replaces a token by a new one with the same owner, group, name, team and project; the old one works on for the overlap,
+ * at most until its own end, and comes first in lists. Raises TokenError when it is not in force or
  * replaced already, or when there are too many, credential_revoked when the session has ended, store_unavailable.
  */
 export async function rotateToken(

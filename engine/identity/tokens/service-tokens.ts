@@ -131,7 +131,7 @@ export async function revokeServiceToken({ database, clock, actor }: Changing, i
 }
 
 /**
- * Puts a new service token in another's place, and its maker in the place of the owner; the old one works on for the overlap.
+ * Replaces a service token by a new one, whose maker becomes its owner; the old one works on for the overlap.
  * Raises TokenError when there is none in force or it is replaced already, store_unavailable.
  */
 export async function rotateServiceToken(
@@ -199,19 +199,19 @@ export async function noteOwners(
 ): Promise<void> {
   const changed = await database.query<{ id: string; name: string; owner: string; unowned_since: Date | null }>(
     'service_token_owners',
-    `update service_tokens t set unowned_since = case when o.stands then null else $1::timestamptz end
+    `update service_tokens t set unowned_since = case when o.owns then null else $1::timestamptz end
      from (
        select p.id, p.email, p.blocked_at is null and p.groups && $2::text[]
-         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) > $1, false) as stands
+         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) > $1, false) as owns
        from principals p
      ) o
-     where o.id = t.owner_id and t.revoked_at is null and t.expires_at > $1 and o.stands = (t.unowned_since is not null)
+     where o.id = t.owner_id and t.revoked_at is null and t.expires_at > $1 and o.owns = (t.unowned_since is not null)
      returning t.id, t.name, o.email as owner, t.unowned_since`,
     [new Date(clock.now()), admin_groups, days],
   );
   for (const { unowned_since, ...token } of changed) {
     if (unowned_since !== null)
-      log.warn(token, 'a service token has no administrator any more who answers for it, and rests in 7 days');
+      log.warn(token, 'a service token has no administrator any more who answers for it, and is suspended in 7 days');
   }
 }
 

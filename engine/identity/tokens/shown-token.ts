@@ -8,7 +8,7 @@ export type ShownState = TokenState | 'suspended';
 /** A token as it is shown, with its state at that moment. */
 export type ShownToken = TokenSummary & {
   readonly state: ShownState;
-  /** When it is suspended unless its owner, who made it, is heard of before; `null`: never, or it rests already. */
+  /** When it is suspended unless its owner, who made it, is verified before; `null`: never, or it is suspended already. */
   readonly suspends_at: Date | null;
 };
 

@@ -47,11 +47,11 @@ export interface TokenSummary {
   readonly expires_at: Date | null;
   readonly last_used_at: Date | null;
   readonly revoked_at: Date | null;
-  /** Id of the token that takes its place. */
+  /** Id of the token that replaces it. */
   readonly replaced_by: string | null;
 }
 
-/** A token together with what decides whether it rests. */
+/** A token together with what decides whether it is suspended. */
 export interface KnownToken extends TokenSummary, OwnerStatus {}
 
 /** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */

@@ -67,7 +67,7 @@ function demandInForce(token: ServiceToken, now: number): void {
     case 'suspended':
       throw new StageError(
         'credential_revoked',
-        `${called} rests: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,
+        `${called} is suspended: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,
       );
     default:
   }

@@ -145,7 +145,7 @@ describe('somebody who never renews', () => {
     assert.deepEqual(await both(own), [200, 200]);
     provider.setMode('up');
     await pass(INTERVAL);
-    assert.deepEqual(await both(own), [200, 200], 'and nothing rests because it was long');
+    assert.deepEqual(await both(own), [200, 200], 'and nothing is suspended because it was long');
   });
 
   it('is told by lists when it will rest where there is nothing to ask with, and it does', async () => {

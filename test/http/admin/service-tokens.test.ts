@@ -170,7 +170,7 @@ describe('a service token', () => {
     await note();
     await note();
     assert.equal(await state(), 'unowned');
-    assert.match(logs.join(), /no administrator any more who answers for it, and rests in 7 days/);
+    assert.match(logs.join(), /no administrator any more who answers for it, and is suspended in 7 days/);
     clock.advance(7 * DAY - 1);
     assert.equal(await use(), 200);
     clock.advance(1);

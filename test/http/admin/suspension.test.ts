@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { backendAtDatabase } from '../../../engine/cli/tokens/token-backend.ts';
 import { list } from '../../../engine/cli/tokens/tokens.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { backendOf } from '../../cli/tokens/backend-at-gateway.ts';
@@ -25,7 +25,7 @@ async function statesOf(user: string): Promise<Record<string, string>> {
   return Object.fromEntries(tokens.map(({ id, state }: Record<string, string>) => [id, state]));
 }
 
-test('what somebody made rests from when they are not let in any more, and what they were given does not', async () => {
+test('what somebody made is suspended from when they are not let in any more, and what they were given is not', async () => {
   const user = 'bob@example.com';
   const wish = { user, group: 'coders', name: 'laptop' };
   const made = { ...wish, self_service: true };
@@ -57,7 +57,7 @@ test('what somebody made rests from when they are not let in any more, and what 
   for (const token of at_database) assert.ok(!('verified_at' in token) && !('is_blocked' in token));
 });
 
-test('what somebody made rests once nobody has verified them for as long as a session may live', async () => {
+test('what somebody made is suspended once nobody has verified them for as long as a session may live', async () => {
   const wish = { user: 'alice@example.com', group: 'coders', name: 'laptop' };
   const given = await createToken(bench.by, wish);
   const own = await createToken(bench.by, { ...wish, self_service: true });

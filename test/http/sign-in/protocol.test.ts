@@ -54,6 +54,11 @@ describe('the protocol text', () => {
     assert.ok(text.includes('1000000 bytes'));
   });
 
+  it('names the parameters and fields as they are sent', () => {
+    assert.ok(text.includes('With `surface`, the name of the program'));
+    assert.ok(text.includes('`used`, `reserved`, `in_flight`'));
+  });
+
   it('gives the status that the operator chose for spending refused', () => {
     const chosen = { ...config, spend_limits: { status: 402 } } as unknown as typeof config;
     assert.match(text, /`spend_limit_exceeded` \| 429/);

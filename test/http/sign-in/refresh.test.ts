@@ -152,7 +152,7 @@ describe('the identity provider, asked at a refresh,', () => {
     backstage.provider.recheck = fails('refused');
     assertError(await renew(refresh_token), 401, 'invalid_grant');
     assert.match(onlySession().ended ?? '', /refused/);
-    assert.equal(backstage.statements.at(-1), 'person_suspend', 'what they made rests at once');
+    assert.equal(backstage.statements.at(-1), 'person_suspend', 'what they made is suspended at once');
   });
 
   it('may describe somebody who is not admitted any more: 401, and everything of the person ends', async () => {

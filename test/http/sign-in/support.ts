@@ -187,7 +187,7 @@ function createRoutes(config: GatewayConfig, backstage: Backstage): Router {
       backstage.statements.push(name);
       // Nobody has a second session that the provider could be asked with.
       if (name === 'sessions_to_ask_with') return [];
-      if (name === 'person_suspend') return [{ rests: true } as Row];
+      if (name === 'person_suspend') return [{ suspended: true } as Row];
       return [{ sessions: 1, tokens: 0 } as Row];
     },
   };

@@ -68,8 +68,8 @@ const refusal = ({ groups }: Person) => ({
 
 describe('asking about somebody', () => {
   const cases: readonly [string, Says, AskedAbout, readonly string[], readonly number[]][] = [
-    ['verified by the session that was used last', { a: {}, b: {} }, 'vouched', ['b'], [0, 1]],
-    ['verified by an older session than one that is refused', { a: {}, b: 'refused' }, 'vouched', ['b', 'a'], [0]],
+    ['verified by the session that was used last', { a: {}, b: {} }, 'verified', ['b'], [0, 1]],
+    ['verified by an older session than one that is refused', { a: {}, b: 'refused' }, 'verified', ['b', 'a'], [0]],
     ['refused by all sessions', { a: 'refused', b: 'refused' }, 'refused', ['b', 'a'], []],
     ['whom there is nothing to ask about with', { a: 'unaskable', unreadable: {} }, 'unaskable', ['a'], [0, 1]],
     ['while the provider is down', { a: 'unavailable' }, 'unavailable', ['a'], [0]],

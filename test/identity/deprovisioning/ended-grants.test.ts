@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { type EndedGrants, startEndedGrants } from '../../../engine/identity/deprovisioning/ended-grants.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
 import { ProviderError, type ProviderGrant } from '../../../engine/identity/provider/provider.ts';

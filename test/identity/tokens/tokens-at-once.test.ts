@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import { deprovision } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { createToken, listTokens, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';

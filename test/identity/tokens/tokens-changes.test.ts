@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Actor, type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
-import { deprovision, endSession } from '../../../engine/identity/deprovisioning/cut-off.ts';
+import { deprovision, endSession } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/identity/sessions/revocations.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { hashToken, TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';

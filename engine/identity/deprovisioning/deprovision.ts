@@ -1,10 +1,10 @@
 import type { Actor, Changing } from '../../audit/admin-changes.ts';
 
 /**
- * What is lost: sessions always; of the access tokens none, those the person made, or all. `rest`: those the person made
+ * What is lost: sessions always; of the access tokens none, those the person made, or all. `suspend`: those the person made
  * are refused until the person is let in again.
  */
-export interface CutOff {
+export interface Deprovisioning {
   /** E-mail address, any case. */
   readonly user: string;
   readonly actor: Actor;
@@ -14,7 +14,7 @@ export interface CutOff {
 }
 
 /** How much was ended, and whether the gateway knows the person at all. */
-export interface WasCutOff {
+export interface Deprovisioned {
   readonly known: boolean;
   readonly sessions: number;
   readonly tokens: number;
@@ -26,9 +26,9 @@ export interface WasCutOff {
  */
 export async function deprovision(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
-  { user, actor, because, tokens }: CutOff,
-): Promise<WasCutOff> {
-  const [ended] = await database.query<WasCutOff>(
+  { user, actor, because, tokens }: Deprovisioning,
+): Promise<Deprovisioned> {
+  const [ended] = await database.query<Deprovisioned>(
     'cut_off',
     'select known, sessions, tokens from cut_off($1, $2, $3, $4, $5, $6)',
     [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
