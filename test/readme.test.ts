@@ -12,8 +12,8 @@ import { createProgram } from '../engine/cli/program.ts';
 import { loadStages } from '../engine/load/custom-stages.ts';
 import { loadPaths } from '../engine/load/paths.ts';
 import { createFindings } from '../engine/source/findings.ts';
+import { readSource } from '../engine/source/read-source.ts';
 import { PIPELINE_TEST_SCHEMA } from '../engine/source/schemas.ts';
-import { readSource } from '../engine/source/source.ts';
 import { validate } from '../engine/source/validate.ts';
 import { stages } from '../stages/index.ts';
 import {

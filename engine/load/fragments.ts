@@ -5,8 +5,8 @@ import { keyName, quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, entriesOf, type MapNode, type Node, scalarsOf, textOf } from '../source/node.ts';
 import { placeholder, placeholdersIn } from '../source/placeholders.ts';
+import { readSource } from '../source/read-source.ts';
 import { FRAGMENT_SCHEMA } from '../source/schemas.ts';
-import { readSource } from '../source/source.ts';
 import { validate } from '../source/validate.ts';
 
 /** A fragment file that was read and has the right keys. */

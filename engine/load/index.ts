@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
 import { isWritten, type MapNode, nodeAt, type SourcePlace } from '../source/node.ts';
-import { readSource } from '../source/source.ts';
+import { readSource } from '../source/read-source.ts';
 import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, placeOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';

@@ -5,7 +5,7 @@ import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import { filesAt } from '../source/find-files.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
-import { readSource } from '../source/source.ts';
+import { readSource } from '../source/read-source.ts';
 import type { PipelineSpec } from '../source/spec.ts';
 import { loadStages } from './custom-stages.ts';
 import { readFragment } from './fragments.ts';

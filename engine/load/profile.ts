@@ -4,8 +4,8 @@ import type { Profile } from '../contract/config.ts';
 import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
+import { readSource } from '../source/read-source.ts';
 import { PROFILE_SCHEMA } from '../source/schemas.ts';
-import { readSource } from '../source/source.ts';
 import { validate } from '../source/validate.ts';
 import type { AnnotationContext } from './annotations.ts';
 

@@ -15,7 +15,7 @@ import { isEnvironmentName, isSecretKey } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { lineStarts, positionAt } from './indentation.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
-import { codePoint, controlCharacter, readText } from './read-text.ts';
+import { codePoint, controlCharacter } from './read-text.ts';
 import { ALIAS, type Span, type YamlProblem, yamlBreaks } from './yaml-errors.ts';
 
 /** Turns nodes of the YAML library into nodes of ours. */
@@ -237,16 +237,10 @@ const REFUSALS = {
 } as const;
 
 /**
- * Parses a configuration file. YAML's warnings count as errors, and the parts of YAML that hide where a value comes
+ * Parses the text of a configuration file. YAML's warnings count as errors, and the parts of YAML that hide where a value comes
  * from (anchors, aliases, merge keys, tags) are refused.
  * @returns the top-level mapping, or `undefined` after reporting what is wrong.
  */
-export function readSource(file: string, findings: Findings): MapNode | undefined {
-  const text = readText(file, findings);
-  return text === undefined ? undefined : parseSource(file, text, findings);
-}
-
-/** Parses the text of a configuration file; see `readSource`. */
 export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
   const before = findings.errors();
   if (text.includes('\0')) {

@@ -18,8 +18,8 @@ import {
   type SourcePlace,
   textOf,
 } from '../../source/node.ts';
+import { readSource } from '../../source/read-source.ts';
 import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
-import { readSource } from '../../source/source.ts';
 import { type PipelineSpec, placeOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { createFindings } from '../../engine/source/findings.ts';
+import { toValue } from '../../engine/source/node.ts';
+import { readSource } from '../../engine/source/read-source.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'appscli-source-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+/** Reads a file that now has a text. */
+function read(name: string, text: string) {
+  const file = join(directory, name);
+  writeFileSync(file, text);
+  const findings = createFindings();
+  const root = readSource(file, findings);
+  return { file, root, findings, codes: findings.diagnostics().map(({ code }) => code) };
+}
+
+test('a file that is as it was is parsed once, and counts as read every time', () => {
+  const first = read('same.yaml', 'a: 1\n');
+  const second = read('same.yaml', 'a: 1\n');
+  assert.equal(second.root, first.root);
+  assert.deepEqual(second.findings.files(), [second.file]);
+  assert.equal(second.findings.sources().get(second.file), 'a: 1\n');
+});
+
+test('a file that changed is read as it is now, and mistakes are told as long as they are there', () => {
+  assert.deepEqual(toValue(read('changed.yaml', 'a: 1\n').root!), { a: 1 });
+  assert.deepEqual(toValue(read('changed.yaml', 'a: 2\n').root!), { a: 2 });
+  for (let time = 0; time < 2; time++) {
+    const { root, codes } = read('changed.yaml', 'a: *b\n');
+    assert.deepEqual({ root, codes }, { root: undefined, codes: ['C1010'] });
+  }
+  assert.deepEqual(toValue(read('changed.yaml', 'a: 1\n').root!), { a: 1 });
+});
+
+test('two files of one text each have marks of their own', () => {
+  assert.equal(read('one.yaml', 'a: 1\n').root?.mark.file, join(directory, 'one.yaml'));
+  assert.equal(read('other.yaml', 'a: 1\n').root?.mark.file, join(directory, 'other.yaml'));
+});
