@@ -34,7 +34,7 @@ export type {
   HealthPart,
   Ledger,
   LedgerIdentity,
-  LimitClaim,
+  LimitDemand,
   LimitStatus,
   LimitsInForce,
   LimitUnit,
@@ -79,12 +79,12 @@ export { isEventStream, isPlain, jsonTypeProblem } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
 export { createOnceLog } from './kit/once-log.ts';
 export { type Ending, endingOf, type Settled, settleUnknown } from './money/ledger/ending.ts';
-export { moreToReserve, type ReservationWatch, watchReservation } from './money/ledger/hold-watch.ts';
 export { ledgerIdentity } from './money/ledger/ledger-identity.ts';
+export { moreToReserve, type ReservationWatch, watchReservation } from './money/ledger/reservation-watch.ts';
 export { settleUnmetered } from './money/ledger/unmetered.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './money/limits/at-once.ts';
 export { highestCost } from './money/limits/highest-cost.ts';
-export { compileLimits } from './money/limits/limit-claims.ts';
+export { compileLimits } from './money/limits/limit-demands.ts';
 export { limitHeaders } from './money/limits/limit-headers.ts';
 export { type MostTokens, mostTokens } from './money/limits/most-tokens.ts';
 export { refuseForLimits } from './money/limits/refusals.ts';

@@ -251,7 +251,9 @@ export default defineStage({
       // How far a limit can be passed is computed for one answer, and several are not what such requests usually cost.
       const typical = reserve === 'typical' && charge === 'full' && choicesOf(ctx) === 1;
       const usual = typical ? (ledger.typicalCost(keys.user, keys.model) ?? most_nano_usd) : most_nano_usd;
-      const { claims, on_store_error } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
+      const { demands, on_store_error } = limits.demandsOf(keys, ctx.get('principal.groups'), () =>
+        services.facts(ctx),
+      );
       return {
         request_id: ctx.get('request.id'),
         protocol: ctx.get('request.protocol'),
@@ -267,7 +269,7 @@ export default defineStage({
         most_nano_usd,
         ...(typical && { overshoot_percent: overshoot_percent! }),
         tokens: likely_tokens,
-        claims,
+        demands,
         on_store_error,
       };
     }

@@ -3,7 +3,7 @@ import {
   type CounterStatus,
   compileLimits,
   defineStage,
-  type LimitClaim,
+  type LimitDemand,
   usageReport,
   WINDOWS,
 } from '../engine/api.ts';
@@ -14,7 +14,7 @@ const KNOWN = ['request.client.address', 'request.region', 'request.received_at'
 const isKnown = (fact: string) => fact.startsWith('principal.') || KNOWN.includes(fact);
 
 /** The caller's own windows, also where nothing limits them: what was spent is told all the same. */
-function ownClaims(user: string): LimitClaim[] {
+function ownDemands(user: string): LimitDemand[] {
   return WINDOWS.map((window) => ({
     scope: 'user',
     key: user,
@@ -25,7 +25,7 @@ function ownClaims(user: string): LimitClaim[] {
   }));
 }
 
-/** Counters in money; one that has a limit stands for the claim on it that has none. */
+/** Counters in money; one that has a limit stands for the demand on it that has none. */
 function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
   const name = ({ scope, key, window }: CounterStatus) => JSON.stringify([scope, key, window]);
   const limited = new Set(statuses.flatMap((each) => (each.limit === null ? [] : [name(each)])));
@@ -63,9 +63,9 @@ export default defineStage({
           model: undefined,
           upstream: undefined,
         };
-        const { claims } = limits.claimsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
-        const in_money = claims.filter(({ unit, shadow }) => unit === 'nano_usd' && shadow !== true);
-        const statuses = await services.ledger.statuses([...in_money, ...ownClaims(user)]);
+        const { demands } = limits.demandsOf(keys, ctx.get('principal.groups'), () => services.facts(ctx));
+        const in_money = demands.filter(({ unit, shadow }) => unit === 'nano_usd' && shadow !== true);
+        const statuses = await services.ledger.statuses([...in_money, ...ownDemands(user)]);
         return answerJson(200, usageReport(withoutRepeats(statuses)), { 'cache-control': 'private, no-cache' });
       },
     };

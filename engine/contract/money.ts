@@ -32,8 +32,8 @@ export interface CounterName {
   readonly unit: LimitUnit;
 }
 
-/** One counter a request counts against, and its limit when it has one. Several claims may share a counter. */
-export interface LimitClaim extends CounterName {
+/** One counter a request counts against, and its limit when it has one. Several demands may share a counter. */
+export interface LimitDemand extends CounterName {
   /** In the unit; `null`: counted, not limited by the configuration. A limit set at run time takes its place. */
   readonly limit: number | null;
   /** Name of the spend rule, for people. */
@@ -69,7 +69,7 @@ export interface ReservationRequest extends LedgerIdentity {
   readonly overshoot_percent?: number;
   /** Tokens it counts as against limits by tokens, until it is known better. */
   readonly tokens: number;
-  readonly claims: readonly LimitClaim[];
+  readonly demands: readonly LimitDemand[];
   /** What happens to it while the store is away. */
   readonly on_store_error: 'deny' | 'allow';
 }
@@ -160,7 +160,7 @@ export interface Settlement extends LedgerIdentity {
 /** The money: reservations before forwarding, ledger rows after. */
 export interface Ledger {
   /**
-   * Holds an amount against every claim, all or nothing, durably. Raises store_unavailable, unless the request may go out
+   * Holds an amount against every demand, all or nothing, durably. Raises store_unavailable, unless the request may go out
    * then: what it costs is kept on disk and written to the ledger when the store is back.
    */
   reserve(request: ReservationRequest): Promise<Reservation>;
@@ -175,8 +175,8 @@ export interface Ledger {
   release(request_id: string): Promise<void>;
   /** What 95 of 100 requests of a caller to a model cost at most, in nano-USD; `undefined` while too little is known. */
   typicalCost(user: string, model: string): number | undefined;
-  /** The limits in money among some claims, and counters without a limit, as they stand now. Raises store_unavailable. */
-  statuses(claims: readonly LimitClaim[]): Promise<readonly CounterStatus[]>;
+  /** The limits in money among some demands, and counters without a limit, as they stand now. Raises store_unavailable. */
+  statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]>;
 }
 
 /** A counter as it stands, whether it has a limit or not. */

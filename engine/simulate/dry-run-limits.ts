@@ -18,10 +18,10 @@ export interface LimitStep {
 
 /** A limit with the amounts of its counter, for people: money in USD. */
 function limitStep(
-  claim: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
+  demand: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
   amounts: Pick<LimitStep, 'limit' | 'spent' | 'reserved' | 'needed'>,
 ): LimitStep {
-  const { rule, scope, key, window, unit, room } = claim;
+  const { rule, scope, key, window, unit, room } = demand;
   const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
   return {
     rule,

@@ -1,8 +1,8 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { FactView } from '../contract/services.ts';
 import { systemClock } from '../kit/clock.ts';
-import type { Hold } from '../money/limits/admission.ts';
-import { compileLimits } from '../money/limits/limit-claims.ts';
+import { compileLimits } from '../money/limits/limit-demands.ts';
+import type { Hold } from '../money/limits/room.ts';
 import { compileCondition } from '../rules/compile.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 import { type Counted, openMemoryLedger } from './memory/memory-ledger.ts';
@@ -37,8 +37,8 @@ export function limitsOfPast(
     ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
   };
   const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
-  const { claims } = compileLimits(config, compileCondition, { charge }).claimsOf(keys, groups, () => view);
+  const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
   const ledger = openMemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
   ledger.count(counted);
-  return limitSteps(ledger.look(claims, likely));
+  return limitSteps(ledger.look(demands, likely));
 }

@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type {
   AuditRecord,
   CounterStatus,
-  LimitClaim,
+  LimitDemand,
   ManagedPolicies,
   Principal,
   Reservation,
@@ -125,7 +125,7 @@ export interface ServiceWishes {
   /** What `ledger.typicalCost` knows; nothing unless this says so. */
   readonly typicalCost?: (user: string, model: string) => number | undefined;
   /** What `ledger.statuses` finds; throws to fail. */
-  readonly statuses?: (claims: readonly LimitClaim[]) => readonly CounterStatus[] | Promise<readonly CounterStatus[]>;
+  readonly statuses?: (demands: readonly LimitDemand[]) => readonly CounterStatus[] | Promise<readonly CounterStatus[]>;
   /** What `ledger.settle` does after noting the settlement. */
   readonly settle?: () => Promise<void>;
   /** What `health.check` finds. */
@@ -187,9 +187,9 @@ function fakeServices(
         recorded.released.push(request_id);
       },
       typicalCost: (user, model) => wishes.typicalCost?.(user, model),
-      async statuses(claims) {
+      async statuses(demands) {
         if (wishes.statuses === undefined) throw new Error('the test does not say how limits stand');
-        return wishes.statuses(claims);
+        return wishes.statuses(demands);
       },
     },
     audit: {

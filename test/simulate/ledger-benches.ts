@@ -1,7 +1,7 @@
 /** The ledger in the database and the one in memory, side by side: what is true of one must be true of the other. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { CounterName, Ledger, LimitClaim } from '../../engine/api.ts';
+import type { CounterName, Ledger, LimitDemand } from '../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
 import { openMemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
@@ -70,7 +70,7 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<OpenLedger, 'cl
               [scope, key, window, unit, amount, new Date(clock.now()), hours],
             ),
           async topUp(request_id, amount) {
-            const marker = reservation({ amount_nano_usd: 0, most_nano_usd: 1, claims: [claim('marker', null)] });
+            const marker = reservation({ amount_nano_usd: 0, most_nano_usd: 1, demands: [demand('marker', null)] });
             await ledger.reserve(marker);
             ledger.topUp(request_id, amount);
             ledger.topUp(marker.request_id, 1);
@@ -90,7 +90,7 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<OpenLedger, 'cl
         return {
           ledger,
           clock,
-          balance: async (claim) => ledger.balance(claim),
+          balance: async (demand) => ledger.balance(demand),
           set: async (name, amount) => ledger.set(name, amount),
           grant: async (name, amount, hours) => ledger.grant(name, amount, clock.now() + hours * 3_600_000),
           topUp: async (request_id, amount) => ledger.topUp(request_id, amount),
@@ -130,7 +130,7 @@ export function testScenarios(scenarios: Scenarios, kinds: readonly Kind[]): voi
   }
 }
 
-/** A claim on a day's money of somebody. */
-export function claim(key: string, limit: number | null, more: Partial<LimitClaim> = {}): LimitClaim {
+/** A demand on a day's money of somebody. */
+export function demand(key: string, limit: number | null, more: Partial<LimitDemand> = {}): LimitDemand {
   return { scope: 'user', key, window: 'day', unit: 'nano_usd', limit, rule: 'rule', ...more };
 }

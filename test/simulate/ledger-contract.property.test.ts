@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import type { CounterName, LimitClaim, ReservationRequest } from '../../engine/api.ts';
+import type { CounterName, LimitDemand, ReservationRequest } from '../../engine/api.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
 import { times } from '../support/times.ts';
 import { type Bench, ledgerKinds } from './ledger-benches.ts';
@@ -20,7 +20,7 @@ type Act =
       readonly more: number;
       readonly percent: number | undefined;
       readonly tokens: number;
-      readonly claims: readonly LimitClaim[];
+      readonly demands: readonly LimitDemand[];
     }
   | { readonly kind: 'top up'; readonly which: number; readonly amount: number }
   | { readonly kind: 'set'; readonly name: CounterName; readonly amount: number }
@@ -51,12 +51,12 @@ const name = fc
 /** Few requests at once, more money. */
 const amountOn = ({ unit }: CounterName) => fc.integer({ min: 0, max: unit === 'requests' ? 4 : 300 });
 
-const claim = name.chain((of) =>
+const demand = name.chain((of) =>
   fc
     .tuple(fc.option(amountOn(of)), fc.constantFrom('one', 'two'), fc.boolean())
     // What is counted by the minute or at once is counted because something limits it.
     .map(
-      ([limit, rule, shadow]): LimitClaim => ({
+      ([limit, rule, shadow]): LimitDemand => ({
         ...of,
         limit: of.unit === 'nano_usd' ? limit : (limit ?? 2),
         rule,
@@ -74,7 +74,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
       more: fc.integer({ min: 0, max: 200 }),
       percent: fc.constantFrom(undefined, undefined, 0, 10, 33.3),
       tokens: fc.integer({ min: 0, max: 200 }),
-      claims: fc.array(claim, { minLength: 1, maxLength: 4 }),
+      demands: fc.array(demand, { minLength: 1, maxLength: 4 }),
     }),
   },
   {
@@ -111,17 +111,17 @@ async function answers(bench: Bench, acts: readonly Act[], prefix: string): Prom
       bench.clock.advance(each.hours * HOUR_MS);
     } else if (each.kind === 'reserve') {
       const { amount, more, percent, tokens } = each;
-      const claims = each.claims.map(own);
+      const demands = each.demands.map(own);
       const request = reservation({
         request_id: `${prefix}${requests.length}`,
         amount_nano_usd: amount,
         most_nano_usd: percent === undefined ? amount : amount + more,
         ...(percent !== undefined && { overshoot_percent: percent }),
         tokens,
-        claims,
+        demands,
       });
       requests.push(request);
-      told.push(await ledger.reserve(request), await ledger.statuses(claims));
+      told.push(await ledger.reserve(request), await ledger.statuses(demands));
     } else if (each.kind === 'set' || each.kind === 'grant') {
       const name = own(each.name);
       if (each.kind === 'set') await bench.set(name, each.amount);

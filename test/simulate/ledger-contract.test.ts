@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
-import { claim, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
+import { demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
 
 let store: TestStore;
 const open = useTestStore((opened) => {
@@ -19,100 +19,100 @@ function columns(row: object): object {
 const scenarios: Scenarios = {
   async 'grants up to the limit exactly, and refuses one nano-USD above it'({ ledger }, key) {
     const request = (amount_nano_usd: number) =>
-      ledger.reserve(reservation({ user: key, amount_nano_usd, claims: [claim(key, 200)] }));
+      ledger.reserve(reservation({ user: key, amount_nano_usd, demands: [demand(key, 200)] }));
     return [await request(100), await request(100), await request(1)];
   },
 
-  async 'leaves nothing behind on any claim when one refuses'({ ledger, balance }, key) {
-    const team = claim(`${key}-team`, 99, { scope: 'team', window: 'month' });
-    const refusal = await ledger.reserve(reservation({ claims: [claim(key, 1000), team] }));
-    await ledger.reserve(reservation({ amount_nano_usd: 0, claims: [claim(key, 1000), team] }));
-    return [refusal, await balance(claim(key, null)), await balance(team)];
+  async 'leaves nothing behind on any demand when one refuses'({ ledger, balance }, key) {
+    const team = demand(`${key}-team`, 99, { scope: 'team', window: 'month' });
+    const refusal = await ledger.reserve(reservation({ demands: [demand(key, 1000), team] }));
+    await ledger.reserve(reservation({ amount_nano_usd: 0, demands: [demand(key, 1000), team] }));
+    return [refusal, await balance(demand(key, null)), await balance(team)];
   },
 
   async 'reports all exceeded limits, the one that resets last first'({ ledger }, key) {
-    const claims = [
-      claim(key, 1, { rule: 'first' }),
-      claim(`${key}-team`, 1, { scope: 'team', window: 'month', rule: 'second' }),
-      claim(`${key}-project`, 1, { scope: 'project', window: 'month', rule: 'third' }),
+    const demands = [
+      demand(key, 1, { rule: 'first' }),
+      demand(`${key}-team`, 1, { scope: 'team', window: 'month', rule: 'second' }),
+      demand(`${key}-project`, 1, { scope: 'project', window: 'month', rule: 'third' }),
     ];
-    const { exceeded } = await ledger.reserve(reservation({ claims }));
+    const { exceeded } = await ledger.reserve(reservation({ demands }));
     return exceeded;
   },
 
-  async 'counts a claim without a limit and never refuses it'({ ledger, balance }, key) {
-    const request = reservation({ amount_nano_usd: 10 ** 15, claims: [claim(key, null)] });
-    return [await ledger.reserve(request), await balance(claim(key, null))];
+  async 'counts a demand without a limit and never refuses it'({ ledger, balance }, key) {
+    const request = reservation({ amount_nano_usd: 10 ** 15, demands: [demand(key, null)] });
+    return [await ledger.reserve(request), await balance(demand(key, null))];
   },
 
   async 'counts a request once where several limits share a counter, and the smallest decides'(
     { ledger, balance },
     key,
   ) {
-    const claims = [claim(key, 1000, { rule: 'wide' }), claim(key, 150, { rule: 'narrow' })];
-    const first = reservation({ claims });
+    const demands = [demand(key, 1000, { rule: 'wide' }), demand(key, 150, { rule: 'narrow' })];
+    const first = reservation({ demands });
     const granted = await ledger.reserve(first);
-    const reserved = await balance(claim(key, null));
-    const refused = await ledger.reserve(reservation({ claims }));
+    const reserved = await balance(demand(key, null));
+    const refused = await ledger.reserve(reservation({ demands }));
     await ledger.settle(settlement(first));
-    return [granted, reserved, refused, await balance(claim(key, null))];
+    return [granted, reserved, refused, await balance(demand(key, null))];
   },
 
   async 'tells of a limit in shadow mode without enforcing it'({ ledger, balance }, key) {
-    const claims = [claim(key, 50, { rule: 'shadow', shadow: true }), claim(key, 1000)];
-    return [await ledger.reserve(reservation({ claims })), await balance(claim(key, null))];
+    const demands = [demand(key, 50, { rule: 'shadow', shadow: true }), demand(key, 1000)];
+    return [await ledger.reserve(reservation({ demands })), await balance(demand(key, null))];
   },
 
   async 'says nothing of a limit in shadow mode when another refuses'({ ledger }, key) {
-    const claims = [claim(key, 50, { rule: 'shadow', shadow: true }), claim(`${key}-2`, 10)];
-    return await ledger.reserve(reservation({ claims }));
+    const demands = [demand(key, 50, { rule: 'shadow', shadow: true }), demand(`${key}-2`, 10)];
+    return await ledger.reserve(reservation({ demands }));
   },
 
   async 'turns a reservation into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, user: 'u', team: 't', claims: [claim(key, 100)] });
+    const request = reservation({ request_id: key, user: 'u', team: 't', demands: [demand(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle(settlement(request));
-    return [await balance(claim(key, null)), (await rows(key)).map(columns)];
+    return [await balance(demand(key, null)), (await rows(key)).map(columns)];
   },
 
   async 'writes a request once however often it is settled'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    const request = reservation({ request_id: key, demands: [demand(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle(settlement(request));
     await ledger.settle(settlement(request));
-    return [await balance(claim(key, null)), (await rows(key)).length];
+    return [await balance(demand(key, null)), (await rows(key)).length];
   },
 
   async 'charges what was reserved when the cost is no amount'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    const request = reservation({ request_id: key, demands: [demand(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle({ ...settlement(request), cost_nano_usd: Number.NaN });
-    return [await balance(claim(key, null)), (await rows(key)).map(columns)];
+    return [await balance(demand(key, null)), (await rows(key)).map(columns)];
   },
 
   async 'charges user and team for what was never reserved'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, user: key, team: `${key}-team` });
     await ledger.settle({ ...settlement(request), reserved: false });
     await ledger.settle({ ...settlement(request), reserved: false });
-    const team = claim(`${key}-team`, null, { scope: 'team', window: 'month' });
-    return [await balance(claim(key, null)), await balance(team), (await rows(key)).map(columns)];
+    const team = demand(`${key}-team`, null, { scope: 'team', window: 'month' });
+    return [await balance(demand(key, null)), await balance(team), (await rows(key)).map(columns)];
   },
 
   async 'gives back what is released, once'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, claims: [claim(key, 100)] });
+    const request = reservation({ request_id: key, demands: [demand(key, 100)] });
     await ledger.reserve(request);
     await ledger.release(key);
     await ledger.release(key);
-    return [await balance(claim(key, null)), (await rows(key)).length];
+    return [await balance(demand(key, null)), (await rows(key)).length];
   },
 
   async 'charges the window a request was reserved in'({ ledger, clock, balance }, key) {
-    const request = reservation({ claims: [claim(key, 100)] });
+    const request = reservation({ demands: [demand(key, 100)] });
     await ledger.reserve(request);
     clock.advance(24 * 3_600_000);
     await ledger.settle(settlement(request));
-    await ledger.reserve(reservation({ amount_nano_usd: 0, claims: [claim(key, 100)] }));
-    return await balance(claim(key, null));
+    await ledger.reserve(reservation({ amount_nano_usd: 0, demands: [demand(key, 100)] }));
+    return await balance(demand(key, null));
   },
 };
 
@@ -143,8 +143,8 @@ describe('the ledger in memory is like the one in the database: it', () => {
         const key = freshKey();
         const { ledger } = kind.open(at, time_zone);
         const windows = ['day', 'week', 'month'] as const;
-        const claims = windows.map((window) => claim(key, 1, { window, rule: window }));
-        const { exceeded } = await ledger.reserve(reservation({ claims }));
+        const demands = windows.map((window) => demand(key, 1, { window, rule: window }));
+        const { exceeded } = await ledger.reserve(reservation({ demands }));
         const by_rule = exceeded.map(({ rule, resets_at }) => [rule, new Date(resets_at!).toISOString()] as const);
         ends.push(by_rule.toSorted());
       }

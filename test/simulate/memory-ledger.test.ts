@@ -5,7 +5,7 @@ import type { CounterName } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { openMemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
 import { reservation, settlement } from '../support/store.ts';
-import { claim } from './ledger-benches.ts';
+import { demand } from './ledger-benches.ts';
 
 const NOON = '2026-03-10T12:00:00Z';
 
@@ -15,16 +15,16 @@ function open() {
   return { state, clock, ledger: openMemoryLedger({ clock, isAway: () => state.away }) };
 }
 
-const day = claim('ana', 100);
-const week = claim('ana', 100, { window: 'week' });
-const parallel = claim('ana', 1, { window: 'open', unit: 'requests' });
+const day = demand('ana', 100);
+const week = demand('ana', 100, { window: 'week' });
+const parallel = demand('ana', 1, { window: 'open', unit: 'requests' });
 
 describe('a ledger in memory that is away', () => {
   it('refuses what may not go out then, and tells nobody how limits stand', async () => {
     const { state, ledger } = open();
     state.away = true;
     const away = { code: 'store_unavailable' };
-    await assert.rejects(ledger.reserve(reservation({ claims: [day] })), away);
+    await assert.rejects(ledger.reserve(reservation({ demands: [day] })), away);
     await assert.rejects(ledger.statuses([day]), away);
     assert.deepEqual(ledger.attempts, []);
   });
@@ -32,7 +32,7 @@ describe('a ledger in memory that is away', () => {
   it('lets out without a hold what may, and counts it under all its names when it is settled', async () => {
     const { state, ledger } = open();
     state.away = true;
-    const request = reservation({ claims: [day, week, parallel], on_store_error: 'allow' });
+    const request = reservation({ demands: [day, week, parallel], on_store_error: 'allow' });
     assert.deepEqual(await ledger.reserve(request), { exceeded: [], shadows: [], statuses: [], unreserved: true });
     ledger.topUp(request.request_id, 100);
     assert.deepEqual([ledger.reserved(), ledger.balance(day).in_flight], [0, 0]);
@@ -45,7 +45,7 @@ describe('a ledger in memory that is away', () => {
   it('forgets what went out without a reservation and never left', async () => {
     const { state, ledger } = open();
     state.away = true;
-    const request = reservation({ claims: [day], on_store_error: 'allow' });
+    const request = reservation({ demands: [day], on_store_error: 'allow' });
     await ledger.reserve(request);
     await ledger.release(request.request_id);
     assert.deepEqual(ledger.balance(day), { spent: 0, reserved: 0, most: 0, in_flight: 0 });
@@ -66,7 +66,7 @@ describe('a ledger in memory', () => {
     const { scope, key, window, unit }: CounterName = day;
     ledger.put({ scope, key, window, unit, spent: 5, reserved: 10, most: 90, in_flight: 3 });
     assert.deepEqual(ledger.balance(day), { spent: 5, reserved: 10, most: 90, in_flight: 3 });
-    const { exceeded } = await ledger.reserve(reservation({ amount_nano_usd: 6, claims: [day] }));
+    const { exceeded } = await ledger.reserve(reservation({ amount_nano_usd: 6, demands: [day] }));
     assert.deepEqual(
       exceeded.map(({ spent, reserved, most, in_flight }) => [spent, reserved, most, in_flight]),
       [[5, 10, 90, 3]],
@@ -87,9 +87,9 @@ describe('a ledger in memory', () => {
 
   it('tells of each attempt what every limit had room for', async () => {
     const { ledger } = open();
-    const shadow = claim('ana', 10, { shadow: true, rule: 'noted' });
-    await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
-    await ledger.reserve(reservation({ amount_nano_usd: 60, claims: [day, shadow, parallel] }));
+    const shadow = demand('ana', 10, { shadow: true, rule: 'noted' });
+    await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
+    await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
     const told = ledger.attempts.map(({ statuses, exceeded }) => [
       statuses.map(({ in_force, spent, reserved, needed, room }) => [in_force, spent, reserved, needed, room]),
       exceeded.map(({ window }) => window),
@@ -122,7 +122,7 @@ describe('a ledger in memory', () => {
       { tokens: -1 },
       { most_nano_usd: 99 },
     ]) {
-      await assert.rejects(ledger.reserve(reservation({ claims: [day], ...wrong })), RangeError);
+      await assert.rejects(ledger.reserve(reservation({ demands: [day], ...wrong })), RangeError);
     }
     assert.deepEqual(ledger.balance(day), { spent: 0, reserved: 0, most: 0, in_flight: 0 });
   });

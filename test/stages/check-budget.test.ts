@@ -82,7 +82,7 @@ describe('what check-budget holds', () => {
   });
 
   it('is reserved for the caller, its request and where it goes', async () => {
-    const { claims: _, ...identity } = await reserved({
+    const { demands: _, ...identity } = await reserved({
       facts: { 'principal.team': 'search', 'principal.project': 'apollo' },
       spend_limits: spendLimits(),
     });

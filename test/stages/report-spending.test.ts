@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Answer, type CounterStatus, type LimitClaim, StageError } from '../../engine/api.ts';
+import { type Answer, type CounterStatus, type LimitDemand, StageError } from '../../engine/api.ts';
 import { openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import reportSpending from '../../stages/report-spending.ts';
 import { MIDNIGHT, ruleLimits, type SpendLimits, spendLimits, USD } from './budget-bench.ts';
@@ -12,24 +12,24 @@ const ADA = {
   'principal.token.id': 'tok_1',
 };
 
-function stand(claim: LimitClaim, more: Partial<CounterStatus> = {}): CounterStatus {
-  const { shadow: _, ...name } = claim;
+function stand(demand: LimitDemand, more: Partial<CounterStatus> = {}): CounterStatus {
+  const { shadow: _, ...name } = demand;
   return { ...name, spent: 0, reserved: 0, in_flight: 0, most: 0, resets_at: MIDNIGHT, ...more };
 }
 
-async function report(spend_limits: SpendLimits, more: (claim: LimitClaim) => Partial<CounterStatus> = () => ({})) {
-  const asked: LimitClaim[] = [];
-  const statuses: ServiceWishes['statuses'] = (claims) => {
-    asked.push(...claims);
-    return claims.map((claim) => stand(claim, more(claim)));
+async function report(spend_limits: SpendLimits, more: (demand: LimitDemand) => Partial<CounterStatus> = () => ({})) {
+  const asked: LimitDemand[] = [];
+  const statuses: ServiceWishes['statuses'] = (demands) => {
+    asked.push(...demands);
+    return demands.map((demand) => stand(demand, more(demand)));
   };
   const stage = openStage(reportSpending, { config: stageConfig({ spend_limits }), statuses });
   const answer = (await stage.hooks.request!(stage.request({ facts: ADA }))) as Answer;
   return { asked, answer, body: JSON.parse(answer.body) };
 }
 
-const names = (claims: readonly LimitClaim[]) =>
-  claims.map(({ scope, window, limit }) => `${scope} ${window} ${limit ?? '-'}`);
+const names = (demands: readonly LimitDemand[]) =>
+  demands.map(({ scope, window, limit }) => `${scope} ${window} ${limit ?? '-'}`);
 
 describe('report-spending', () => {
   it('asks how the money of the caller stands, and not about requests, tokens, models and shadows', async () => {

@@ -4,7 +4,7 @@ import { frozenClock } from '../../engine/kit/clock.ts';
 import { openLedger } from '../../engine/money/ledger/ledger.ts';
 import { reportUsage } from '../../engine/money/reports/usage.ts';
 import type { Database } from '../../engine/store/database.ts';
-import { quietLog, reservation, settlement, userClaim, useTestStore } from '../support/store.ts';
+import { quietLog, reservation, settlement, userDemand, useTestStore } from '../support/store.ts';
 
 let database: Database;
 useTestStore((opened) => {
@@ -48,7 +48,7 @@ test('where midnight comes twice a used-up limit opens when the refusal said, an
   const clock = frozenClock('2026-11-01T03:30:00Z');
   const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {}, time_zone: () => time_zone });
   const user = 'havana@example.com';
-  const ask = () => reservation({ user, claims: [userClaim(user, 1_000_000_000)], amount_nano_usd: 1_000_000_000 });
+  const ask = () => reservation({ user, demands: [userDemand(user, 1_000_000_000)], amount_nano_usd: 1_000_000_000 });
   const first = ask();
   assert.equal((await ledger.reserve(first)).exceeded.length, 0);
   await ledger.settle(settlement(first, { cost_nano_usd: 1_000_000_000 }));

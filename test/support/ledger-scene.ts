@@ -1,9 +1,9 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
-import type { LimitClaim, LimitStatus, Reservation, ReservationRequest } from '../../engine/api.ts';
+import type { LimitDemand, LimitStatus, Reservation, ReservationRequest } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
-import { lacksRoom, overshootOf } from '../../engine/money/limits/admission.ts';
+import { lacksRoom, overshootOf } from '../../engine/money/limits/room.ts';
 import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement } from './store.ts';
@@ -17,7 +17,7 @@ const reserve_timeout_ms = () => Number.MAX_SAFE_INTEGER;
 export const MOST_EXPENSIVE = 150;
 
 /** The smallest limit of each counter; in money each request also comes under a larger one, and some under one in shadow mode. */
-const LIMITS: readonly Pick<LimitClaim, 'scope' | 'window' | 'unit' | 'limit'>[] = [
+const LIMITS: readonly Pick<LimitDemand, 'scope' | 'window' | 'unit' | 'limit'>[] = [
   { scope: 'user', window: 'day', unit: 'nano_usd', limit: 250 },
   { scope: 'team', window: 'month', unit: 'nano_usd', limit: 400 },
   { scope: 'project', window: 'week', unit: 'nano_usd', limit: 450 },
@@ -27,7 +27,7 @@ const LIMITS: readonly Pick<LimitClaim, 'scope' | 'window' | 'unit' | 'limit'>[]
   { scope: 'user', window: 'minute', unit: 'requests', limit: 8 },
   { scope: 'model', window: 'minute', unit: 'tokens', limit: 1500 },
 ];
-type LimitName = Pick<LimitClaim, 'scope' | 'window' | 'unit'>;
+type LimitName = Pick<LimitDemand, 'scope' | 'window' | 'unit'>;
 const nameOf = ({ scope, window, unit }: LimitName) => `${scope} ${window} ${unit}`;
 
 interface ReserveStep {
@@ -180,8 +180,8 @@ export class LedgerScene {
     return keys[scope] === null ? undefined : `${keys[scope]} ${this.#run}`;
   }
 
-  #claims(step: ReserveStep): LimitClaim[] {
-    const claims = LIMITS.flatMap((limit): LimitClaim[] => {
+  #demands(step: ReserveStep): LimitDemand[] {
+    const demands = LIMITS.flatMap((limit): LimitDemand[] => {
       const key = this.#keyOf(limit.scope, step);
       if (key === undefined) return [];
       const smaller = { ...limit, key, rule: 'smaller' };
@@ -192,7 +192,7 @@ export class LedgerScene {
       return [larger, smaller, { ...smaller, limit: SHADOW_LIMIT, rule: 'trial', shadow: true }];
     });
     // The order says nothing.
-    return step.most % 2 === 0 ? claims : claims.toReversed();
+    return step.most % 2 === 0 ? demands : demands.toReversed();
   }
 
   async #reserve(step: ReserveStep): Promise<void> {
@@ -203,7 +203,7 @@ export class LedgerScene {
       amount_nano_usd: is_typical ? Math.floor((most * share) / 100) : most,
       most_nano_usd: most,
       ...(is_typical && { overshoot_percent: OVERSHOOT_PERCENT }),
-      claims: this.#claims(step),
+      demands: this.#demands(step),
     });
     const gateway = this.#gateways[which];
     const answer = await gateway.reserve(request);

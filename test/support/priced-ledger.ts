@@ -8,7 +8,7 @@ import { openLedger } from '../../engine/money/ledger/ledger.ts';
 import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/money/reports/reprice.ts';
 import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
-import { quietLog, reservation, settlement, teamClaim, userClaim, useTestStore } from './store.ts';
+import { quietLog, reservation, settlement, teamDemand, userDemand, useTestStore } from './store.ts';
 
 /** Who prices again. */
 export const OPERATOR = { kind: 'command', name: 'ann@backend' } as const;
@@ -68,8 +68,8 @@ export function usePricedLedger(): PricedLedger {
     books.clock = clock;
     books.used = async (more = {}) => {
       const { model = 'coder-1', upstream = 'main' } = more;
-      const claims = [userClaim('ann', null), teamClaim('search', null)];
-      const request = reservation({ user: 'ann', team: 'search', model, upstream, claims, amount_nano_usd: 1000 });
+      const demands = [userDemand('ann', null), teamDemand('search', null)];
+      const request = reservation({ user: 'ann', team: 'search', model, upstream, demands, amount_nano_usd: 1000 });
       await ledger.reserve(request);
       await ledger.settle(settlement(request, { cost_nano_usd: COST, ...more }));
       return request.request_id;

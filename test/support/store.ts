@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import {
-  type LimitClaim,
+  type LimitDemand,
   type Log,
   ledgerIdentity,
   type Reservation,
@@ -85,7 +85,7 @@ export function reservation(more: Partial<ReservationRequest> = {}): Reservation
     most_nano_usd: amount_nano_usd,
     tokens: 0,
     on_store_error: 'deny',
-    claims: [userClaim(user, null)],
+    demands: [userDemand(user, null)],
     ...more,
   };
 }
@@ -169,13 +169,13 @@ export function ledgerRowsOf(database: Database, user: string): Promise<LedgerRo
   return database.query<LedgerRow>('test_ledger_rows', text, [user]);
 }
 
-/** A claim on somebody's day. */
-export function userClaim(user: string, limit: number | null): LimitClaim {
+/** A demand on somebody's day. */
+export function userDemand(user: string, limit: number | null): LimitDemand {
   return { scope: 'user', key: user, window: 'day', unit: 'nano_usd', limit, rule: 'daily' };
 }
 
-/** A claim on a team's month. */
-export function teamClaim(team: string, limit: number | null): LimitClaim {
+/** A demand on a team's month. */
+export function teamDemand(team: string, limit: number | null): LimitDemand {
   return { scope: 'team', key: team, window: 'month', unit: 'nano_usd', limit, rule: 'monthly' };
 }
 

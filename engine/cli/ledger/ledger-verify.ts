@@ -60,7 +60,7 @@ export function describeVerification(verification: LedgerVerification): string[]
       uncounted,
       (many) => `${counted(many, 'ledger row')} with a cost that no counter has:`,
       ({ request_id, user, cost_nano_usd }: UncountedRequest) => `${request_id} of ${user}: ${usd(cost_nano_usd)}`,
-      'Limits never saw this money. Stages of your own that reserve or settle without claims make such rows.',
+      'Limits never saw this money. Stages of your own that reserve or settle without demands make such rows.',
     ),
     ...describeKind(
       left,

@@ -1,18 +1,18 @@
 import type {
   CounterStatus,
-  LimitClaim,
+  LimitDemand,
   LimitStatus,
   Reservation,
   ReservationRequest,
 } from '../../contract/services.ts';
-import { byLatestReset, lacksRoom } from '../limits/admission.ts';
+import { byLatestReset, lacksRoom } from '../limits/room.ts';
 
 /** A reservation as the database is asked for it. */
 export interface PackedReservation {
   readonly request: ReservationRequest;
-  /** Claims in the order of their counters' positions below. */
-  readonly claims: readonly LimitClaim[];
-  /** Per claim, the place of its counter among those of the request, from 0. */
+  /** Demands in the order of their counters' positions below. */
+  readonly demands: readonly LimitDemand[];
+  /** Per demand, the place of its counter among those of the request, from 0. */
   readonly places: readonly number[];
   /** Positions of the request's counters in the batch. */
   readonly counters: readonly number[];
@@ -60,18 +60,18 @@ export function judge(holds: readonly PackedReservation[], answer: ExchangeAnswe
   });
 }
 
-/** The name of the limit a claim is about: that of its rule, unless gateway.yaml has none and one was set. */
-export function limitName({ rule, limit }: Pick<LimitClaim, 'rule' | 'limit'>, set: number | null): string {
+/** The name of the limit a demand is about: that of its rule, unless gateway.yaml has none and one was set. */
+export function limitName({ rule, limit }: Pick<LimitDemand, 'rule' | 'limit'>, set: number | null): string {
   return limit === null && set !== null ? 'set at run time' : rule;
 }
 
-/** A claim and its counter as they stand; the limit of a claim without one is `null` unless one was set. */
-export function limit_status(claim: LimitClaim, numbers: CounterNumbers): CounterStatus {
-  const { scope, key, window, unit, limit: configured, shadow = false } = claim;
+/** A demand and its counter as they stand; the limit of a demand without one is `null` unless one was set. */
+export function limit_status(demand: LimitDemand, numbers: CounterNumbers): CounterStatus {
+  const { scope, key, window, unit, limit: configured, shadow = false } = demand;
   const [spent, reserved, in_flight, most, set, granted, resets_at] = numbers;
   const base = shadow ? configured : (set ?? configured);
   const limit = base === null || shadow ? base : base + (granted ?? 0);
-  return { scope, key, window, unit, rule: limitName(claim, set), limit, spent, reserved, in_flight, most, resets_at };
+  return { scope, key, window, unit, rule: limitName(demand, set), limit, spent, reserved, in_flight, most, resets_at };
 }
 
 const NONE: readonly never[] = [];
@@ -94,35 +94,35 @@ function withoutRoom(
   return { exceeded: exceeded.sort(byLatestReset), shadows: shadows.sort(byLatestReset) };
 }
 
-function limitsOn({ claims, places }: PackedReservation, place: number, in_shadow: boolean, numbers: CounterNumbers) {
-  const on_counter = claims.filter((_, i) => places[i] === place);
+function limitsOn({ demands, places }: PackedReservation, place: number, in_shadow: boolean, numbers: CounterNumbers) {
+  const on_counter = demands.filter((_, i) => places[i] === place);
   const there = on_counter.filter(({ shadow = false }) => shadow === in_shadow);
-  // One that was set at run time is one limit, whatever claims it takes the place of; it refuses even where all of them are
+  // One that was set at run time is one limit, whatever demands it takes the place of; it refuses even where all of them are
   // in shadow mode.
   const [first = { ...on_counter[0]!, limit: null, shadow: false }] = there;
   const meant = !in_shadow && numbers[4] !== null ? [first] : there;
-  return meant.map((claim) => limit_status(claim, numbers)).filter(isLimit);
+  return meant.map((demand) => limit_status(demand, numbers)).filter(isLimit);
 }
 
 function statusesOf(hold: PackedReservation, states: ReadonlyMap<number, CounterNumbers>): readonly LimitStatus[] {
   if (states.size === 0) return NONE;
-  const { claims, places, counters } = hold;
+  const { demands, places, counters } = hold;
   const statuses: LimitStatus[] = [];
-  for (let i = 0; i < claims.length; i++) {
-    const claim = claims[i]!;
+  for (let i = 0; i < demands.length; i++) {
+    const demand = demands[i]!;
     const place = places[i]!;
     const numbers = states.get(counters[place]!);
-    if (numbers === undefined || claim.shadow === true) continue;
+    if (numbers === undefined || demand.shadow === true) continue;
     if (numbers[4] !== null && isRepeated(hold, i)) continue;
-    const stands = limit_status(claim, numbers);
+    const stands = limit_status(demand, numbers);
     if (isLimit(stands)) statuses.push(stands);
   }
   return statuses;
 }
 
-/** Whether an earlier claim in force is on the same counter. */
-function isRepeated({ claims, places }: PackedReservation, at: number): boolean {
-  for (let i = 0; i < at; i++) if (places[i] === places[at] && claims[i]!.shadow !== true) return true;
+/** Whether an earlier demand in force is on the same counter. */
+function isRepeated({ demands, places }: PackedReservation, at: number): boolean {
+  for (let i = 0; i < at; i++) if (places[i] === places[at] && demands[i]!.shadow !== true) return true;
   return false;
 }
 

@@ -2,7 +2,7 @@ import type {
   Clock,
   CounterName,
   CounterStatus,
-  LimitClaim,
+  LimitDemand,
   Reservation,
   ReservationRequest,
   Settlement,
@@ -10,8 +10,8 @@ import type {
 } from '../../contract/services.ts';
 import { storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
-import { percentToPpm } from '../limits/admission.ts';
-import { alwaysCounted } from '../limits/limit-claims.ts';
+import { alwaysCounted } from '../limits/limit-demands.ts';
+import { percentToPpm } from '../limits/room.ts';
 import { addSpentByDay } from '../reports/spent-by-day.ts';
 import { CounterList } from './counter-list.ts';
 import {
@@ -67,7 +67,7 @@ export interface LedgerStatements {
   settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
   release(request_ids: readonly string[]): Promise<void>;
   topUp(top_ups: readonly TopUp[]): Promise<void>;
-  statuses(claims: readonly LimitClaim[]): Promise<CounterStatus[]>;
+  statuses(demands: readonly LimitDemand[]): Promise<CounterStatus[]>;
 }
 
 const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
@@ -165,11 +165,11 @@ export function createLedgerStatements(options: {
         top_ups.map(({ amount_nano_usd }) => amount_nano_usd),
       ]);
     },
-    async statuses(claims) {
-      const meant = claims.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
+    async statuses(demands) {
+      const meant = demands.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
       if (meant.length === 0) return [];
       const counters = new CounterList();
-      const positions = meant.map((claim) => counters.position(claim));
+      const positions = meant.map((demand) => counters.position(demand));
       const [row] = await database.query<{ statuses: string }>(
         'ledger_statuses',
         'select read_statuses($1, $2, $3, $4, $5, $6) as statuses',
@@ -177,14 +177,14 @@ export function createLedgerStatements(options: {
       );
       const numbers = JSON.parse(row!.statuses) as CounterNumbers[];
       const statuses = meant
-        .map((claim, i) => ({
-          claim,
+        .map((demand, i) => ({
+          demand,
           numbers: numbers[positions[i]! - 1]!,
           first: positions.indexOf(positions[i]!) === i,
         }))
-        // One that was set at run time is one limit, whatever claims it takes the place of.
+        // One that was set at run time is one limit, whatever demands it takes the place of.
         .filter((each) => each.first || each.numbers[4] === null)
-        .map((each) => limit_status(each.claim, each.numbers));
+        .map((each) => limit_status(each.demand, each.numbers));
       return addSpentByDay(statuses, { database, now: databaseTime(clock), time_zone: time_zone() });
     },
   };
@@ -212,31 +212,31 @@ export function isCount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-/** What is reserved counts once on each counter, however many claims there are on it, and the smallest limit decides. */
+/** What is reserved counts once on each counter, however many demands there are on it, and the smallest limit decides. */
 function packReservation(
   request: ReservationRequest,
   counters: CounterList,
 ): PackedReservation & { readonly row: object } {
-  const claims = moneyFirst(request.claims);
+  const demands = moneyFirst(request.demands);
   const places: number[] = [];
   const positions: number[] = [];
   const limits: (number | null)[] = [];
   let shadow_limits: (number | null)[] | undefined;
   let money = 0;
-  for (const claim of claims) {
-    const position = counters.position(claim);
+  for (const demand of demands) {
+    const position = counters.position(demand);
     let place = positions.indexOf(position);
     if (place < 0) {
       place = positions.push(position) - 1;
       limits.push(null);
-      if (claim.unit === 'nano_usd') money++;
+      if (demand.unit === 'nano_usd') money++;
     }
     places.push(place);
-    if (claim.shadow === true) {
+    if (demand.shadow === true) {
       shadow_limits ??= [];
-      shadow_limits[place] = smaller(shadow_limits[place] ?? null, claim.limit);
+      shadow_limits[place] = smaller(shadow_limits[place] ?? null, demand.limit);
     } else {
-      limits[place] = smaller(limits[place]!, claim.limit);
+      limits[place] = smaller(limits[place]!, demand.limit);
     }
   }
   const { overshoot_percent: percent } = request;
@@ -260,13 +260,13 @@ function packReservation(
     limits,
     shadow_limits,
   };
-  return { request, claims, places, counters: positions, row };
+  return { request, demands, places, counters: positions, row };
 }
 
 /** Ledger rows name the counters of money only, which therefore come first. */
-function moneyFirst(claims: readonly LimitClaim[]): readonly LimitClaim[] {
-  if (claims.every(({ unit }) => unit === 'nano_usd')) return claims;
-  return claims.toSorted((a, b) => Number(a.unit !== 'nano_usd') - Number(b.unit !== 'nano_usd'));
+function moneyFirst(demands: readonly LimitDemand[]): readonly LimitDemand[] {
+  if (demands.every(({ unit }) => unit === 'nano_usd')) return demands;
+  return demands.toSorted((a, b) => Number(a.unit !== 'nano_usd') - Number(b.unit !== 'nano_usd'));
 }
 
 function smaller(a: number | null, b: number | null): number | null {

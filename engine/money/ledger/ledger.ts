@@ -249,7 +249,7 @@ export function openLedger(options: {
     async reserve(request) {
       assertReservable(request);
       const { request_id } = request;
-      live[request_id] = { makes_room: request.claims.some(({ window }) => window === 'open') };
+      live[request_id] = { makes_room: request.demands.some(({ window }) => window === 'open') };
       try {
         const reservation = await reserveInTime({ reserve: request, given_up: false });
         if (reservation.exceeded.length > 0) delete live[request_id];
@@ -293,9 +293,9 @@ export function openLedger(options: {
       delete live[request_id];
       heartbeat.doubt();
     },
-    async statuses(claims) {
+    async statuses(demands) {
       try {
-        return await statements.statuses(claims);
+        return await statements.statuses(demands);
       } catch (error) {
         throw asStoreError(error);
       }

@@ -1,6 +1,6 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { CounterName, FactView, Services } from '../../contract/services.ts';
-import { compileLimits, type LimitKeys } from './limit-claims.ts';
+import { compileLimits, type LimitKeys } from './limit-demands.ts';
 
 /** Who a request is counted under before its body is read. */
 export type CallerKeys = Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>;
@@ -26,8 +26,8 @@ export function limitsAtOnce(config: GatewayConfig, condition: Services['conditi
   const limits = compileLimits(config, condition, { charge: 'nothing', knows });
   return (keys, groups, facts) => {
     const smallest = new Map<string, LimitAtOnce>();
-    const { claims } = limits.claimsOf({ ...keys, model: undefined, upstream: undefined }, groups, facts);
-    for (const { scope, key, window, unit, limit, rule, shadow } of claims) {
+    const { demands } = limits.demandsOf({ ...keys, model: undefined, upstream: undefined }, groups, facts);
+    for (const { scope, key, window, unit, limit, rule, shadow } of demands) {
       if (window !== 'open' || shadow || limit === null) continue;
       const known = smallest.get(scope);
       if (known === undefined || limit < known.limit) smallest.set(scope, { scope, key, window, unit, limit, rule });

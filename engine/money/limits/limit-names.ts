@@ -3,7 +3,7 @@ import type { CounterName, LimitUnit, LimitWindow } from '../../contract/service
 import { nanoToUsd, usdToNano } from '../../kit/money.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
-import { ALWAYS_COUNTED } from './limit-claims.ts';
+import { ALWAYS_COUNTED } from './limit-demands.ts';
 import { counterKey, describeCounter, spendLimits } from './spend-limits.ts';
 
 /** `missing`: there is nothing to clear or revoke. `conflict`: its state does not allow it. */

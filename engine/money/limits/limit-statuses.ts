@@ -4,7 +4,7 @@ import type { CounterName, LimitUnit, LimitWindow } from '../../contract/service
 import { storable } from '../../kit/storable.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { countsOnly, MOMENT } from './limit-change.ts';
-import { ALWAYS_COUNTED } from './limit-claims.ts';
+import { ALWAYS_COUNTED } from './limit-demands.ts';
 import {
   type AmountUnit,
   amountUnit,

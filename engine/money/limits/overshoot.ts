@@ -3,7 +3,7 @@ import type { EffectivePrice } from '../../contract/services.ts';
 import { isCertain } from '../../rules/guards.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
 import { costAt, createPriceBook, NO_TOKENS } from '../prices/prices.ts';
-import { overshootOf } from './admission.ts';
+import { overshootOf } from './room.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** The request that can cost the most, in tokens. */

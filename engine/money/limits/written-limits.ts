@@ -1,6 +1,6 @@
 import type { GatewayConfig, RuleMode } from '../../contract/config.ts';
 import type { LimitWindow } from '../../contract/services.ts';
-import { amountFor } from './limit-claims.ts';
+import { amountFor } from './limit-demands.ts';
 import { type AmountUnit, amountUnit, shownAmount } from './limit-names.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 

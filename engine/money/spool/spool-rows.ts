@@ -1,7 +1,7 @@
 import type { CounterName, Provenance, ReservationRequest, Settlement } from '../../contract/services.ts';
 import type { SpooledRequest, SpoolRecord } from '../../store/spool/spool-file.ts';
 import { ledgerIdentity } from '../ledger/ledger-identity.ts';
-import { alwaysCounted } from '../limits/limit-claims.ts';
+import { alwaysCounted } from '../limits/limit-demands.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**
@@ -29,7 +29,7 @@ const ESTIMATED: Readonly<Record<string, Provenance>> = Object.fromEntries(
 /** What of a reservation is needed for its ledger row. Requests and tokens by minute are over before the row is written. */
 export function spooledRequest(request: ReservationRequest): SpooledRequest {
   const counters = new Map<string, CounterName>();
-  for (const { scope, key, window, unit } of request.claims) {
+  for (const { scope, key, window, unit } of request.demands) {
     if (unit === 'nano_usd') counters.set(`${scope} ${window} ${key}`, { scope, key, window, unit });
   }
   const { most_nano_usd } = request;

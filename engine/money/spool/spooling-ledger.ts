@@ -181,7 +181,7 @@ export function openSpoolingLedger(
       ledger.forget(request_id);
     },
     typicalCost: (user, model) => ledger.typicalCost(user, model),
-    statuses: (claims) => ledger.statuses(claims),
+    statuses: (demands) => ledger.statuses(demands),
     async close() {
       stopDraining();
       stopLooking();

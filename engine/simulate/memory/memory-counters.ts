@@ -1,6 +1,6 @@
 /** Counters in memory, and the limits on them: the same rules as those of the database. */
 
-import type { CounterName, CounterStatus, LimitClaim, LimitStatus } from '../../contract/services.ts';
+import type { CounterName, CounterStatus, LimitDemand, LimitStatus } from '../../contract/services.ts';
 import { limitName } from '../../money/ledger/ledger-decisions.ts';
 import { isUncounted } from '../../money/reports/spent-by-day.ts';
 import { windowAt } from '../calendar.ts';
@@ -30,10 +30,10 @@ export interface Counters extends RunTimeLimits {
   /** The counter in its current window; opened where there is none. */
   at(name: CounterName): Counter;
   /**
-   * How claims stand that are not in shadow mode; the limit is `null` where nothing limits one. A limit that was set at run
-   * time is one limit, whatever claims on its counter it takes the place of.
+   * How the limits of demands stand that are not in shadow mode; the limit is `null` where nothing limits one. A limit that was set at run
+   * time is one limit, whatever demands on its counter it takes the place of.
    */
-  inForce(claims: readonly LimitClaim[]): CounterStatus[];
+  inForce(demands: readonly LimitDemand[]): CounterStatus[];
   /** The status of a user's week or month that nothing limits with what the user spent on its days. */
   withSpentByDay(limit_status: CounterStatus): CounterStatus;
 }
@@ -60,16 +60,16 @@ export function openCounters(now: () => number, time_zone: string): Counters {
 
   return {
     at,
-    inForce(claims) {
-      const enforced = claims.filter(({ shadow = false }) => !shadow);
+    inForce(demands) {
+      const enforced = demands.filter(({ shadow = false }) => !shadow);
       const names = enforced.map(keyOf);
-      return enforced.flatMap((claim, i): CounterStatus[] => {
+      return enforced.flatMap((demand, i): CounterStatus[] => {
         const name = names[i]!;
         const setting = settings.get(name);
         if (setting !== undefined && names.indexOf(name) < i) return [];
-        const base = setting ?? claim.limit;
+        const base = setting ?? demand.limit;
         const limit = base === null ? null : base + granted(name);
-        return [{ ...stateOf(at(claim)), rule: limitName(claim, setting ?? null), limit }];
+        return [{ ...stateOf(at(demand)), rule: limitName(demand, setting ?? null), limit }];
       });
     },
     withSpentByDay(limit_status) {

@@ -4,15 +4,15 @@ import type {
   CounterName,
   CounterStatus,
   Ledger,
-  LimitClaim,
+  LimitDemand,
   LimitStatus,
   ReservationRequest,
   Settlement,
 } from '../../contract/services.ts';
 import { isCount } from '../../money/ledger/ledger-statements.ts';
 import { assertReservable } from '../../money/ledger/reservable.ts';
-import { byLatestReset, type Hold, lacksRoom, reservedIn } from '../../money/limits/admission.ts';
-import { alwaysCounted } from '../../money/limits/limit-claims.ts';
+import { alwaysCounted } from '../../money/limits/limit-demands.ts';
+import { byLatestReset, type Hold, lacksRoom, reservedIn } from '../../money/limits/room.ts';
 import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */
@@ -37,8 +37,8 @@ export interface Counted {
 export type LedgerRow = Readonly<Record<string, unknown>>;
 
 /** A limit as a reservation found it. */
-export interface DemandStatus extends LimitClaim {
-  /** The limit in force, where the claim has one: that of the claim or one set in its place, and what is granted on top. */
+export interface DemandStatus extends LimitDemand {
+  /** The limit in force, where the demand has one: that of the demand or one set in its place, and what is granted on top. */
   readonly in_force: number | null;
   readonly spent: number;
   readonly reserved: number;
@@ -69,8 +69,8 @@ export interface MemoryLedger extends Ledger, RunTimeLimits {
   put(balance: Balance): void;
   /** Takes over what another ledger counts. */
   count(counted: Counted): void;
-  /** How claims would stand for a request; nothing is reserved. */
-  look(claims: readonly LimitClaim[], hold: Hold): DemandStatus[];
+  /** How the limits of demands would stand for a request; nothing is reserved. */
+  look(demands: readonly LimitDemand[], hold: Hold): DemandStatus[];
   /** Says what requests of a caller to a model usually cost, in nano-USD. */
   teach(user: string, model: string, nano_usd: number): void;
 }
@@ -99,21 +99,21 @@ export function openMemoryLedger(options: {
   const away = () => new StageError('store_unavailable', 'The test says that the database is away.');
 
   /** Counter by counter, those of money first, as the database looks at them. */
-  function byCounter(claims: readonly LimitClaim[]): (readonly LimitClaim[])[] {
-    return [...Map.groupBy(moneyFirst(claims), (claim) => counters.at(claim)).values()];
+  function byCounter(demands: readonly LimitDemand[]): (readonly LimitDemand[])[] {
+    return [...Map.groupBy(moneyFirst(demands), (demand) => counters.at(demand)).values()];
   }
 
-  /** How claims stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
-  function inForce(claims: readonly LimitClaim[]): CounterStatus[] {
-    return byCounter(claims).flatMap((on_counter) => {
+  /** How the limits of demands stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
+  function inForce(demands: readonly LimitDemand[]): CounterStatus[] {
+    return byCounter(demands).flatMap((on_counter) => {
       const in_shadow = on_counter.every(({ shadow = false }) => shadow);
       return counters.inForce(in_shadow ? [{ ...on_counter[0]!, limit: null, shadow: false }] : on_counter);
     });
   }
 
-  function inShadow(claims: readonly LimitClaim[]): CounterStatus[] {
-    const shadows = claims.filter(({ shadow = false }) => shadow);
-    return shadows.map((claim) => ({ ...stateOf(counters.at(claim)), rule: claim.rule, limit: claim.limit }));
+  function inShadow(demands: readonly LimitDemand[]): CounterStatus[] {
+    const shadows = demands.filter(({ shadow = false }) => shadow);
+    return shadows.map((demand) => ({ ...stateOf(counters.at(demand)), rule: demand.rule, limit: demand.limit }));
   }
 
   function withoutRoom(statuses: readonly CounterStatus[], request: ReservationRequest): LimitStatus[] {
@@ -123,17 +123,17 @@ export function openMemoryLedger(options: {
       .toSorted(byLatestReset);
   }
 
-  function found(claim: LimitClaim, request: Hold): DemandStatus {
-    const counter = counters.at(claim);
-    const { shadow = false, unit, limit } = claim;
-    const in_force = shadow ? limit : counters.inForce([claim])[0]!.limit;
+  function found(demand: LimitDemand, request: Hold): DemandStatus {
+    const counter = counters.at(demand);
+    const { shadow = false, unit, limit } = demand;
+    const in_force = shadow ? limit : counters.inForce([demand])[0]!.limit;
     const room = in_force === null || !lacksRoom({ ...stateOf(counter), limit: in_force }, request);
     const { spent, reserved } = counter;
-    return { ...claim, in_force, spent, reserved, needed: reservedIn(unit, request).amount, room };
+    return { ...demand, in_force, spent, reserved, needed: reservedIn(unit, request).amount, room };
   }
 
   function hold(request: ReservationRequest, unreserved: boolean): void {
-    const touched = [...new Set(request.claims.map((claim) => counters.at(claim)))];
+    const touched = [...new Set(request.demands.map((demand) => counters.at(demand)))];
     const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unreserved };
     if (!unreserved) move(open, 1);
     reservations.set(request.request_id, open);
@@ -165,7 +165,7 @@ export function openMemoryLedger(options: {
     counter.in_flight += in_flight ?? (name.unit === 'requests' ? reserved : Number(reserved > 0));
   }
 
-  const look = (claims: readonly LimitClaim[], hold: Hold) => claims.map((claim) => found(claim, hold));
+  const look = (demands: readonly LimitDemand[], hold: Hold) => demands.map((demand) => found(demand, hold));
 
   return {
     attempts,
@@ -195,14 +195,14 @@ export function openMemoryLedger(options: {
         hold(request, true);
         return { exceeded: [], shadows: [], statuses: [], unreserved: true };
       }
-      const exceeded = withoutRoom(inForce(request.claims), request);
-      attempts.push({ request, statuses: look(request.claims, request), exceeded });
+      const exceeded = withoutRoom(inForce(request.demands), request);
+      attempts.push({ request, statuses: look(request.demands, request), exceeded });
       if (exceeded.length > 0) {
         return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: clock.now() };
       }
-      const shadows = withoutRoom(inShadow(byCounter(request.claims).flat()), request);
+      const shadows = withoutRoom(inShadow(byCounter(request.demands).flat()), request);
       hold(request, false);
-      const statuses = counters.inForce(inMoney(request.claims)).filter(isLimit);
+      const statuses = counters.inForce(inMoney(request.demands)).filter(isLimit);
       return { exceeded, shadows, statuses, unreserved: false };
     },
     topUp(request_id, amount_nano_usd) {
@@ -227,19 +227,19 @@ export function openMemoryLedger(options: {
     async release(request_id) {
       end(request_id);
     },
-    async statuses(claims) {
+    async statuses(demands) {
       if (isAway()) throw away();
-      return counters.inForce(inMoney(claims)).map((limit_status) => counters.withSpentByDay(limit_status));
+      return counters.inForce(inMoney(demands)).map((limit_status) => counters.withSpentByDay(limit_status));
     },
   };
 }
 
-function inMoney(claims: readonly LimitClaim[]): LimitClaim[] {
-  return claims.filter(({ unit }) => unit === 'nano_usd');
+function inMoney(demands: readonly LimitDemand[]): LimitDemand[] {
+  return demands.filter(({ unit }) => unit === 'nano_usd');
 }
 
-function moneyFirst(claims: readonly LimitClaim[]): LimitClaim[] {
-  return [...inMoney(claims), ...claims.filter(({ unit }) => unit !== 'nano_usd')];
+function moneyFirst(demands: readonly LimitDemand[]): LimitDemand[] {
+  return [...inMoney(demands), ...demands.filter(({ unit }) => unit !== 'nano_usd')];
 }
 
 function isLimit(limit_status: CounterStatus): limit_status is LimitStatus {

@@ -81,9 +81,9 @@ export function createCoverage(): Coverage {
     const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
     for (const { statuses } of attempts) {
       for (const { pointer, name, window, unit } of limits) {
-        const claim = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
-        if (claim === undefined || claim.limit === null) continue;
-        note(loaded.placeOf(pointer), 'spend rule', claim.room ? 'letting pass' : 'refusing');
+        const demand = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
+        if (demand === undefined || demand.limit === null) continue;
+        note(loaded.placeOf(pointer), 'spend rule', demand.room ? 'letting pass' : 'refusing');
       }
     }
   }

@@ -1,6 +1,6 @@
 /** A process that uses the ledger as a gateway does: reserves, and settles when the upstream would have answered. */
 import { randomUUID } from 'node:crypto';
-import type { LimitClaim, ReservationRequest, Settlement } from '../../../engine/api.ts';
+import type { LimitDemand, ReservationRequest, Settlement } from '../../../engine/api.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { openLedger } from '../../../engine/money/ledger/ledger.ts';
@@ -50,9 +50,9 @@ const database = await openDatabase({ config, env: process.env, log: silent, wai
 const ledger = openLedger({ database, clock: systemClock, log: silent });
 await ledger.beat();
 
-function claimsOf(user: string, team: string, limits: Population['limits']): LimitClaim[] {
+function demandsOf(user: string, team: string, limits: Population['limits']): LimitDemand[] {
   const money = { unit: 'nano_usd', limit: NEVER_REACHED } as const;
-  const defaults: LimitClaim[] = [
+  const defaults: LimitDemand[] = [
     { scope: 'user', key: user, window: 'day', ...money, rule: 'defaults.user_daily_usd' },
     { scope: 'team', key: team, window: 'month', ...money, rule: 'defaults.team_monthly_usd' },
   ];
@@ -86,7 +86,7 @@ function requestOf({ users, teams, limits }: Population): ReservationRequest {
     amount_nano_usd: RESERVED_NANO_USD,
     most_nano_usd: RESERVED_NANO_USD,
     tokens: 1800,
-    claims: claimsOf(user, team, limits),
+    demands: demandsOf(user, team, limits),
     on_store_error: 'deny',
   };
 }

@@ -13,8 +13,8 @@ import {
   reservation,
   settlement,
   spoiltStore,
-  teamClaim,
-  userClaim,
+  teamDemand,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
@@ -95,7 +95,7 @@ describe('a reservation that the store does not answer in time', () => {
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
     await ledger.beat();
     assert.equal((await balanceOf(database, 'kept')).reserved, 100);
-    assert.equal(await ledger.settleAt(settlement(request), request.claims, clock.now(), database_id!), true);
+    assert.equal(await ledger.settleAt(settlement(request), request.demands, clock.now(), database_id!), true);
     ledger.forget(request.request_id);
     await ledger.beat();
     assert.deepEqual(await balanceOf(database, 'kept'), { spent: 60, reserved: 0 });
@@ -109,7 +109,7 @@ describe('a reservation that the store does not answer in time', () => {
       await over();
       ledger.keep(request.request_id);
       assert.equal(
-        await newLedger(clock).settleAt(settlement(request), request.claims, clock.now(), database_id!),
+        await newLedger(clock).settleAt(settlement(request), request.demands, clock.now(), database_id!),
         true,
       );
       store.open();
@@ -132,12 +132,12 @@ describe('a settlement of an earlier time', () => {
   it('counts in the windows of that time, on the counters of money it names', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'late', team: 'lates' });
-    const claims = [
-      teamClaim('lates', 5),
-      userClaim('late', 5),
-      { ...userClaim('late', 5), window: 'minute' as const, unit: 'requests' as const },
+    const demands = [
+      teamDemand('lates', 5),
+      userDemand('late', 5),
+      { ...userDemand('late', 5), window: 'minute' as const, unit: 'requests' as const },
     ];
-    assert.equal(await ledger.settleAt(settlement(request), claims, AT, database_id!), true);
+    assert.equal(await ledger.settleAt(settlement(request), demands, AT, database_id!), true);
     assert.deepEqual(await countersOf(database, 'late'), [
       { window_kind: 'day', window_start: '2026-03-09T00:00:00.000Z', spent: 60, reserved: 0 },
     ]);
@@ -152,7 +152,7 @@ describe('a settlement of an earlier time', () => {
   it('counts now when the clock of the gateway that tells of it is fast', async () => {
     const request = reservation({ user: 'early' });
     const two_days_ahead = Date.parse(START) + 48 * 3_600_000;
-    assert.equal(await newLedger().settleAt(settlement(request), request.claims, two_days_ahead, database_id!), true);
+    assert.equal(await newLedger().settleAt(settlement(request), request.demands, two_days_ahead, database_id!), true);
     assert.equal((await countersOf(database, 'early'))[0]?.window_start, '2026-03-10T00:00:00.000Z');
     const [row] = await database.knex('ledger').where({ request_id: request.request_id });
     assert.equal(row.forwarded_at.toISOString(), new Date(START).toISOString());
@@ -162,12 +162,12 @@ describe('a settlement of an earlier time', () => {
     const clock = frozenClock(START);
     const request = reservation({ user: 'again' });
     const tries = Array.from({ length: 8 }, (_, i) =>
-      newLedger(clock).settleAt(settlement(request, { cost_nano_usd: 60 + i }), request.claims, AT, database_id!),
+      newLedger(clock).settleAt(settlement(request, { cost_nano_usd: 60 + i }), request.demands, AT, database_id!),
     );
     const written = await Promise.all(tries);
     assert.equal(written.filter((each) => each).length, 1);
     clock.advance(28 * 24 * 3_600_000);
-    assert.equal(await newLedger(clock).settleAt(settlement(request), request.claims, AT, database_id!), false);
+    assert.equal(await newLedger(clock).settleAt(settlement(request), request.demands, AT, database_id!), false);
     const rows = await ledgerRowsOf(database, 'again');
     assert.equal(rows.length, 1);
     assert.equal((await balanceOf(database, 'again')).spent, rows[0]!.cost_nano_usd);
@@ -179,11 +179,11 @@ describe('a settlement of an earlier time', () => {
     const request = reservation({ user: 'away' });
     for (const moment of ['before', 'after'] as const) {
       const ledger = newLedger(undefined, spoiltStore(database, 'settle', 1, moment));
-      await assert.rejects(ledger.settleAt(settlement(request), request.claims, AT, database_id!), {
+      await assert.rejects(ledger.settleAt(settlement(request), request.demands, AT, database_id!), {
         code: 'store_unavailable',
       });
     }
-    assert.equal(await newLedger().settleAt(settlement(request), request.claims, AT, database_id!), false);
+    assert.equal(await newLedger().settleAt(settlement(request), request.demands, AT, database_id!), false);
     assert.equal((await ledgerRowsOf(database, 'away')).length, 1);
   });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { LimitClaim } from '../../../engine/api.ts';
+import type { LimitDemand } from '../../../engine/api.ts';
 import { SPEND_SCOPES } from '../../../engine/contract/config.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
@@ -12,7 +12,7 @@ import {
   quietLog,
   reservation,
   settlement,
-  userClaim,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 
@@ -29,8 +29,8 @@ function newLedger(): OpenLedger {
 }
 
 describe('several limits of a request', () => {
-  const claim = (key: string, limit: number | null, more: Partial<LimitClaim> = {}): LimitClaim => ({
-    ...userClaim(key, limit),
+  const demand = (key: string, limit: number | null, more: Partial<LimitDemand> = {}): LimitDemand => ({
+    ...userDemand(key, limit),
     rule: `at-most-${limit}`,
     ...more,
   });
@@ -39,12 +39,12 @@ describe('several limits of a request', () => {
     const ledger = newLedger();
     const scopes = [...SPEND_SCOPES, 'user+model'];
     for (const scope of scopes) {
-      const refusing = scopes.map((each) => claim('of-any-scope', each === scope ? 99 : 100, { scope: each }));
-      const [refusal] = (await ledger.reserve(reservation({ user: 'any', claims: refusing }))).exceeded;
+      const refusing = scopes.map((each) => demand('of-any-scope', each === scope ? 99 : 100, { scope: each }));
+      const [refusal] = (await ledger.reserve(reservation({ user: 'any', demands: refusing }))).exceeded;
       assert.deepEqual([refusal?.scope, refusal?.limit], [scope, 99]);
     }
-    const claims = scopes.map((scope) => claim('of-any-scope', 100, { scope }));
-    const request = reservation({ user: 'any', claims });
+    const demands = scopes.map((scope) => demand('of-any-scope', 100, { scope }));
+    const request = reservation({ user: 'any', demands });
     assertGranted(await ledger.reserve(request));
     await ledger.settle(settlement(request));
     const counters = await countersOf(database, 'of-any-scope');
@@ -56,12 +56,12 @@ describe('several limits of a request', () => {
 
   it('on one counter hold the amount once, and the smallest refuses', async () => {
     const ledger = newLedger();
-    const claims = [claim('shared', 300), claim('shared', null), claim('shared', 200), claim('shared', 250)];
-    const first = reservation({ user: 'shared', claims });
+    const demands = [demand('shared', 300), demand('shared', null), demand('shared', 200), demand('shared', 250)];
+    const first = reservation({ user: 'shared', demands });
     assertGranted(await ledger.reserve(first));
     assert.equal((await balanceOf(database, 'shared')).reserved, 100);
-    assertGranted(await ledger.reserve(reservation({ user: 'shared', claims })));
-    const [refusal] = (await ledger.reserve(reservation({ user: 'shared', claims }))).exceeded;
+    assertGranted(await ledger.reserve(reservation({ user: 'shared', demands })));
+    const [refusal] = (await ledger.reserve(reservation({ user: 'shared', demands }))).exceeded;
     assert.deepEqual([refusal?.rule, refusal?.reserved], ['at-most-200', 200]);
     await ledger.settle(settlement(first));
     assert.deepEqual(await balanceOf(database, 'shared'), { spent: 60, reserved: 100 });
@@ -71,18 +71,18 @@ describe('several limits of a request', () => {
 describe('a granted reservation', () => {
   it('tells every limit in money with its own hold in it, and no other', async () => {
     const ledger = newLedger();
-    const claims: LimitClaim[] = [
-      userClaim('told', null),
-      { ...userClaim('told', 500), window: 'week', rule: 'weekly' },
-      { ...userClaim('told', 900), window: 'month', rule: 'monthly' },
-      { ...userClaim('told', 700), window: 'month', rule: 'monthly too' },
-      { ...userClaim('told', 5), window: 'month', rule: 'trial', shadow: true },
-      { ...userClaim('told', 5), window: 'open', unit: 'requests', rule: 'at once' },
+    const demands: LimitDemand[] = [
+      userDemand('told', null),
+      { ...userDemand('told', 500), window: 'week', rule: 'weekly' },
+      { ...userDemand('told', 900), window: 'month', rule: 'monthly' },
+      { ...userDemand('told', 700), window: 'month', rule: 'monthly too' },
+      { ...userDemand('told', 5), window: 'month', rule: 'trial', shadow: true },
+      { ...userDemand('told', 5), window: 'open', unit: 'requests', rule: 'at once' },
     ];
-    const before = reservation({ user: 'told', claims });
+    const before = reservation({ user: 'told', demands });
     await ledger.reserve(before);
     await ledger.settle(settlement(before));
-    const { statuses } = await ledger.reserve(reservation({ user: 'told', claims }));
+    const { statuses } = await ledger.reserve(reservation({ user: 'told', demands }));
     const week = { window: 'week', rule: 'weekly', limit: 500, resets_at: Date.parse('2026-03-16T00:00:00Z') };
     const month = { window: 'month', rule: 'monthly', limit: 900, resets_at: Date.parse('2026-04-01T00:00:00Z') };
     const counted = { scope: 'user', key: 'told', unit: 'nano_usd', spent: 60, reserved: 100, in_flight: 1, most: 100 };
@@ -96,14 +96,20 @@ describe('a granted reservation', () => {
 
 describe('several limits without room', () => {
   it('are all told, the one that resets last first, of one window the smallest', async () => {
-    const on = (window: LimitClaim['window'], limit: number, unit: LimitClaim['unit'] = 'nano_usd'): LimitClaim => ({
-      ...userClaim('many', limit),
+    const on = (window: LimitDemand['window'], limit: number, unit: LimitDemand['unit'] = 'nano_usd'): LimitDemand => ({
+      ...userDemand('many', limit),
       window,
       unit,
       rule: `${window} ${limit}`,
     });
-    const claims = [on('open', 0, 'requests'), on('day', 9), on('month', 9), on('minute', 0, 'tokens'), on('month', 8)];
-    const { exceeded } = await newLedger().reserve(reservation({ user: 'many', tokens: 1, claims }));
+    const demands = [
+      on('open', 0, 'requests'),
+      on('day', 9),
+      on('month', 9),
+      on('minute', 0, 'tokens'),
+      on('month', 8),
+    ];
+    const { exceeded } = await newLedger().reserve(reservation({ user: 'many', tokens: 1, demands }));
     assert.deepEqual(
       exceeded.map(({ rule }) => rule),
       ['month 8', 'month 9', 'day 9', 'minute 0', 'open 0'],
@@ -112,22 +118,22 @@ describe('several limits without room', () => {
 });
 
 describe('a limit in shadow mode', () => {
-  const shadow = (key: string, limit: number, rule = `trial-${limit}`): LimitClaim => ({
-    ...userClaim(key, limit),
+  const shadow = (key: string, limit: number, rule = `trial-${limit}`): LimitDemand => ({
+    ...userDemand(key, limit),
     rule,
     shadow: true,
   });
 
-  async function reserve(ledger: OpenLedger, claims: readonly LimitClaim[]) {
-    const { exceeded, shadows } = await ledger.reserve(reservation({ user: claims[0]!.key, claims }));
+  async function reserve(ledger: OpenLedger, demands: readonly LimitDemand[]) {
+    const { exceeded, shadows } = await ledger.reserve(reservation({ user: demands[0]!.key, demands }));
     return { refusal: exceeded[0]?.rule, told: shadows };
   }
 
   it('refuses nothing, and is reported each time it would have', async () => {
     const ledger = newLedger();
-    const claims = [shadow('trial', 150)];
-    assert.deepEqual(await reserve(ledger, claims), { refusal: undefined, told: [] });
-    const { refusal, told } = await reserve(ledger, claims);
+    const demands = [shadow('trial', 150)];
+    assert.deepEqual(await reserve(ledger, demands), { refusal: undefined, told: [] });
+    const { refusal, told } = await reserve(ledger, demands);
     assert.equal(refusal, undefined);
     assert.deepEqual(told, [
       {
@@ -149,8 +155,8 @@ describe('a limit in shadow mode', () => {
 
   it('is reported beside others on its counter only when it has no room itself', async () => {
     const ledger = newLedger();
-    const claims = [userClaim('trials', 1000), shadow('trials', 50), shadow('trials', 99), shadow('trials', 100)];
-    const { told } = await reserve(ledger, claims);
+    const demands = [userDemand('trials', 1000), shadow('trials', 50), shadow('trials', 99), shadow('trials', 100)];
+    const { told } = await reserve(ledger, demands);
     assert.deepEqual(
       told.map(({ rule }) => rule),
       ['trial-50', 'trial-99'],
@@ -159,8 +165,8 @@ describe('a limit in shadow mode', () => {
 
   it('is not reported when a limit in force refuses the request', async () => {
     const ledger = newLedger();
-    const claims = [shadow('both', 50), userClaim('both', 60)];
-    assert.deepEqual(await reserve(ledger, claims), { refusal: 'daily', told: [] });
+    const demands = [shadow('both', 50), userDemand('both', 60)];
+    assert.deepEqual(await reserve(ledger, demands), { refusal: 'daily', told: [] });
     assert.deepEqual(await countersOf(database, 'both'), [
       { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, reserved: 0 },
     ]);
@@ -169,7 +175,7 @@ describe('a limit in shadow mode', () => {
   it('sees every request of a batch in its turn, and holds nobody else up', async () => {
     const ledger = newLedger();
     const trial = [shadow('batch', 300)];
-    const real = [userClaim('batch-2', 300)];
+    const real = [userDemand('batch-2', 300)];
     const answers = await Promise.all(
       Array.from({ length: 10 }, (_, i) => reserve(ledger, i % 2 === 0 ? trial : real)),
     );
@@ -184,15 +190,15 @@ describe('a full batch', () => {
   it('takes not much longer to be decided one by one than to be granted as a whole', async () => {
     const ledger = newLedger();
     const windows = ['day', 'week', 'month'] as const;
-    const claims = (key: string, limit: number) =>
+    const demands = (key: string, limit: number) =>
       windows.flatMap((window) => [
-        { ...userClaim(key, limit), window },
-        { ...userClaim('everybody', null), scope: 'team', window },
+        { ...userDemand(key, limit), window },
+        { ...userDemand('everybody', null), scope: 'team', window },
       ]);
     const takes = async (first_limit: number): Promise<number> => {
       const begin = performance.now();
       const batch = Array.from({ length: 500 }, (_, i) =>
-        ledger.reserve(reservation({ user: `u${i}`, claims: claims(`crowd-${i}`, i === 0 ? first_limit : 1e15) })),
+        ledger.reserve(reservation({ user: `u${i}`, demands: demands(`crowd-${i}`, i === 0 ? first_limit : 1e15) })),
       );
       const refused = (await Promise.all(batch)).filter(({ exceeded }) => exceeded.length > 0);
       assert.equal(refused.length, first_limit === 0 ? 1 : 0);

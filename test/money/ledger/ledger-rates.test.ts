@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { LimitClaim } from '../../../engine/api.ts';
+import type { LimitDemand } from '../../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
@@ -14,7 +14,7 @@ import {
   reservation,
   settlement,
   type TestStore,
-  userClaim,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 
@@ -31,8 +31,8 @@ function newLedger(clock: FrozenClock, on: Database = database): OpenLedger {
   return ledger;
 }
 
-const on = (key: string, window: LimitClaim['window'], unit: LimitClaim['unit'], limit: number): LimitClaim => ({
-  ...userClaim(key, limit),
+const on = (key: string, window: LimitDemand['window'], unit: LimitDemand['unit'], limit: number): LimitDemand => ({
+  ...userDemand(key, limit),
   window,
   unit,
   rule: `${limit} ${unit}`,
@@ -49,12 +49,12 @@ describe('a limit by week', () => {
       time_zone: () => 'Europe/Berlin',
     });
     open.push(ledger);
-    const claims = [on('weekly', 'week', 'nano_usd', 100)];
-    assertGranted(await ledger.reserve(reservation({ user: 'weekly', claims })));
-    const { exceeded } = await ledger.reserve(reservation({ user: 'weekly', claims }));
+    const demands = [on('weekly', 'week', 'nano_usd', 100)];
+    assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
+    const { exceeded } = await ledger.reserve(reservation({ user: 'weekly', demands }));
     assert.equal(exceeded[0]?.resets_at, Date.parse('2026-03-15T23:00:00Z'));
     clock.advance(1000);
-    assertGranted(await ledger.reserve(reservation({ user: 'weekly', claims })));
+    assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
     assert.deepEqual(
       (await countersOf(database, 'weekly')).map(({ window_start }) => window_start),
       ['2026-03-08T23:00:00.000Z', '2026-03-15T23:00:00.000Z'],
@@ -65,8 +65,8 @@ describe('a limit by week', () => {
 describe('a limit on requests at once', () => {
   it('has room again as soon as one is over, however it ended', async () => {
     const ledger = newLedger(frozenClock('2026-03-10T12:00:00Z'));
-    const claims = [userClaim('busy', null), on('busy', 'open', 'requests', 2)];
-    const make = () => reservation({ user: 'busy', claims });
+    const demands = [userDemand('busy', null), on('busy', 'open', 'requests', 2)];
+    const make = () => reservation({ user: 'busy', demands });
     const [first, second] = [make(), make()];
     assertGranted(await ledger.reserve(first));
     assertGranted(await ledger.reserve(second));
@@ -92,8 +92,8 @@ describe('a limit on requests at once', () => {
   it('holds across gateways, and never ends with a window', async () => {
     const clock = frozenClock('2026-03-10T23:59:59Z');
     const ledgers = [newLedger(clock), newLedger(clock, await store.another())];
-    const claims = [on('everywhere', 'open', 'requests', 5)];
-    const reserve = (i: number) => ledgers[i % 2]!.reserve(reservation({ user: 'everywhere', claims }));
+    const demands = [on('everywhere', 'open', 'requests', 5)];
+    const reserve = (i: number) => ledgers[i % 2]!.reserve(reservation({ user: 'everywhere', demands }));
     const answers = await Promise.all(Array.from({ length: 40 }, (_, i) => reserve(i)));
     assert.equal(answers.filter(({ exceeded }) => exceeded.length === 0).length, 5);
     clock.advance(40 * 24 * 3_600_000);
@@ -110,11 +110,11 @@ describe('a limit on requests at once', () => {
     };
     const ledger = newLedger(frozenClock('2026-03-10T12:00:00Z'), counting as Database);
     const once = on('swift', 'open', 'requests', 1);
-    for (const [claims, sent] of [
-      [[userClaim('swift', null), once], 1],
-      [[userClaim('swift', null)], 0],
+    for (const [demands, sent] of [
+      [[userDemand('swift', null), once], 1],
+      [[userDemand('swift', null)], 0],
     ] as const) {
-      const request = reservation({ user: 'swift', claims });
+      const request = reservation({ user: 'swift', demands });
       assertGranted(await ledger.reserve(request));
       exchanges = 0;
       const settled = ledger.settle(settlement(request));
@@ -128,14 +128,14 @@ describe('a limit on requests at once', () => {
   it('forgets requests of a gateway that died', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const [dead, alive] = [newLedger(clock), newLedger(clock)];
-    const claims = [userClaim('dead', null), on('dead', 'open', 'requests', 1)];
-    assertGranted(await dead.reserve(reservation({ user: 'dead', claims })));
+    const demands = [userDemand('dead', null), on('dead', 'open', 'requests', 1)];
+    assertGranted(await dead.reserve(reservation({ user: 'dead', demands })));
     await alive.beat();
     clock.advance(31_000);
     await alive.beat();
     await alive.recover();
     assert.equal((await ledgerRowsOf(database, 'dead')).length, 1);
-    assertGranted(await alive.reserve(reservation({ user: 'dead', claims })));
+    assertGranted(await alive.reserve(reservation({ user: 'dead', demands })));
   });
 });
 
@@ -143,8 +143,8 @@ describe('limits by minute', () => {
   it('count a request from its start until the minute is over, and none that never left', async () => {
     const clock = frozenClock('2026-03-10T12:00:30Z');
     const ledger = newLedger(clock);
-    const claims = [userClaim('quick', null), on('quick', 'minute', 'requests', 2)];
-    const make = () => reservation({ user: 'quick', claims });
+    const demands = [userDemand('quick', null), on('quick', 'minute', 'requests', 2)];
+    const make = () => reservation({ user: 'quick', demands });
     const [first, never_left] = [make(), make()];
     assertGranted(await ledger.reserve(first));
     assertGranted(await ledger.reserve(never_left));
@@ -162,8 +162,8 @@ describe('limits by minute', () => {
 
   it('count tokens as they were expected, then as they were', async () => {
     const ledger = newLedger(frozenClock('2026-03-10T12:00:00Z'));
-    const claims = [userClaim('wordy', null), on('wordy', 'minute', 'tokens', 1000)];
-    const make = (tokens: number) => reservation({ user: 'wordy', tokens, claims });
+    const demands = [userDemand('wordy', null), on('wordy', 'minute', 'tokens', 1000)];
+    const make = (tokens: number) => reservation({ user: 'wordy', tokens, demands });
     const first = make(900);
     assertGranted(await ledger.reserve(first));
     assert.deepEqual(
@@ -185,7 +185,7 @@ describe('limits by minute', () => {
       on('row', 'open', 'requests', 5),
       on('row', 'minute', 'tokens', 500),
     ];
-    const request = reservation({ user: 'row', tokens: 400, claims: [...rates, userClaim('row', 1000)] });
+    const request = reservation({ user: 'row', tokens: 400, demands: [...rates, userDemand('row', 1000)] });
     await ledger.reserve(request);
     const adds_up = async () => (await verifyLedger({ database, clock })).differences;
     assert.deepEqual(await adds_up(), { total: 0, first: [] });
@@ -208,7 +208,7 @@ describe('limits by minute', () => {
   it('are deleted two hours later, unless a request of then is still under way', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const ledger = newLedger(clock);
-    const request = (user: string) => reservation({ user, claims: [on(user, 'minute', 'requests', 5)] });
+    const request = (user: string) => reservation({ user, demands: [on(user, 'minute', 'requests', 5)] });
     const [over, under_way] = [request('over'), request('under-way')];
     await Promise.all([ledger.reserve(over), ledger.reserve(under_way)]);
     await ledger.settle(settlement(over));
@@ -228,15 +228,15 @@ describe('limits by minute', () => {
 describe('a limit on what one user spends on one model', () => {
   it('is counted apart from both', async () => {
     const ledger = newLedger(frozenClock('2026-03-10T12:00:00Z'));
-    const claims = (model: string): LimitClaim[] => [
-      userClaim('picky', null),
-      { ...userClaim(JSON.stringify(['picky', model]), 100), scope: 'user+model', rule: 'per model' },
+    const demands = (model: string): LimitDemand[] => [
+      userDemand('picky', null),
+      { ...userDemand(JSON.stringify(['picky', model]), 100), scope: 'user+model', rule: 'per model' },
     ];
-    assertGranted(await ledger.reserve(reservation({ user: 'picky', claims: claims('a') })));
+    assertGranted(await ledger.reserve(reservation({ user: 'picky', demands: demands('a') })));
     assert.equal(
-      (await ledger.reserve(reservation({ user: 'picky', claims: claims('a') }))).exceeded[0]?.rule,
+      (await ledger.reserve(reservation({ user: 'picky', demands: demands('a') }))).exceeded[0]?.rule,
       'per model',
     );
-    assertGranted(await ledger.reserve(reservation({ user: 'picky', claims: claims('b') })));
+    assertGranted(await ledger.reserve(reservation({ user: 'picky', demands: demands('b') })));
   });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { LimitClaim, Provenance, ReservationRequest } from '../../../engine/api.ts';
+import type { LimitDemand, Provenance, ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
@@ -12,7 +12,7 @@ import {
   quietLog,
   reservation,
   settlement,
-  userClaim,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
@@ -33,8 +33,8 @@ function newLedger(at = clock): OpenLedger {
 
 /** A request that holds 10 of the 100 it can cost, under a limit that 20 % may pass. */
 function typical(user: string, limit: number, more: Partial<ReservationRequest> = {}): ReservationRequest {
-  const claims: LimitClaim[] = [userClaim(user, limit)];
-  return reservation({ user, amount_nano_usd: 10, most_nano_usd: 100, overshoot_percent: 20, claims, ...more });
+  const demands: LimitDemand[] = [userDemand(user, limit)];
+  return reservation({ user, amount_nano_usd: 10, most_nano_usd: 100, overshoot_percent: 20, demands, ...more });
 }
 
 const stateOf = async (user: string) => {
@@ -70,7 +70,7 @@ describe('a typical reservation', () => {
   it('beside one that holds everything obeys its share, while the other is let pass nothing', async () => {
     const ledger = newLedger();
     assertGranted(await ledger.reserve(typical('mixed', 200)));
-    const whole = () => reservation({ user: 'mixed', claims: [userClaim('mixed', 200)] });
+    const whole = () => reservation({ user: 'mixed', demands: [userDemand('mixed', 200)] });
     assertGranted(await ledger.reserve(whole()));
     assert.equal((await ledger.reserve(whole())).exceeded.length, 1);
     assert.equal((await ledger.reserve(typical('mixed', 200))).exceeded.length, 1);

@@ -13,8 +13,8 @@ import {
   reservation,
   settlement,
   type TestStore,
-  teamClaim,
-  userClaim,
+  teamDemand,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 
@@ -35,10 +35,10 @@ function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLe
 }
 
 describe('a reservation', () => {
-  it('holds the amount against every claim and says nothing', async () => {
+  it('holds the amount against every demand and says nothing', async () => {
     const ledger = newLedger();
-    const team = teamClaim('holders', 1000);
-    const request = reservation({ user: 'holder', claims: [userClaim('holder', 100), team] });
+    const team = teamDemand('holders', 1000);
+    const request = reservation({ user: 'holder', demands: [userDemand('holder', 100), team] });
     assertGranted(await ledger.reserve(request));
     assert.deepEqual(await countersOf(database, 'holder'), [
       { window_kind: 'day', window_start: '2026-03-10T00:00:00.000Z', spent: 0, reserved: 100 },
@@ -50,10 +50,10 @@ describe('a reservation', () => {
 
   it('is granted up to the limit exactly, and refused one nano-USD above it', async () => {
     const ledger = newLedger();
-    const claims = [userClaim('exact', 200)];
-    assertGranted(await ledger.reserve(reservation({ user: 'exact', claims })));
-    assertGranted(await ledger.reserve(reservation({ user: 'exact', claims })));
-    const refused = await ledger.reserve(reservation({ user: 'exact', claims, amount_nano_usd: 1 }));
+    const demands = [userDemand('exact', 200)];
+    assertGranted(await ledger.reserve(reservation({ user: 'exact', demands })));
+    assertGranted(await ledger.reserve(reservation({ user: 'exact', demands })));
+    const refused = await ledger.reserve(reservation({ user: 'exact', demands, amount_nano_usd: 1 }));
     assert.deepEqual(refused, {
       exceeded: [
         {
@@ -77,10 +77,10 @@ describe('a reservation', () => {
     });
   });
 
-  it('that is refused leaves nothing behind on any of its claims', async () => {
+  it('that is refused leaves nothing behind on any of its demands', async () => {
     const ledger = newLedger();
-    const team = teamClaim('small-team', 99);
-    const [refusal] = (await ledger.reserve(reservation({ user: 'roomy', claims: [userClaim('roomy', 1000), team] })))
+    const team = teamDemand('small-team', 99);
+    const [refusal] = (await ledger.reserve(reservation({ user: 'roomy', demands: [userDemand('roomy', 1000), team] })))
       .exceeded;
     assert.equal(refusal?.key, 'small-team');
     assert.equal((await balanceOf(database, 'roomy')).reserved, 0);
@@ -88,16 +88,16 @@ describe('a reservation', () => {
 
   it('reports the exceeded limit that resets last', async () => {
     const ledger = newLedger();
-    const team = teamClaim('poor-team', 1);
-    const [refusal] = (await ledger.reserve(reservation({ user: 'poor', claims: [userClaim('poor', 2), team] })))
+    const team = teamDemand('poor-team', 1);
+    const [refusal] = (await ledger.reserve(reservation({ user: 'poor', demands: [userDemand('poor', 2), team] })))
       .exceeded;
     assert.equal(refusal?.rule, 'monthly');
     assert.equal(refusal?.resets_at, Date.parse('2026-04-01T00:00:00Z'));
   });
 
-  it('counts a claim without a limit and never refuses it', async () => {
+  it('counts a demand without a limit and never refuses it', async () => {
     const ledger = newLedger();
-    const request = reservation({ user: 'free', amount_nano_usd: 10 ** 15, claims: [userClaim('free', null)] });
+    const request = reservation({ user: 'free', amount_nano_usd: 10 ** 15, demands: [userDemand('free', null)] });
     assertGranted(await ledger.reserve(request));
     assert.equal((await balanceOf(database, 'free')).reserved, 10 ** 15);
   });
@@ -105,7 +105,7 @@ describe('a reservation', () => {
   it('follows the calendar of the configured time zone', async () => {
     const clock = frozenClock('2026-03-28T23:30:00Z');
     const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
-    const [refusal] = (await ledger.reserve(reservation({ user: 'berlin', claims: [userClaim('berlin', 1)] })))
+    const [refusal] = (await ledger.reserve(reservation({ user: 'berlin', demands: [userDemand('berlin', 1)] })))
       .exceeded;
     assert.equal((await countersOf(database, 'berlin'))[0]?.window_start, '2026-03-28T23:00:00.000Z');
     // The day on which summer time begins has 23 hours.
@@ -116,7 +116,7 @@ describe('a reservation', () => {
     const time_zone = () => 'Asia/Beirut';
     const clock = frozenClock('2026-03-29T10:00:00Z');
     const ledger = newLedger({ clock, time_zone });
-    const poor = () => reservation({ user: 'beirut', claims: [userClaim('beirut', 1)] });
+    const poor = () => reservation({ user: 'beirut', demands: [userDemand('beirut', 1)] });
     const [refusal] = (await ledger.reserve(poor())).exceeded;
     // The clock jumps from midnight to one, two hours before midnight in UTC.
     assert.equal((await countersOf(database, 'beirut'))[0]?.window_start, '2026-03-28T22:00:00.000Z');
@@ -128,7 +128,7 @@ describe('a reservation', () => {
 
   it("takes the time from the database when the clock isn't stopped", async () => {
     const ledger = newLedger({ clock: { ...systemClock, now: () => 0 } });
-    const [refusal] = (await ledger.reserve(reservation({ user: 'timely', claims: [userClaim('timely', 1)] })))
+    const [refusal] = (await ledger.reserve(reservation({ user: 'timely', demands: [userDemand('timely', 1)] })))
       .exceeded;
     const [row] = await database.query<{ now: Date }>('test_now', 'select now()', []);
     const left_ms = refusal!.resets_at! - row!.now.getTime();
@@ -144,11 +144,11 @@ describe('a reservation', () => {
 });
 
 describe('200 concurrent reservations against room for 50', () => {
-  const claims = (user: string) => [userClaim(user, 5000)];
+  const demands = (user: string) => [userDemand(user, 5000)];
 
   it('are granted exactly 50 times', async () => {
     const ledger = newLedger();
-    const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd', claims: claims('crowd') }));
+    const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd', demands: demands('crowd') }));
     const answers = await Promise.all(requests.map((request) => ledger.reserve(request)));
     assert.equal(answers.filter(({ exceeded }) => exceeded.length === 0).length, 50);
     assert.equal((await balanceOf(database, 'crowd')).reserved, 5000);
@@ -156,7 +156,7 @@ describe('200 concurrent reservations against room for 50', () => {
 
   it('are granted exactly 50 times by two gateways together', async () => {
     const ledgers = [newLedger(), newLedger({ database: await store.another() })];
-    const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd-2', claims: claims('crowd-2') }));
+    const requests = Array.from({ length: 200 }, () => reservation({ user: 'crowd-2', demands: demands('crowd-2') }));
     const answers = await Promise.all(requests.map((request, i) => ledgers[i % 2]!.reserve(request)));
     const granted = requests.filter((_, i) => answers[i]!.exceeded.length === 0);
     assert.equal(granted.length, 50);
@@ -164,12 +164,12 @@ describe('200 concurrent reservations against room for 50', () => {
     assert.deepEqual(await balanceOf(database, 'crowd-2'), { spent: 50 * 60, reserved: 0 });
   });
 
-  it('never deadlock when gateways claim the same counters in different orders', async () => {
+  it('never deadlock when gateways demand the same counters in different orders', async () => {
     const ledgers = [newLedger(), newLedger({ database: await store.another() })];
     const keys = ['p', 'q', 'r', 's'].map((key) => `order-${key}`);
     const reserveAndSettle = async (i: number) => {
       const mine = i % 2 === 0 ? keys : keys.toReversed();
-      const request = reservation({ user: 'order', claims: mine.map((key) => userClaim(key, null)) });
+      const request = reservation({ user: 'order', demands: mine.map((key) => userDemand(key, null)) });
       await ledgers[i % 2]!.reserve(request);
       await ledgers[(i + 1) % 2]!.settle(settlement(request));
     };

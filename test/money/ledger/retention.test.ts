@@ -12,8 +12,8 @@ import {
   settlement,
   spoiltStore,
   type TestStore,
-  teamClaim,
-  userClaim,
+  teamDemand,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 
@@ -37,8 +37,8 @@ async function moveTo(time: string): Promise<void> {
 }
 
 async function used(): Promise<void> {
-  const claims = [userClaim('ann', null), teamClaim('search', null)];
-  const request = reservation({ user: 'ann', team: 'search', claims });
+  const demands = [userDemand('ann', null), teamDemand('search', null)];
+  const request = reservation({ user: 'ann', team: 'search', demands });
   await ledger.reserve(request);
   await ledger.settle(settlement(request));
 }
@@ -178,14 +178,14 @@ describe('after a month was dropped', () => {
     const request = reservation({
       user: 'ann',
       team: 'search',
-      claims: [userClaim('ann', null), teamClaim('search', null)],
+      demands: [userDemand('ann', null), teamDemand('search', null)],
     });
     await used();
     await ledger.reserve(request);
     await moveTo('2026-02-01T00:00:05Z');
     await ledger.settle(settlement(request));
     await moveTo('2026-04-10T12:00:00Z');
-    await ledger.reserve(reservation({ user: 'ann', team: 'search', claims: request.claims }));
+    await ledger.reserve(reservation({ user: 'ann', team: 'search', demands: request.demands }));
     kept = { ledger_months: 2 };
     assert.deepEqual(await retention.sweep(), ['ledger_2026_01']);
     assert.deepEqual(await months(), ['2026-02']);
@@ -217,7 +217,7 @@ describe('after a month was dropped', () => {
     const request = reservation({ user: 'ann' });
     await ledger.settleAt(
       settlement(request),
-      [userClaim('ann', null)],
+      [userDemand('ann', null)],
       Date.parse('2026-01-16T12:00:00Z'),
       await ledger.databaseId(),
     );

@@ -11,8 +11,8 @@ import {
   reservation,
   settlement,
   type TestStore,
-  teamClaim,
-  userClaim,
+  teamDemand,
+  userDemand,
 } from '../../support/store.ts';
 
 const START = '2026-03-10T12:00:00Z';
@@ -43,8 +43,8 @@ beforeEach(async () => {
     ['b', 'bob'],
     ['reserved', 'ann'],
   ] as const) {
-    const claims = [userClaim(user, null), teamClaim('search', 1000)];
-    const request = reservation({ request_id, user, team: 'search', claims });
+    const demands = [userDemand(user, null), teamDemand('search', 1000)];
+    const request = reservation({ request_id, user, team: 'search', demands });
     assertGranted(await ledger.reserve(request));
     if (request_id !== 'reserved') await ledger.settle(settlement(request));
   }
@@ -248,12 +248,12 @@ describe('the verification finds, to the nano-USD,', () => {
 
   it('a limit on requests or tokens that counts more than there are', async () => {
     const rates = ['open', 'minute'].map((window) => ({ scope: 'user', key: 'cy', window, rule: 'few', limit: null }));
-    const claims = [
-      userClaim('cy', null),
+    const demands = [
+      userDemand('cy', null),
       { ...rates[0]!, window: 'open' as const, unit: 'requests' as const },
       { ...rates[1]!, window: 'minute' as const, unit: 'tokens' as const },
     ];
-    await ledger.reserve(reservation({ user: 'cy', tokens: 500, claims }));
+    await ledger.reserve(reservation({ user: 'cy', tokens: 500, demands }));
     assert.deepEqual((await verify()).differences, NOTHING);
     await change("update spend_counters set reserved = reserved + 1 where key = 'cy' and unit <> 'nano_usd'");
     const cy = { ...ANN, key: 'cy', window_start: null, window: 'open', unit: 'requests' };

@@ -5,20 +5,20 @@ import { describe, it } from 'node:test';
 import type { WriteRow } from '../../../engine/money/spool/spool-rows.ts';
 import { away, SOME_DATABASE } from '../../support/spool.ts';
 import { Scene, start } from '../../support/spool-scene.ts';
-import { reservation, settlement, teamClaim, userClaim } from '../../support/store.ts';
+import { reservation, settlement, teamDemand, userDemand } from '../../support/store.ts';
 
 describe('a request that went out without a reservation', () => {
   it('is written once it is over, with the counters of money it counts on and the time it went out', async () => {
     const scene = new Scene();
     const spool = scene.open();
-    const claims = [
-      userClaim('ana', 500),
-      { ...userClaim('ana', 400), shadow: true },
-      teamClaim('core', null),
-      { ...userClaim('ana', 3), window: 'open', unit: 'requests' } as const,
-      { ...userClaim('ana', 3000), window: 'minute', unit: 'tokens' } as const,
+    const demands = [
+      userDemand('ana', 500),
+      { ...userDemand('ana', 400), shadow: true },
+      teamDemand('core', null),
+      { ...userDemand('ana', 3), window: 'open', unit: 'requests' } as const,
+      { ...userDemand('ana', 3000), window: 'minute', unit: 'tokens' } as const,
     ];
-    const request = reservation({ user: 'ana', team: 'core', claims, on_store_error: 'allow' });
+    const request = reservation({ user: 'ana', team: 'core', demands, on_store_error: 'allow' });
     await spool.forward(request);
     assert.ok(spool.has(request.request_id));
     scene.clock.advance(3_600_000);
@@ -227,7 +227,7 @@ describe('the spool of a process that ended', () => {
   it('counts a request whose beginning is broken on the counters that everybody has', async () => {
     const scene = new Scene();
     const doomed = scene.doomed();
-    const request = reservation({ user: 'ben', team: 'core', claims: [] });
+    const request = reservation({ user: 'ben', team: 'core', demands: [] });
     await doomed.forward(request);
     await doomed.settle(settlement(request));
     const [beginning, end] = readFileSync(scene.file, 'utf8').split('\n');

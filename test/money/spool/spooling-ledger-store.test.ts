@@ -17,8 +17,8 @@ import {
   reservation,
   settlement,
   spoiltStore,
-  teamClaim,
-  userClaim,
+  teamDemand,
+  userDemand,
   useTestStore,
 } from '../../support/store.ts';
 
@@ -75,8 +75,8 @@ const scene = () => ({
 it('money counts in the windows of the time at which the request went out', async () => {
   const { directory, clock, trouble } = scene();
   const { ledger } = await openGateway({ directory, clock, trouble });
-  const claims = [userClaim('vic', 500), teamClaim('vics', 900)];
-  const request = reservation({ user: 'vic', team: 'vics', claims, on_store_error: 'allow' });
+  const demands = [userDemand('vic', 500), teamDemand('vics', 900)];
+  const request = reservation({ user: 'vic', team: 'vics', demands, on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unreserved);
   await ledger.settle(settlement(request));
   clock.advance(3_600_000);
@@ -175,7 +175,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
   const { ledger, behind } = await openGateway({ directory, clock, trouble, database: counted });
   const forwarded: string[] = [];
   for (let i = 0; i < 600; i++) {
-    const request = reservation({ user: 'many', claims: [userClaim('many', null)], on_store_error: 'allow' });
+    const request = reservation({ user: 'many', demands: [userDemand('many', null)], on_store_error: 'allow' });
     await ledger.reserve(request);
     await ledger.settle(settlement(request));
     forwarded.push(new Date(clock.now()).toISOString());

@@ -1,13 +1,13 @@
 import type { GatewayConfig, SpendScope } from '../../contract/config.ts';
-import type { CounterName, FactView, LedgerIdentity, LimitClaim, Services } from '../../contract/services.ts';
+import type { CounterName, FactView, LedgerIdentity, LimitDemand, Services } from '../../contract/services.ts';
 import { counterKey, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** Who and what a request is counted under; a scope it has no part in is `undefined`. */
 export type LimitKeys = Readonly<Record<SpendScope, string | undefined>>;
 
 /** What a request asks of the ledger. */
-export interface ClaimsOfRequest {
-  readonly claims: LimitClaim[];
+export interface DemandsOfRequest {
+  readonly demands: LimitDemand[];
   /** `allow` when every limit that applies says so; what `spend_limits` says when none applies. */
   readonly on_store_error: 'deny' | 'allow';
 }
@@ -15,7 +15,7 @@ export interface ClaimsOfRequest {
 /** The limits of gateway.yaml, ready to be asked which of them a request comes under. */
 export interface CompiledLimits {
   /** @param facts is called only when a condition must be evaluated. */
-  claimsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView): ClaimsOfRequest;
+  demandsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView): DemandsOfRequest;
 }
 
 /** Which of the limits are meant. */
@@ -68,8 +68,8 @@ export function compileLimits(
   const counters = compileCounters(config, condition, choice);
   const otherwise = config.spend_limits?.on_store_error ?? 'deny';
   return {
-    claimsOf(keys, groups, facts) {
-      const claims: LimitClaim[] = [];
+    demandsOf(keys, groups, facts) {
+      const demands: LimitDemand[] = [];
       let on_store_error: 'deny' | 'allow' | undefined;
       for (const { scopes, scope, window, unit, rule, limits } of counters) {
         const key = keyOf(scopes, keys);
@@ -79,16 +79,16 @@ export function compileLimits(
           const limit = amountFor(compiled, groups);
           if (limit === undefined || compiled.holds?.(facts()) === false) continue;
           if (compiled.shadow) {
-            claims.push({ scope, key, window, unit, limit, rule: compiled.rule, shadow: true });
+            demands.push({ scope, key, window, unit, limit, rule: compiled.rule, shadow: true });
             continue;
           }
           limited = true;
-          claims.push({ scope, key, window, unit, limit, rule: compiled.rule });
+          demands.push({ scope, key, window, unit, limit, rule: compiled.rule });
           if (on_store_error !== 'deny') on_store_error = compiled.on_store_error;
         }
-        if (!limited && unit === 'nano_usd') claims.push({ scope, key, window, unit, limit: null, rule });
+        if (!limited && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
       }
-      return { claims, on_store_error: on_store_error ?? otherwise };
+      return { demands, on_store_error: on_store_error ?? otherwise };
     },
   };
 }

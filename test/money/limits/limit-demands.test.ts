@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig, SpendRuleConfig } from '../../../engine/api.ts';
-import { compileLimits, type LimitChoice, type LimitKeys } from '../../../engine/money/limits/limit-claims.ts';
+import { compileLimits, type LimitChoice, type LimitKeys } from '../../../engine/money/limits/limit-demands.ts';
 import { compileCondition } from '../../../engine/rules/compile.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 
@@ -35,12 +35,12 @@ function ask({ limits, rules = [], keys = {}, groups = [], facts = {}, ...choice
     rules: rules.map((rule) => ({ name: 'rule', scope: 'user', mode: 'enforce', ...rule })),
   } as unknown as SpendLimits;
   const compiled = compileLimits(stageConfig({ spend_limits }), compileCondition, choice);
-  return compiled.claimsOf({ ...EVERYTHING, ...keys }, groups, () => facts as Readonly<Record<string, unknown>>);
+  return compiled.demandsOf({ ...EVERYTHING, ...keys }, groups, () => facts as Readonly<Record<string, unknown>>);
 }
 
-/** Claims as `scope window key: rule limit`, with a dash where nothing limits and a question mark for a shadow. */
-function claimsOn(asked: Asked): string[] {
-  return ask(asked).claims.map(({ scope, key, window, unit, limit, rule, shadow }) => {
+/** Demands as `scope window key: rule limit`, with a dash where nothing limits and a question mark for a shadow. */
+function demandsOn(asked: Asked): string[] {
+  return ask(asked).demands.map(({ scope, key, window, unit, limit, rule, shadow }) => {
     const amount = limit === null ? '-' : `${rule} ${unit === 'nano_usd' ? limit / 1e9 : `${limit} ${unit}`}`;
     return `${scope} ${window} ${key}: ${amount}${shadow ? ' ?' : ''}`;
   });
@@ -51,8 +51,8 @@ const asContractor = { principal: { groups: ['contractors'] } };
 
 describe('the money of a request', () => {
   it("is counted on the user's day and the team's month, limited or not", () => {
-    assert.deepEqual(claimsOn({}), ALWAYS);
-    assert.deepEqual(claimsOn({ limits: { defaults: { user_daily_usd: 5, team_monthly_usd: 7 } } }), [
+    assert.deepEqual(demandsOn({}), ALWAYS);
+    assert.deepEqual(demandsOn({ limits: { defaults: { user_daily_usd: 5, team_monthly_usd: 7 } } }), [
       'user day ana@example.com: defaults.user_daily_usd 5',
       'team month search: defaults.team_monthly_usd 7',
     ]);
@@ -60,7 +60,7 @@ describe('the money of a request', () => {
 
   it('is limited by the default of every scope and window there is', () => {
     const defaults = { user_weekly_usd: 1, team_daily_usd: 2, project_monthly_usd: 3, token_daily_usd: 4 };
-    assert.deepEqual(claimsOn({ limits: { defaults } }), [
+    assert.deepEqual(demandsOn({ limits: { defaults } }), [
       ...ALWAYS,
       'user week ana@example.com: defaults.user_weekly_usd 1',
       'team day search: defaults.team_daily_usd 2',
@@ -72,7 +72,7 @@ describe('the money of a request', () => {
   it('is limited by a rule on any scope, and by a combination under a key made of all its parts', () => {
     const scopes = ['project', 'token', 'model', 'upstream', ['model', 'user']] as const;
     const rules = scopes.map((scope) => ({ scope, window: 'week', limit_usd: 2 }) as const);
-    assert.deepEqual(claimsOn({ rules }), [
+    assert.deepEqual(demandsOn({ rules }), [
       ...ALWAYS,
       'project week apollo: rule 2',
       'token week tok_1: rule 2',
@@ -87,7 +87,7 @@ describe('the money of a request', () => {
       { scope: 'project', window: 'day', limit_usd: 1 },
       { scope: ['user', 'team'], window: 'day', limit_usd: 1 },
     ] as const;
-    assert.deepEqual(claimsOn({ rules, keys: { team: undefined, project: undefined } }), [ALWAYS[0]]);
+    assert.deepEqual(demandsOn({ rules, keys: { team: undefined, project: undefined } }), [ALWAYS[0]]);
   });
 
   it('is counted under every counter that a rule names, and limited only where its condition holds', () => {
@@ -95,28 +95,28 @@ describe('the money of a request', () => {
       { name: 'first', scope: 'model', window: 'day', limit_usd: 20, when: CONTRACTORS },
       { name: 'second', scope: 'model', window: 'day', limit_usd: 5, when: CONTRACTORS },
     ] as const;
-    assert.deepEqual(claimsOn({ rules }), [...ALWAYS, 'model day coder-1: -']);
-    assert.deepEqual(claimsOn({ rules, facts: asContractor }), [
+    assert.deepEqual(demandsOn({ rules }), [...ALWAYS, 'model day coder-1: -']);
+    assert.deepEqual(demandsOn({ rules, facts: asContractor }), [
       ...ALWAYS,
       'model day coder-1: first 20',
       'model day coder-1: second 5',
     ]);
   });
 
-  it('keeps a claim that is no shadow on a counter that only a shadow limits, for a limit set at run time', () => {
+  it('keeps a demand that is no shadow on a counter that only a shadow limits, for a limit set at run time', () => {
     const rules = [{ name: 'trial', scope: 'model', window: 'day', limit_usd: 1, mode: 'shadow' }] as const;
-    assert.deepEqual(claimsOn({ rules }), [...ALWAYS, 'model day coder-1: trial 1 ?', 'model day coder-1: -']);
+    assert.deepEqual(demandsOn({ rules }), [...ALWAYS, 'model day coder-1: trial 1 ?', 'model day coder-1: -']);
   });
 
   it('asks for the facts only when a condition must be evaluated', () => {
     const compiled = compileLimits(stageConfig(), compileCondition);
-    compiled.claimsOf(EVERYTHING, [], () => assert.fail('no condition'));
+    compiled.demandsOf(EVERYTHING, [], () => assert.fail('no condition'));
   });
 });
 
 describe('a limit by group', () => {
   const by_group = { limit_usd_by_group: { staff: 50, contractors: 20 }, window: 'day' } as const;
-  const limitFor = (rule: object, ...groups: string[]) => ask({ rules: [rule], groups }).claims[0]!.limit;
+  const limitFor = (rule: object, ...groups: string[]) => ask({ rules: [rule], groups }).demands[0]!.limit;
 
   it('is the largest of the groups of the caller, wherever they stand', () => {
     assert.equal(limitFor(by_group, 'contractors'), 20e9);
@@ -142,13 +142,13 @@ describe('requests at once and by the minute', () => {
   const rate = { concurrency: 8, requests_per_minute: 60, tokens_per_minute: 9000 };
 
   it('are counted where a limit applies, and nowhere else', () => {
-    assert.deepEqual(claimsOn({ rules: [rate] }), [
+    assert.deepEqual(demandsOn({ rules: [rate] }), [
       ...ALWAYS,
       'user open ana@example.com: rule 8 requests',
       'user minute ana@example.com: rule 60 requests',
       'user minute ana@example.com: rule 9000 tokens',
     ]);
-    assert.deepEqual(claimsOn({ rules: [{ ...rate, when: CONTRACTORS }] }), ALWAYS);
+    assert.deepEqual(demandsOn({ rules: [{ ...rate, when: CONTRACTORS }] }), ALWAYS);
   });
 });
 
@@ -158,7 +158,7 @@ describe('a free request', () => {
       { window: 'day', limit_usd: 1, concurrency: 2, requests_per_minute: 3, tokens_per_minute: 4 },
     ] as const;
     const limits = { defaults: { user_daily_usd: 1 } };
-    assert.deepEqual(claimsOn({ limits, rules, charge: 'nothing' }), [
+    assert.deepEqual(demandsOn({ limits, rules, charge: 'nothing' }), [
       'user open ana@example.com: rule 2 requests',
       'user minute ana@example.com: rule 3 requests',
     ]);
@@ -185,7 +185,7 @@ describe('while some facts are not known', () => {
       },
     ] as const;
     const keys = { model: undefined, upstream: undefined };
-    assert.deepEqual(claimsOn({ rules, knows, keys, facts: asContractor }).slice(0, 2), [
+    assert.deepEqual(demandsOn({ rules, knows, keys, facts: asContractor }).slice(0, 2), [
       'user day ana@example.com: known 1',
       'user day ana@example.com: some 3',
     ]);
@@ -215,7 +215,7 @@ describe('a request while the store is away', () => {
   });
 });
 
-it('any request has on each counter of money exactly one claim without limit, or limits, and never both', () => {
+it('any request has on each counter of money exactly one demand without limit, or limits, and never both', () => {
   const scope = fc.subarray(['user', 'team', 'project', 'token', 'model', 'upstream'] as const, {
     minLength: 1,
     maxLength: 4,
@@ -231,20 +231,20 @@ it('any request has on each counter of money exactly one claim without limit, or
   fc.assert(
     fc.property(fc.array(conditional, { maxLength: 8 }), fc.boolean(), fc.boolean(), (rules, contractor, team) => {
       const keys = team ? {} : { team: undefined };
-      const { claims } = ask({ rules, keys, facts: contractor ? asContractor : {} });
-      const enforced = claims.filter(({ shadow }) => !shadow);
-      const counters = Map.groupBy(enforced, (claim) =>
-        JSON.stringify([claim.scope, claim.key, claim.window, claim.unit]),
+      const { demands } = ask({ rules, keys, facts: contractor ? asContractor : {} });
+      const enforced = demands.filter(({ shadow }) => !shadow);
+      const counters = Map.groupBy(enforced, (demand) =>
+        JSON.stringify([demand.scope, demand.key, demand.window, demand.unit]),
       );
       for (const on_counter of counters.values()) {
         const unlimited = on_counter.filter(({ limit }) => limit === null).length;
         assert.equal(unlimited, on_counter.length === 1 && on_counter[0]!.limit === null ? 1 : 0);
       }
-      for (const { scope: of, window, unit } of claims.filter(({ shadow }) => shadow)) {
+      for (const { scope: of, window, unit } of demands.filter(({ shadow }) => shadow)) {
         if (unit !== 'nano_usd') continue;
-        assert.ok(enforced.some((claim) => claim.scope === of && claim.window === window && claim.unit === unit));
+        assert.ok(enforced.some((demand) => demand.scope === of && demand.window === window && demand.unit === unit));
       }
-      if (!team) assert.ok(claims.every((claim) => !claim.scope.split('+').includes('team')));
+      if (!team) assert.ok(demands.every((demand) => !demand.scope.split('+').includes('team')));
     }),
   );
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { LimitUnit } from '../../../engine/api.ts';
-import { lacksRoom, overshootOf, percentToPpm } from '../../../engine/money/limits/admission.ts';
+import { lacksRoom, overshootOf, percentToPpm } from '../../../engine/money/limits/room.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
