@@ -73,6 +73,7 @@ export {
   type StageContext,
   type StageDefinition,
   type StageHooks,
+  type ValueOf,
 } from './contract/stage.ts';
 export { matchesGlob } from './kit/glob.ts';
 export { isEventStream, isPlain, jsonTypeProblem } from './kit/media-type.ts';

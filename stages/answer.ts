@@ -1,19 +1,12 @@
 import { type Answer, defineStage } from '../engine/api.ts';
 
-interface AnswerOptions {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly json?: unknown;
-  readonly text?: string;
-}
-
 /** Headers that belong to the connection, or that follow from the body. */
 const NOT_YOURS = /^(?:connection|content-length|transfer-encoding|keep-alive|upgrade|trailer|te|proxy-.*)$/i;
 
 /** Statuses of answers without a body (RFC 9110). */
 const WITHOUT_BODY: readonly number[] = [204, 205, 304];
 
-function contentOf({ json, text }: AnswerOptions): { readonly body: string; readonly type?: string } {
+function contentOf(json: unknown, text: string | undefined): { readonly body: string; readonly type?: string } {
   if (json !== undefined) return { body: JSON.stringify(json), type: 'application/json' };
   return text === undefined ? { body: '' } : { body: text, type: 'text/plain; charset=utf-8' };
 }
@@ -47,7 +40,7 @@ export default defineStage({
   ],
   needs: ['respond'],
   terminal: true,
-  check(options: AnswerOptions) {
+  check(options) {
     const { status, headers, json, text } = options;
     const taken = Object.keys(headers).filter((name) => NOT_YOURS.test(name));
     return [
@@ -58,8 +51,8 @@ export default defineStage({
       ...taken.map((name) => `the header ${name} is the server's to write: leave it out`),
     ];
   },
-  create(options: AnswerOptions) {
-    const { body, type } = contentOf(options);
+  create(options) {
+    const { body, type } = contentOf(options.json, options.text);
     const named = Object.fromEntries(
       Object.entries(options.headers).map(([name, value]) => [name.toLowerCase(), value]),
     );

@@ -1,10 +1,5 @@
 import { type AuditRecord, defineStage, nanoToUsd, type StageContext } from '../engine/api.ts';
 
-interface AuditOptions {
-  readonly table: boolean;
-  readonly json_lines?: string;
-}
-
 const READS = ['request.id', 'request.method', 'request.path', 'request.protocol', 'request.received_at'] as const;
 
 const READS_IF_SET = [
@@ -191,9 +186,9 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   needs: ['database'],
-  check: ({ table, json_lines }: AuditOptions) =>
+  check: ({ table, json_lines }) =>
     table || json_lines !== undefined ? [] : ['with "table: false" and no "json_lines" nothing is recorded anywhere'],
-  create({ table, json_lines }: AuditOptions, { audit, clock }) {
+  create({ table, json_lines }, { audit, clock }) {
     return {
       finally(ctx) {
         const record = describe(ctx, clock.now());

@@ -65,7 +65,7 @@ export default defineStage({
     'temporarily_unavailable',
   ],
   needs: ['database'],
-  create(_options: object, { tokens }) {
+  create(_options, { tokens }) {
     return {
       request(ctx) {
         const admit = (principal: Principal) => {

@@ -22,10 +22,6 @@ import {
   type UpstreamConfig,
 } from '../engine/api.ts';
 
-interface CheckBudgetOptions {
-  readonly charge: 'full' | 'nothing';
-}
-
 const READS = [
   'request.id',
   'request.protocol',
@@ -179,7 +175,7 @@ export default defineStage({
   writes: WRITES,
   raises: ['invalid_request', 'spend_limit_exceeded', 'rate_limit_exceeded', 'store_unavailable'],
   needs: ['database'],
-  create({ charge }: CheckBudgetOptions, services) {
+  create({ charge }, services) {
     const { config, models, ledger, clock, log } = services;
     const limits = compileLimits(config, services.condition, { charge });
     const { reserve, overshoot_percent, status = 429, advice } = config.spend_limits ?? {};

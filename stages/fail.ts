@@ -1,11 +1,5 @@
 import { defineStage, ERRORS, type ErrorCode, StageError } from '../engine/api.ts';
 
-interface FailOptions {
-  readonly error: ErrorCode;
-  readonly message?: string;
-  readonly status?: number;
-}
-
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
 export default defineStage({
@@ -48,7 +42,7 @@ export default defineStage({
   ],
   raises: CODES,
   terminal: true,
-  create(options: FailOptions) {
+  create(options) {
     const message = options.message ?? `${ERRORS[options.error].meaning}.`;
     const more = options.status === undefined ? {} : { status: options.status };
     return {

@@ -83,36 +83,29 @@ function describeFailure(error: NodeJS.ErrnoException, name: string): StageError
   }
 }
 
-type Reads = 'route.upstream' | 'route.upstream_model' | 'request.model' | 'request.protocol';
-type ReadsIfSet = 'route.protocol' | 'request.alias' | 'request.stream' | 'spend.most_nano_usd';
-type Writes =
-  | 'request.dropped_headers'
-  | 'upstream.status'
-  | 'upstream.attempts'
-  | 'upstream.retry'
-  | 'upstream.certainty'
-  | 'upstream.ttfb_ms'
-  | 'upstream.request_id';
+const READS = ['route.upstream', 'route.upstream_model', 'request.model', 'request.protocol'] as const;
+const READS_IF_SET = ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'] as const;
+const WRITES = [
+  'request.dropped_headers',
+  'upstream.status',
+  'upstream.attempts',
+  'upstream.retry',
+  'upstream.certainty',
+  'upstream.ttfb_ms',
+  'upstream.request_id',
+] as const;
 
-type ForwardContext = StageContext<Reads, ReadsIfSet, Writes>;
+type ForwardContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-export default defineStage<Record<never, never>, Reads, ReadsIfSet, Writes>({
+export default defineStage({
   name: 'forward',
   version: 1,
   summary: "Sends the received bytes to the route's upstream and streams its response back.",
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
-  reads: ['route.upstream', 'route.upstream_model', 'request.model', 'request.protocol'],
-  readsIfSet: ['route.protocol', 'request.alias', 'request.stream', 'spend.most_nano_usd'],
-  writes: [
-    'request.dropped_headers',
-    'upstream.status',
-    'upstream.attempts',
-    'upstream.retry',
-    'upstream.certainty',
-    'upstream.ttfb_ms',
-    'upstream.request_id',
-  ],
+  reads: READS,
+  readsIfSet: READS_IF_SET,
+  writes: WRITES,
   raises: ['not_supported', 'upstream_unreachable', 'upstream_failed', 'upstream_invalid', 'upstream_timeout'],
   needs: ['raw-body', 'rewrite-body', 'respond', 'network'],
   terminal: true,

@@ -35,10 +35,6 @@ import {
   watchReservation,
 } from '../engine/api.ts';
 
-interface MeterUsageOptions {
-  readonly charge: 'full' | 'nothing';
-}
-
 /** What is kept between the events of one response. */
 interface Metering {
   readonly reading: UsageReading;
@@ -322,7 +318,7 @@ export default defineStage({
   writes: WRITES,
   needs: ['database'],
   below: ['check-budget'],
-  create({ charge }: MeterUsageOptions, services) {
+  create({ charge }, services) {
     const charged = createCharger(services);
     return {
       ...(charge === 'full' && {

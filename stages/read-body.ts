@@ -105,7 +105,7 @@ function refuseOtherThanJson(headers: StageContext['headers']): void {
   }
 }
 
-export default defineStage<Record<never, never>, 'request.protocol', (typeof CALLER)[number], (typeof WRITES)[number]>({
+export default defineStage({
   name: 'read-body',
   version: 1,
   summary: 'Reads the request body into memory and notes what routing and spend rules may know about it.',

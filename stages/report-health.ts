@@ -1,9 +1,27 @@
-import { type Answer, answerJson, defineStage, type HealthPart } from '../engine/api.ts';
+import { type Answer, answerJson, defineStage, type HealthPart, type ValueOf } from '../engine/api.ts';
 
-interface ReportHealthOptions {
-  readonly checks: readonly string[];
-  readonly tells: readonly string[];
-}
+const OPTIONS = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    checks: {
+      type: 'array',
+      items: { enum: ['database', 'spool'] },
+      uniqueItems: true,
+      default: [],
+      description:
+        'Parts to try. The answer is 503 when one of them is away and requests would be refused for it, or when the gateway is stopping; 200 with `degraded` when they would be served all the same. Empty: answering at all is the proof.',
+    },
+    tells: {
+      type: 'array',
+      items: { enum: ['configuration'] },
+      uniqueItems: true,
+      default: [],
+      description:
+        'Parts to tell about without effect on the status: configuration says when it was loaded and whether the last reload failed.',
+    },
+  },
+} as const;
 
 type Parts = Readonly<Record<string, HealthPart>>;
 
@@ -11,7 +29,7 @@ function stateOf(part: HealthPart | undefined): string {
   return part?.state ?? (part?.ok === true ? 'ok' : 'unavailable');
 }
 
-function describe(parts: Parts, { checks: asked, tells }: ReportHealthOptions, stopping: boolean): Answer {
+function describe(parts: Parts, { checks: asked, tells }: ValueOf<typeof OPTIONS>, stopping: boolean): Answer {
   // A part that this gateway does not have can't be away; a check that failed tells of no part at all.
   const checks = Object.keys(parts).length === 0 ? asked : asked.filter((name) => parts[name] !== undefined);
   // Anybody may ask, so the answer says which part is away but not why: details can name hosts.
@@ -28,28 +46,7 @@ export default defineStage({
   name: 'report-health',
   version: 1,
   summary: 'Answers whether the gateway is alive and whether the parts it needs are available.',
-  options: {
-    type: 'object',
-    additionalProperties: false,
-    properties: {
-      checks: {
-        type: 'array',
-        items: { enum: ['database', 'spool'] },
-        uniqueItems: true,
-        default: [],
-        description:
-          'Parts to try. The answer is 503 when one of them is away and requests would be refused for it, or when the gateway is stopping; 200 with `degraded` when they would be served all the same. Empty: answering at all is the proof.',
-      },
-      tells: {
-        type: 'array',
-        items: { enum: ['configuration'] },
-        uniqueItems: true,
-        default: [],
-        description:
-          'Parts to tell about without effect on the status: configuration says when it was loaded and whether the last reload failed.',
-      },
-    },
-  },
+  options: OPTIONS,
   examples: [
     { title: 'Liveness: the process answers', yaml: '- stage: report-health' },
     {
@@ -63,7 +60,7 @@ export default defineStage({
   ],
   needs: ['respond'],
   terminal: true,
-  create(options: ReportHealthOptions, { health, log }) {
+  create(options, { health, log }) {
     const nothing_asked = options.checks.length === 0 && options.tells.length === 0;
     let running: Promise<Parts> | undefined;
 

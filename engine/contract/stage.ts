@@ -221,6 +221,30 @@ export interface StageHooks<C = StageContext> {
 /** A JSON Schema object. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
+/** Keys that are always there: those that must be, and those with a default. */
+type SureKeys<P, S> = {
+  [K in keyof P]: P[K] extends { default: unknown } ? K : S extends { required: readonly (infer R)[] } ? K & R : never;
+}[keyof P];
+
+/** A value that fits a schema, with defaults filled in; `unknown` where the schema says more than this can tell. */
+export type ValueOf<S> = S extends { 'x-ref': 'error-code' }
+  ? ErrorCode
+  : S extends { enum: readonly (infer V)[] }
+    ? V
+    : S extends { type: 'string' }
+      ? string
+      : S extends { type: 'integer' | 'number' }
+        ? number
+        : S extends { type: 'boolean' }
+          ? boolean
+          : S extends { type: 'array'; items: infer I }
+            ? readonly ValueOf<I>[]
+            : S extends { type: 'object'; properties: infer P }
+              ? { readonly [K in SureKeys<P, S>]: ValueOf<P[K]> } & { readonly [K in keyof P]?: ValueOf<P[K]> }
+              : S extends { type: 'object'; additionalProperties: infer A }
+                ? Readonly<Record<string, ValueOf<A>>>
+                : unknown;
+
 /** A stage: one step a pipeline can name. Made with `defineStage`. */
 export interface StageDefinition {
   readonly name: string;
@@ -246,16 +270,18 @@ export interface StageDefinition {
   /** Longest one of its hooks may take, in seconds, where a pipeline says nothing else. */
   readonly timeout_seconds?: number;
   /** Load-time checks that a schema can't say; returns one sentence per problem. */
-  readonly check?: (options: never, config: GatewayConfig) => readonly string[];
-  create(options: never, services: Services): StageHooks;
+  check?(options: unknown, config: GatewayConfig): readonly string[];
+  /** @param options as the schema says, with defaults. */
+  create(options: unknown, services: Services): StageHooks;
 }
 
 /**
- * Defines a stage. Reading a fact that is not in `reads` or `readsIfSet` does not compile.
+ * Defines a stage. Reading a fact that is not in `reads` or `readsIfSet` does not compile, nor an option that is not in the
+ * schema.
  * @example export default defineStage({ name: 'greet', version: 1, ... })
  */
 export function defineStage<
-  Options,
+  const Options extends JsonSchema,
   const Reads extends FactPath = never,
   const ReadsIfSet extends FactPath = never,
   const Writes extends FactPath = never,
@@ -263,7 +289,7 @@ export function defineStage<
   name: string;
   version: number;
   summary: string;
-  options: JsonSchema;
+  options: Options;
   examples: readonly { title: string; yaml: string }[];
   reads?: readonly Reads[];
   readsIfSet?: readonly ReadsIfSet[];
@@ -274,10 +300,9 @@ export function defineStage<
   below?: readonly string[];
   place?: 'stages' | 'finally';
   timeout_seconds?: number;
-  check?: (options: Options, config: GatewayConfig) => readonly string[];
-  create(options: Options, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
+  check?(options: ValueOf<Options>, config: GatewayConfig): readonly string[];
+  create(options: ValueOf<Options>, services: Services): StageHooks<StageContext<Reads, ReadsIfSet, Writes>>;
 }): StageDefinition {
-  const { check, create, ...rest } = definition;
   return Object.freeze({
     reads: [],
     readsIfSet: [],
@@ -287,8 +312,6 @@ export function defineStage<
     terminal: false,
     below: [],
     place: 'stages',
-    ...rest,
-    ...(check === undefined ? {} : { check: check as StageDefinition['check'] & {} }),
-    create: create as unknown as StageDefinition['create'],
+    ...definition,
   });
 }

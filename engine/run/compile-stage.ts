@@ -84,7 +84,7 @@ function createHooks({ id, definition, options, place }: StageEntry, services: S
   const at = `the stage ${JSON.stringify(id)} (${place.file}:${place.line})`;
   let hooks: StageHooks;
   try {
-    hooks = runAsStage(id, () => definition.create(options as never, servicesFor(definition, services)));
+    hooks = runAsStage(id, () => definition.create(options, servicesFor(definition, services)));
   } catch (error) {
     const reason = error instanceof Error ? error.message : `it threw a ${typeof error}, which is no error`;
     throw new Error(`${at} cannot be created: ${reason}`, { cause: error });

@@ -222,7 +222,7 @@ function readOptions(definition: StageDefinition, options: object, config: Gatew
   const node = parseSource('options', JSON.stringify(options), findings);
   const value = node && deepFreeze(validate(definition.options, node, '.', findings).value);
   const problems = findings.diagnostics().map(say);
-  if (problems.length === 0) problems.push(...(definition.check?.(value as never, config) ?? []));
+  if (problems.length === 0) problems.push(...(definition.check?.(value, config) ?? []));
   if (problems.length > 0) throw new Error(`the options of ${definition.name} are wrong: ${problems.join('\n')}`);
   return value;
 }
@@ -243,7 +243,7 @@ export function openStage(
     ...services.recorded,
     services,
     clock: services.clock,
-    hooks: definition.create(readOptions(definition, options, config) as never, services),
+    hooks: definition.create(readOptions(definition, options, config), services),
     request: (request_wishes = {}) => new FakeContext(definition, request_wishes),
   };
 }

@@ -450,7 +450,7 @@ export default defineStage({
     assert.deepEqual(config?.stages, [created.path('own/stages/polite.ts')]);
     assert.ok(files.includes(created.path('own/stages/polite.ts')));
     const { definition, options } = pipelines.find(({ name }) => name === 'mine')!.stages[0]!;
-    const hooks = definition.create(options as never, {} as never);
+    const hooks = definition.create(options, {} as never);
     assert.throws(() => hooks.request?.({} as never), StageError);
   });
 

@@ -205,8 +205,8 @@ describe('audit', () => {
   });
 
   it('is refused at load when it would record nothing', () => {
-    const problems = audit.check!({ table: false } as never, stageConfig());
+    const problems = audit.check!({ table: false }, stageConfig());
     assert.deepEqual(problems, ['with "table: false" and no "json_lines" nothing is recorded anywhere']);
-    assert.deepEqual(audit.check!({ table: true } as never, stageConfig()), []);
+    assert.deepEqual(audit.check!({ table: true }, stageConfig()), []);
   });
 });

@@ -2,10 +2,6 @@
 export function stageSource(name: string): string {
   return `import { defineStage, StageError } from 'appscli';
 
-interface Options {
-  readonly header: string;
-}
-
 export default defineStage({
   name: '${name}',
   version: 1,
@@ -28,7 +24,7 @@ export default defineStage({
   reads: ['request.id'],
   raises: ['invalid_request'],
   // Runs once per load. What all requests share belongs here, what belongs to one request into \`ctx.state\`.
-  create({ header }: Options, { log }) {
+  create({ header }, { log }) {
     return {
       request(ctx) {
         if (ctx.headers[header] !== undefined) return undefined;

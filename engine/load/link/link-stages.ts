@@ -152,7 +152,7 @@ function linkOptions(definition: StageDefinition, node: MapNode, name: Node, con
 
 function ownProblems(definition: StageDefinition, options: unknown, config: GatewayConfig): readonly string[] {
   try {
-    return definition.check?.(options as never, config) ?? [];
+    return definition.check?.(options, config) ?? [];
   } catch (error) {
     return [`the check of the stage ${quote(definition.name)} failed: ${(error as Error).message}`];
   }

@@ -1,15 +1,6 @@
 import { defineStage, type StageContext } from 'appscli';
 import { openShipper } from './shipper.ts';
 
-interface SiemOptions {
-  readonly url: string;
-  readonly token_env?: string;
-  readonly batch_records: number;
-  readonly batch_seconds: number;
-  readonly queue_records: number;
-  readonly timeout_seconds: number;
-}
-
 // A record is made of these facts and of nothing else. Headers and bodies are never looked at, so no credential and no
 // prompt text can get into one.
 const RECORDED = [
@@ -114,7 +105,7 @@ export default defineStage({
   ],
   readsIfSet: RECORDED,
   needs: ['network'],
-  create({ url, token_env, ...limits }: SiemOptions, { clock, log, secret }) {
+  create({ url, token_env, ...limits }, { clock, log, secret }) {
     const headers: Record<string, string> = { 'content-type': 'application/x-ndjson' };
     if (token_env !== undefined) headers.authorization = `Bearer ${secret(token_env)}`;
     const shipper = openShipper({ url, headers, ...limits }, { clock, log });
