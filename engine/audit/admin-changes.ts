@@ -26,7 +26,7 @@ export type AdminAction =
   | 'token.revoke'
   | 'token.move'
   | 'session.end'
-  | 'person.cut_off'
+  | 'person.deprovision'
   | 'person.suspend'
   | 'person.rebind'
   | 'limit.set'

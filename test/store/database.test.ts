@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
+import pg from 'pg';
 import type { Database } from '../../engine/store/database.ts';
-import { migrations } from '../../engine/store/migrations/index.ts';
+import { migrations } from '../../engine/store/migrate.ts';
 import { parseInt8 } from '../../engine/store/postgres-client.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { open, outside, POOL_MAX } from '../support/open-database.ts';
@@ -125,7 +126,7 @@ describe('migrations', () => {
   test('run once when several processes open an empty database at the same moment', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
     const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));
-    const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('id');
+    const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('name');
     assert.deepEqual(
       rows.map(({ name }) => name),
       migrations.map(({ name }) => name),
@@ -134,10 +135,29 @@ describe('migrations', () => {
     await drop();
   });
 
-  test('are not held up by the lock row of a process that was killed while migrating', async () => {
+  test('are not held up by a process that was killed while migrating', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
-    await (await open(url)).close();
-    await outside(url, 'update schema_migrations_lock set is_locked = 1');
+    const migrating = new pg.Client({ connectionString: url });
+    migrating.on('error', () => {});
+    await migrating.connect();
+    await migrating.query(
+      'begin; select pg_advisory_xact_lock(7204817101); create table schema_migrations (name text)',
+    );
+    const opening = open(url);
+    const waiting = `select from pg_locks where locktype = 'advisory' and not granted`;
+    await until('the other one waits', async () => (await outside(url, waiting)).length > 0);
+    await outside(url, "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted");
+    await (await opening).close();
+    await drop();
+  });
+
+  test('are applied as a whole or not at all', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    await outside(url, 'create table admin_changes (theirs text)');
+    await assert.rejects(open(url), /relation "admin_changes" already exists/);
+    const tables = "select count(*)::int as count from pg_tables where schemaname = 'public'";
+    assert.deepEqual(await outside(url, tables), [{ count: 1 }]);
+    await outside(url, 'drop table admin_changes');
     await (await open(url)).close();
     await drop();
   });
@@ -145,7 +165,7 @@ describe('migrations', () => {
   test('refuse a database that a newer version has migrated', async () => {
     const { url, drop } = await createTestDatabase();
     await (await open(url)).close();
-    await outside(url, `insert into schema_migrations (name, batch, migration_time) values ('9999_later', 2, now())`);
+    await outside(url, `insert into schema_migrations (name) values ('9999_later')`);
     const { host, pathname } = new URL(url);
     const message = `cannot use the database at ${host}${pathname}: it was migrated by a newer version of this program (it has 9999_later); run that version or a later one, or restore a backup from before the upgrade`;
     for (const wait of ['until-ready', 'in-background'] as const) {

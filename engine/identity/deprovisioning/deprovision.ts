@@ -30,7 +30,7 @@ export async function deprovision(
 ): Promise<Deprovisioned> {
   const [ended] = await database.query<Deprovisioned>(
     'cut_off',
-    'select known, sessions, tokens from cut_off($1, $2, $3, $4, $5, $6)',
+    'select known, sessions, tokens from deprovision($1, $2, $3, $4, $5, $6)',
     [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
   );
   return ended!;

@@ -18,7 +18,7 @@ export async function claimProblem(
 ): Promise<ClaimProblem | undefined> {
   const [row] = await database.query<{ problem: ClaimProblem | null }>(
     'person_claim',
-    'select claim_problem($1) as problem',
+    'select account_problem($1) as problem',
     [storableJson(person)],
   );
   return row!.problem ?? undefined;

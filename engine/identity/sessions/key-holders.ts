@@ -55,8 +55,8 @@ export function openKeyHolders(options: {
     const at = clock.monotonic();
     await database.query(
       'keys_announce',
-      `insert into signing_keys as k (id, held_at) select id, $2 from unnest($1::text[]) id order by id
-       on conflict (id) do update set held_at = greatest(k.held_at, excluded.held_at)`,
+      `insert into signing_keys as k (id, seen_at) select id, $2 from unnest($1::text[]) id order by id
+       on conflict (id) do update set seen_at = greatest(k.seen_at, excluded.seen_at)`,
       [[...new Set(ids)], new Date(clock.now())],
     );
     for (const id of ids) announced.set(id, at);
@@ -75,7 +75,7 @@ export function openKeyHolders(options: {
   };
 
   const readHeld = async () => {
-    const rows = await database.query<{ id: string }>('keys_held', 'select id from signing_keys where held_at > $1', [
+    const rows = await database.query<{ id: string }>('keys_held', 'select id from signing_keys where seen_at > $1', [
       new Date(clock.now() - HELD_MS),
     ]);
     return new Set(rows.map(({ id }) => id));

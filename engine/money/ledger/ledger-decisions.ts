@@ -30,7 +30,7 @@ export type CounterNumbers = readonly [
   resets_at: number | null,
 ];
 
-/** What the database tells of an exchange; see `exchange_batch`. */
+/** What the database tells of an exchange; see `settle_and_reserve`. */
 export interface ExchangeAnswer {
   readonly repeated: readonly string[];
   /** By place of the request and of the counter without room among its own. */

@@ -61,7 +61,7 @@ export interface LedgerStatements {
     requests: readonly ReservationRequest[],
     valid_until?: Date,
   ): Promise<Exchanged>;
-  /** Which database this is; see the migration 0016. */
+  /** Which database this is; see store/schema/database.sql. */
   databaseId(): Promise<string>;
   /** Whether each settlement was written; false for one that was written before. */
   settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]>;
@@ -70,8 +70,8 @@ export interface LedgerStatements {
   statuses(demands: readonly LimitDemand[]): Promise<CounterStatus[]>;
 }
 
-const EXCHANGE = 'call exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
-const EXCHANGE_LATE = 'call exchange_late(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, null)';
+const EXCHANGE = 'call run_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
+const EXCHANGE_LATE = 'call run_late_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, null)';
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
 

@@ -41,9 +41,9 @@ export function startRetention(options: {
   async function dropMonths(table: 'ledger' | 'audit_log', months: number | 'forever' = 'forever'): Promise<string[]> {
     const dropped: string[] = [];
     while (months !== 'forever' && dropped.length < MONTHS_MAX) {
-      const [row] = await database.query<{ dropped: string | null; held_until: Date | null }>(
+      const [row] = await database.query<{ dropped: string | null; rows_before: Date | null }>(
         'drop_oldest_partition',
-        'select dropped, held_until from drop_oldest_partition($1, $2, $3)',
+        'select dropped, rows_before from drop_oldest_partition($1, $2, $3)',
         [table, months, databaseTime(clock)],
       );
       if (row === undefined) break;
@@ -52,7 +52,7 @@ export function startRetention(options: {
         break;
       }
       log.info(
-        { table: row.dropped, rows_before: row.held_until, months_kept: months },
+        { table: row.dropped, rows_before: row.rows_before, months_kept: months },
         'dropped a month that is too old',
       );
       dropped.push(row.dropped);

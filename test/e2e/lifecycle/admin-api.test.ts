@@ -96,7 +96,7 @@ describe('the admin API of running gateways', () => {
     assert.deepEqual([refreshed.status, refreshed.body.error], [401, 'invalid_grant']);
 
     const { changes } = await api(one, anna.access_token, 'GET', '/admin/api/changes?limit=1000');
-    const cut = changes.find(({ action }: { action: string }) => action === 'person.cut_off');
+    const cut = changes.find(({ action }: { action: string }) => action === 'person.deprovision');
     assert.deepEqual(
       [cut.actor, cut.subject, cut.after.because],
       [{ kind: 'person', name: 'anna@example.com' }, 'ben@example.com', 'left'],

@@ -46,7 +46,7 @@ it('somebody whom an administrator puts out is signed out at the provider, too',
   await signIn(gateway.url, 'ben');
   await gateway.database.query(
     'test_end_ben',
-    `select cut_off('ben@example.com', 'none', 'test', 'command', 'test', now())`,
+    `select deprovision('ben@example.com', 'none', 'test', 'command', 'test', now())`,
     [],
   );
   await until('the provider was told', () => revocations().length === 1);

@@ -26,9 +26,16 @@ test('making a token, renewing the session and cutting its owner off never wait 
        values ($1, $2, '{}', '', '', '', now(), now(), now() + interval '1 day')`,
       [session_id, `user:${user}`],
     );
+    const hash = randomBytes(32);
+    await store.database.query(
+      'test_add_refresh_token',
+      'insert into refresh_tokens (hash, session_id, created_at) values ($1, $2, now())',
+      [hash, session_id],
+    );
     const renew = () =>
-      other.query('test_finish_refresh', 'select finish_refresh($1, $2, $3, $4, now())', [
+      other.query('test_finish_renewal', "select finish_renewal($1, $2, '::1', $3, $4, $5, '', now())", [
         session_id,
+        hash,
         JSON.stringify({
           email: user,
           issuer: 'https://id.example.com',

@@ -197,7 +197,7 @@ describe('cutting a person off', () => {
     assert.equal(change!.after!.because, because);
     assert.deepEqual(
       (await changesOf(user)).map(({ action }) => action),
-      ['person.cut_off'],
+      ['person.deprovision'],
     );
     assert.deepEqual(await deprovision(by, { user, actor: gateway, because, tokens: 'all' }), {
       known: true,

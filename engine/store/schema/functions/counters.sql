@@ -1,29 +1,10 @@
-import { PLANNED_ONCE } from './0005_plans.ts';
-
-/** Counters: which one is meant, what limit is in force on it, and whether something still fits. */
-export const COUNTER_FUNCTIONS = `
-create or replace function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
-language sql stable as $$
-  select case when p_kind = 'open' then '-infinity'::timestamptz else date_trunc(p_kind, p_at, p_time_zone) end
-$$;
-
--- Null for a window that never ends.
-create or replace function window_end(p_kind text, p_start timestamptz, p_time_zone text) returns timestamptz
-language sql stable as $$
-  select case p_kind
-    when 'open' then null
-    -- By the clock on the wall one minute of the year is an hour and a minute long.
-    when 'minute' then p_start + interval '1 minute'
-    -- A day without a midnight begins at one o'clock, and ends at midnight all the same.
-    else date_trunc(p_kind, p_start at time zone p_time_zone + ('1 ' || p_kind)::interval) at time zone p_time_zone
-  end
-$$;
-
 -- Ids of the windows that p_now lies in, in the order given.
 create function open_counters(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz, p_time_zone text
 ) returns bigint[]
-language plpgsql ${PLANNED_ONCE} as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 declare
   v_ids bigint[];
 begin
@@ -48,13 +29,22 @@ begin
   return v_ids;
 end $$;
 
--- What was set in place of the limits on some counters, and what is granted on top of them, in the order given. Both null
--- when nothing is set or granted for anybody, which costs two looks at empty tables.
+-- In the order of ids, so that processes never deadlock.
+create function lock_counters(p_ids bigint[]) returns void
+language plpgsql set enable_seqscan = off as $$
+begin
+  perform from spend_counters where id = any (p_ids) order by id for update;
+end $$;
+
+-- What was set in place of the limits on some counters, and what is granted on top of them, in the order given. Both are null
+-- when nothing is set or granted for anybody, which costs two reads of empty tables.
 create function limit_changes(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz,
   out amounts bigint[], out granted bigint[]
 )
-language plpgsql ${PLANNED_ONCE} as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 begin
   if not exists (select from limit_settings) and not exists (select from limit_grants where revoked_at is null) then
     return;
@@ -83,7 +73,7 @@ language sql immutable as $$
   select case p_unit when 'nano_usd' then p_nano_usd when 'tokens' then p_tokens else p_requests end
 $$;
 
--- Whether a request has no room under a limit. p_ppm is null for one that holds the most it can cost. Null without a limit.
+-- Whether a request has no room under a limit. p_ppm is null for one that reserves the most it can cost. Null without a limit.
 create function lacks_room(
   p_limit bigint, p_counter spend_counters, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
 ) returns boolean
@@ -94,19 +84,28 @@ language sql immutable as $$
         > p_limit + coalesce(overshoot_of(p_limit, p_ppm), 0)
 $$;
 
--- Minutes that are over for two hours are no news to anybody. Returns how many were deleted.
-create function delete_minutes(p_now timestamptz, p_most integer) returns integer
-language plpgsql as $$
+-- The status of some counters of money, in the order given, as JSON:
+-- [spent, reserved, in_flight, most, set, granted, resets_at_ms].
+create function read_statuses(
+  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[]
+) returns text
+language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 declare
-  v_deleted integer;
+  v_now timestamptz := coalesce(p_now, now());
+  v_set bigint[];
+  v_granted bigint[];
 begin
-  delete from spend_counters
-  where id = any (array(
-    select id from spend_counters
-    where window_kind = 'minute' and window_start < coalesce(p_now, now()) - interval '2 hours' and in_flight = 0
-    limit p_most
-    for update skip locked));
-  get diagnostics v_deleted = row_count;
-  return v_deleted;
+  select c.amounts, c.granted into v_set, v_granted
+  from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
+  return (
+    select json_agg(json_build_array(
+      coalesce(s.spent, 0), coalesce(s.reserved, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
+      v_set[c.position], v_granted[c.position],
+      (extract(epoch from window_end(c.kind, w.start, p_time_zone)) * 1000)::bigint) order by c.position)
+    from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
+    cross join lateral (select window_start(c.kind, v_now, p_time_zone) as start) as w
+    left join spend_counters s
+      on s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit and s.window_start = w.start);
 end $$;
-`;

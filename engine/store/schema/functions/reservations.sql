@@ -1,13 +1,6 @@
-import { PLANNED_ONCE } from './0005_plans.ts';
-
-/**
- * Holds of many requests at a time. For the order of locks see `0001_ledger_functions.ts`.
- *
- * A request is {..., counters: positions in p_ids, each once, those of money first, money: how many these are, limits: one
- * per counter or null, shadow_limits: like limits, or absent, ppm: by how many millionths of a limit all that is in flight
- * may pass it, absent for a request that holds the most it can cost}.
- */
-export const RESERVATION_FUNCTIONS = `
+-- A request is {..., counters: positions in p_ids, each once, those of money first, money: how many these are, limits: one per
+-- counter or null, shadow_limits: like limits, or absent, ppm: by how many millionths of a limit all that is in flight may
+-- pass it, absent for a request that reserves the most it can cost}.
 create function insert_reservations(p_process uuid, p_now timestamptz, p_ids bigint[], p_requests jsonb) returns void
 language plpgsql as $$
 begin
@@ -25,14 +18,16 @@ begin
 end $$;
 
 -- Decides in the order given which requests have room, each in the light of those before it. The counters are locked.
--- remarks has an entry per limit without room: [place of the request, place among its counters, spent, reserved, in_flight, most,
--- set, granted, resets_at_ms], places from 0. A limit in shadow mode refuses nothing: for a granted request its place counts
--- on from the number of counters.
+-- remarks has an entry per limit without room: [index of the request, index among its counters, spent, reserved, in_flight,
+-- most, set, granted, resets_at_ms], indexes from 0. A limit in shadow mode refuses nothing: for a granted request its index
+-- counts on from the number of counters.
 create function decide_reservations(
   p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
   out granted jsonb, out remarks jsonb
 )
-language plpgsql ${PLANNED_ONCE} as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 declare
   v_counters spend_counters[];
   v_counter spend_counters;
@@ -41,7 +36,7 @@ declare
   v_lacking integer[];
   v_fits boolean;
   v_at integer;
-  v_place integer;
+  v_index integer;
   -- Arrays and loops: JSON is copied whole when something is appended, and a query per request would take five times as long.
   v_whole jsonb[] := '{}';
   v_remarks jsonb[] := '{}';
@@ -58,30 +53,31 @@ begin
   loop
     v_number := v_number + 1;
     v_lacking := '{}';
-    for v_place in 1 .. cardinality(v_request.counters) loop
-      v_at := v_request.counters[v_place];
-      if lacks_room(coalesce(p_set[v_at], v_request.limits[v_place]) + coalesce(p_granted[v_at], 0), v_counters[v_at],
+    for v_index in 1 .. cardinality(v_request.counters) loop
+      v_at := v_request.counters[v_index];
+      if lacks_room(coalesce(p_set[v_at], v_request.limits[v_index]) + coalesce(p_granted[v_at], 0), v_counters[v_at],
         v_request.amount_nano_usd, v_request.most_nano_usd, v_request.tokens, v_request.ppm)
       then
-        v_lacking := array_append(v_lacking, v_place - 1);
+        v_lacking := array_append(v_lacking, v_index - 1);
       end if;
     end loop;
     v_fits := cardinality(v_lacking) = 0;
     if v_fits then
       v_whole := array_append(v_whole, v_request.whole);
-      for v_place in 1 .. coalesce(cardinality(v_request.shadow_limits), 0) loop
-        if lacks_room(v_request.shadow_limits[v_place], v_counters[v_request.counters[v_place]],
+      for v_index in 1 .. coalesce(cardinality(v_request.shadow_limits), 0) loop
+        if lacks_room(v_request.shadow_limits[v_index], v_counters[v_request.counters[v_index]],
           v_request.amount_nano_usd, v_request.most_nano_usd, v_request.tokens, v_request.ppm)
         then
-          v_lacking := array_append(v_lacking, cardinality(v_request.counters) + v_place - 1);
+          v_lacking := array_append(v_lacking, cardinality(v_request.counters) + v_index - 1);
         end if;
       end loop;
     end if;
-    foreach v_place in array v_lacking loop
-      v_at := v_request.counters[v_place % cardinality(v_request.counters) + 1];
+    foreach v_index in array v_lacking loop
+      v_at := v_request.counters[v_index % cardinality(v_request.counters) + 1];
       v_counter := v_counters[v_at];
       v_remarks := array_append(v_remarks, jsonb_build_array(
-        v_number, v_place, v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most, p_set[v_at], p_granted[v_at],
+        v_number, v_index, v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most,
+        p_set[v_at], p_granted[v_at],
         (extract(epoch from window_end(v_counter.window_kind, v_counter.window_start, p_time_zone)) * 1000)::bigint));
     end loop;
 
@@ -98,13 +94,16 @@ begin
   remarks := to_jsonb(v_remarks);
 end $$;
 
--- Makes reservations in the order given, on counters that are locked. remarks are those of decide_reservations. statuses has an entry
--- per limited counter of money: [position, spent, reserved, in_flight, most, set, granted, resets_at_ms], with all new reservations.
-create function place_reservations(
+-- Makes reservations in the order given, on counters that are locked. remarks are those of decide_reservations. statuses has
+-- an entry per limited counter of money: [position, spent, reserved, in_flight, most, set, granted, resets_at_ms], with all
+-- new reservations.
+create function make_reservations(
   p_process uuid, p_now timestamptz, p_time_zone text, p_ids bigint[], p_set bigint[], p_granted bigint[], p_requests jsonb,
   out remarks jsonb, out statuses json
 )
-language plpgsql ${PLANNED_ONCE} as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 declare
   v_requests jsonb := p_requests;
   v_touched bigint[];
@@ -143,7 +142,7 @@ begin
     cross join lateral (
       select in_unit(s.unit, t.amount, t.tokens, t.requests) as reserved,
              in_unit(s.unit, t.most, t.tokens, t.requests) as most) as a;
-    -- Nearly always there is room for all of them together, and then nobody has to be decided by himself.
+    -- Nearly always there is room for all of them together, and then none has to be decided alone.
     exit when v_decided or coalesce(v_all_fit, true);
     select d.granted, d.remarks into v_requests, remarks
     from decide_reservations(p_time_zone, p_ids, p_set, p_granted, p_requests) as d;
@@ -155,4 +154,65 @@ begin
   where s.id = t.id;
   perform insert_reservations(p_process, p_now, p_ids, v_requests);
 end $$;
-`;
+
+-- Raises typical reservations, never above the most the request can cost. One that is being settled is left alone.
+create function top_up_batch(p_request_ids text[], p_amounts bigint[]) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_ids bigint[];
+  v_added bigint[];
+begin
+  -- Nobody waits for it, and after a crash that forgets it the most the request can cost still counts.
+  perform set_config('synchronous_commit', 'off', true);
+  with wanted as (
+    select w.request_id, max(w.amount) as amount from unnest(p_request_ids, p_amounts) as w (request_id, amount) group by 1
+  ), found as (
+    select r.request_id, r.counter_ids, r.amount_nano_usd as before, least(w.amount, r.most_nano_usd) as amount
+    from reservations r join wanted w on w.request_id = r.request_id
+    where r.amount_nano_usd < least(w.amount, r.most_nano_usd)
+    for update of r skip locked
+  ), raised as (
+    update reservations r set amount_nano_usd = f.amount from found f where r.request_id = f.request_id
+    returning f.counter_ids, f.amount - f.before as added
+  ), moved as (
+    select c.id, sum(r.added)::bigint as added from raised r cross join unnest(r.counter_ids) as c (id) group by c.id
+  )
+  select array_agg(id), array_agg(added) into v_ids, v_added from moved;
+  perform lock_counters(v_ids);
+  update spend_counters s set reserved = s.reserved + m.added from unnest(v_ids, v_added) as m (id, added) where s.id = m.id;
+end $$;
+
+-- Takes reservations that were deleted from their counters.
+create function release_reservations(p_gone reservations[]) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+begin
+  with moved as (
+    select c.id, sum(g.amount_nano_usd)::bigint as amount, sum(g.most_nano_usd)::bigint as most,
+           sum(g.tokens)::bigint as tokens, count(*) as requests
+    from unnest(p_gone) as g cross join unnest(g.counter_ids || g.rate_counter_ids) as c (id)
+    group by c.id
+  )
+  update spend_counters s
+  set reserved = s.reserved - in_unit(s.unit, m.amount, m.tokens, m.requests),
+      most = s.most - in_unit(s.unit, m.most, m.tokens, m.requests), in_flight = s.in_flight - m.requests
+  from moved m where s.id = m.id;
+end $$;
+
+-- Deletes reservations without a trace, for requests that were never forwarded.
+create function release_batch(p_request_ids text[]) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_gone reservations[];
+begin
+  with gone as (
+    delete from reservations where request_id = any (p_request_ids) returning reservations
+  ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
+  perform lock_counters(array(select unnest(g.counter_ids || g.rate_counter_ids) from unnest(v_gone) as g));
+  perform release_reservations(v_gone);
+end $$;

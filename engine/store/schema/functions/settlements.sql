@@ -1,21 +1,13 @@
-import type { SchemaMigration } from '../migrate.ts';
-import { PLANNED_ONCE } from './0005_plans.ts';
-
-/*
- * As what a request was billed, where that is not the model that was asked for in the ordinary way: the model that answered, its
- * service tier, speed and region, and the models of several runs with what each used. The other columns hold the sum.
- */
-const COLUMN = 'alter table ledger add column billed jsonb;';
-
-const FUNCTIONS = `
--- Writes one ledger row per request, takes its reservation from the counters and adds what it used to them, which are those of the
--- windows it was reserved in. Returns the requests that have been written before. The counters are locked.
--- An unreserved request says who asked for what, and names its counters like one of place_reservations: those of p_counted_at.
--- A cost of null means the amount that was reserved.
-create or replace function write_ledger(
+-- Writes one ledger row per request, and in the counters of the windows it was reserved in replaces its reservation by what it
+-- used. Returns the requests that have been written before. The counters are locked. An unreserved request says who asked for
+-- what, and names its counters like one of make_reservations: those of p_counted_at. A cost of null means the amount that was
+-- reserved.
+create function write_ledger(
   p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_gone reservations[], p_rows jsonb
 ) returns setof text
-language plpgsql ${PLANNED_ONCE} as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 #variable_conflict use_column
 begin
   return query
@@ -65,9 +57,24 @@ begin
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
 end $$;
 
--- Adds to each of these estimates, once, a row that puts it right, with its times, so that it counts in the same windows.
+-- The estimates that were written for requests whose process was taken for dead, where p_rows tell what they cost after all:
+-- it had only paused, or was disconnected.
+create function find_estimates(p_now timestamptz, p_rows jsonb) returns ledger[]
+language plpgsql set enable_seqscan = off as $$
+begin
+  return (
+    select coalesce(array_agg(l), '{}')
+    from (select distinct r.request_id from jsonb_to_recordset(p_rows) as r (request_id text, provenance jsonb)
+          where r.provenance ->> 'cost' <> 'estimate') as r
+    join ledger l on l.request_id = r.request_id
+    where l.settled_at > p_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
+      and l.aborted and l.status is null
+      and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0);
+end $$;
+
+-- Adds to each of these estimates, once, a row that corrects it, with its times, so that it counts in the same windows.
 -- Returns the requests. The counters are locked.
-create or replace function correct_estimates(p_now timestamptz, p_estimates ledger[], p_rows jsonb) returns setof text
+create function correct_estimates(p_now timestamptz, p_estimates ledger[], p_rows jsonb) returns setof text
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
@@ -76,7 +83,8 @@ begin
     select distinct on (r.request_id) jsonb_populate_record(e, jsonb_build_object(
       'kind', 'adjustment', 'server_tools', r.server_tools, 'billed', r.billed,
       'input_tokens', r.input, 'output_tokens', r.output, 'cache_read_tokens', r.cache_read,
-      'cache_write_5m_tokens', r.cache_write_5m, 'cache_write_1h_tokens', r.cache_write_1h, 'cost_nano_usd', r.cost_nano_usd - e.cost_nano_usd,
+      'cache_write_5m_tokens', r.cache_write_5m, 'cache_write_1h_tokens', r.cache_write_1h,
+      'cost_nano_usd', r.cost_nano_usd - e.cost_nano_usd,
       'provenance', r.provenance || jsonb_build_object('of', 'estimate', 'was_nano_usd', e.cost_nano_usd, 'at', p_now))) as l
     from unnest(p_estimates) as e
     join jsonb_to_recordset(p_rows) as r (
@@ -94,12 +102,15 @@ begin
   )
   select w.request_id from written w;
 end $$;
-`;
 
-/** Ledger rows that say as what a request was billed. */
-export const billed: SchemaMigration = {
-  name: '0008_billed',
-  async up(knex) {
-    for (const statements of [COLUMN, FUNCTIONS]) await knex.raw(statements);
-  },
-};
+-- Corrects when each of the rows that were just written was forwarded, where settle_and_reserve took one time for all.
+create function note_forwarded(p_now timestamptz, p_counted_at timestamptz, p_rows jsonb) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+begin
+  update ledger l set forwarded_at = least(r.at, p_now)
+  from jsonb_to_recordset(p_rows) as r (request_id text, at timestamptz)
+  where l.request_id = r.request_id and l.settled_at = p_now and l.kind = 'request'
+    and l.forwarded_at = least(p_counted_at, p_now) and l.forwarded_at <> r.at;
+end $$;

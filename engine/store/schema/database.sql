@@ -1,6 +1,3 @@
-import type { SchemaMigration } from '../migrate.ts';
-
-const IDENTITY = `
 -- Which database this is, wherever it is moved and whatever it is called: a copy and a restored backup have it too.
 create table database_identity (
   only_row boolean primary key default true check (only_row),
@@ -8,7 +5,8 @@ create table database_identity (
 );
 insert into database_identity default values;
 
--- Raises where this is another database than the one that something was meant for. SQLSTATE of its own: nothing is wrong with the data.
+-- Raises where this is another database than the one that something was meant for. An SQLSTATE of its own, for nothing is
+-- wrong with the data.
 create function is_database(p_id uuid) returns boolean
 language plpgsql as $$
 begin
@@ -23,12 +21,13 @@ create function process_in_database(p_process uuid, p_id uuid) returns uuid
 language sql as $$
   select p_process where is_database(p_id)
 $$;
-`;
 
-/** A database can be told from any other, so that nothing is written into one that was kept for another. */
-export const databaseIdentity: SchemaMigration = {
-  name: '0016_database_identity',
-  async up(knex) {
-    await knex.raw(IDENTITY);
-  },
-};
+-- For functions that move money: their commit waits for the disk, whatever the server's default is.
+create function ensure_durable_commit() returns void
+language plpgsql as $$
+begin
+  -- A setting on the function itself would be gone again before the commit it is meant for.
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+end $$;
