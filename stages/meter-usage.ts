@@ -302,7 +302,7 @@ export default defineStage({
       charge: {
         enum: ['full', 'nothing'],
         default: 'full',
-        description: 'Whether the request costs what the model costs, or nothing: the row then holds zeros.',
+        description: 'Whether the request costs what the model costs, or nothing: the row then has zeros.',
       },
     },
   },

@@ -44,7 +44,7 @@ const SAFEGUARDS: readonly Safeguard[] = [
     writes: 'spend.reserved_nano_usd',
     stage: 'check-budget',
     missing: 'no spend limit applies to what is sent:',
-    why: 'nothing above holds a budget',
+    why: 'nothing above reserves a budget',
     raises: ['spend_limit_exceeded'],
   },
   {

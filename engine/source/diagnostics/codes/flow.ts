@@ -42,7 +42,7 @@ export const FLOW_CODES = {
   C6007: {
     title: 'A stage stands above one it completes',
     explanation:
-      'Stages finish in reverse order. A stage that completes the work of another, as meter-usage settles what check-budget held, must stand below it.',
+      'Stages finish in reverse order. A stage that completes the work of another, as meter-usage settles what check-budget reserved, must stand below it.',
     example: 'stages:\n  - ...\n  - stage: meter-usage\n  - stage: check-budget\n  - stage: forward',
   },
   C6008: {

@@ -34,7 +34,7 @@ export const LINT_CODES = {
   W7015: {
     title: 'Some requests skip a check',
     explanation:
-      'A stage that says who is asking, holds the budget or measures the use has a guard, and requests for which it does not hold are sent out all the same. Remove the guard, or put the same guard on the stage that sends.',
+      'A stage that says who is asking, reserves the budget or measures the use has a guard, and requests for which it is false are sent without it. Remove the guard, or put the same guard on the stage that sends.',
     example:
       'stages:\n  - ...\n  - { stage: check-budget, when: { var: request.stream } }\n  - stage: meter-usage\n  - stage: forward',
   },
@@ -66,7 +66,7 @@ export const LINT_CODES = {
   W7024: {
     title: 'A check may fail open',
     explanation:
-      'A stage that says who is asking, holds the budget or measures the use has `fail_closed: false`: a request that it fails on, or does not finish in time for, is sent out without it, as nobody, against no limit or unmeasured. Remove the key, so that such a request is refused.',
+      'A stage that says who is asking, reserves the budget or measures the use has `fail_closed: false`: a request that it fails on, or does not finish in time for, is sent out without it, as nobody, against no limit or unmeasured. Remove the key, so that such a request is refused.',
     example:
       'stages:\n  - ...\n  - { stage: check-budget, fail_closed: false, timeout_seconds: 1 }\n  - stage: meter-usage\n  - stage: forward',
   },
