@@ -1,38 +1,12 @@
-import type { ErrorCode } from '../contract/errors.ts';
 import { ENGINE_FACTS } from '../contract/facts.ts';
-import type { FactView, Services } from '../contract/services.ts';
+import type { Services } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { runAsStage } from '../kit/strays.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../source/spec.ts';
+import type { CompiledClause, CompiledStage, PlanObserver } from './compiled.ts';
+import { containHooks } from './contain.ts';
 import { factMask } from './fact-store.ts';
-import type { PlanObserver } from './plan.ts';
-
-/** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
-export interface CompiledStage {
-  readonly id: string;
-  readonly definition: StageDefinition;
-  readonly hooks: StageHooks;
-  /** Absent means always. */
-  readonly guard: Guard | undefined;
-  /** Whether it is in shadow mode: its guard is evaluated, and it has no hooks. */
-  readonly shadow: boolean;
-  /** Whether its hooks run under the care of `contain.ts`: it has a time limit, or the request goes on when it fails. */
-  readonly contained: boolean;
-  readonly fail_closed: boolean;
-  /** Longest one of its hooks may take. */
-  readonly timeout_seconds: number | undefined;
-  readonly readable: Uint8Array;
-  readonly writable: Uint8Array;
-}
-
-/** A compiled `on_error` clause. */
-export interface CompiledClause extends CompiledStage {
-  /** Codes it handles; absent means all. */
-  readonly errors: ReadonlySet<ErrorCode> | undefined;
-}
-
-type Guard = (facts: FactView) => boolean;
 
 const HOOKS: readonly string[] = [
   'request',
@@ -104,20 +78,19 @@ export function compileStage(
   services: Services,
   observer: PlanObserver | undefined,
 ): CompiledStage {
-  const { definition, timeout_seconds, fail_closed } = entry;
+  const { id, definition } = entry;
   const shadow = entry.mode === 'shadow';
-  return {
-    id: entry.id,
+  const stage: CompiledStage & { hooks: StageHooks } = {
+    id,
     definition,
-    hooks: shadow ? {} : createHooks(entry, services),
+    hooks: {},
     guard: compileGuard(pipeline, entry, observer),
     shadow,
-    contained: timeout_seconds !== undefined || !fail_closed,
-    fail_closed,
-    timeout_seconds,
     readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
     writable: factMask(definition.writes),
   };
+  if (!shadow) stage.hooks = containHooks(stage, createHooks(entry, services), entry, services);
+  return stage;
 }
 
 /** Instantiates the stage of an `on_error` clause. Throws like `compileStage`. */
@@ -127,14 +100,15 @@ export function compileClause(
   services: Services,
   observer: PlanObserver | undefined,
 ): CompiledClause {
-  return { ...compileStage(pipeline, clause, services, observer), errors: clause.errors && new Set(clause.errors) };
+  const errors = clause.errors && new Set(clause.errors);
+  return Object.assign(compileStage(pipeline, clause, services, observer), { errors });
 }
 
 function compileGuard(
   pipeline: PipelineSpec,
   entry: StageEntry,
   observer: PlanObserver | undefined,
-): Guard | undefined {
+): CompiledStage['guard'] {
   if (entry.when === undefined) return undefined;
   const guard = compileCondition(entry.when);
   if (observer === undefined) return guard;

@@ -1,63 +1,194 @@
 /**
- * Runs the hooks of stages that have a time limit or may fail without failing the request: the operator's own, and those
- * a pipeline says so about. Hooks of all other stages are called directly, at no cost.
+ * What a stage does wrong ends here. Every hook is wrapped once, when the plan is made, so that whoever calls it needs to
+ * know nothing of time limits, of failures, or of stages the request may go on without.
+ *
+ * All stages: `event`, `finish`, `finally` and `close` never fail; what goes wrong in them is logged.
+ * Stages that have a time limit or may fail without failing the request (the operator's own, and those a pipeline says so
+ * about): each call gets a `Lease` and ends within the limit, and what it returns is checked. The `request` and `response`
+ * hooks of all others are called as they are, at no cost.
  */
 
-import { StageError } from '../contract/errors.ts';
-import type { Clock, Services } from '../contract/services.ts';
+import type { Clock, Log, Services } from '../contract/services.ts';
 import type { ResponseEvent, ResponseHead, StageHooks } from '../contract/stage.ts';
 import { runAsStage } from '../kit/strays.ts';
-import type { CompiledStage } from './compile-stage.ts';
+import type { StageEntry } from '../source/spec.ts';
+import type { CompiledStage } from './compiled.ts';
 import type { RequestContext } from './context.ts';
 import { Lease } from './lease.ts';
-import { checkResult, discardResult, type Result } from './result.ts';
+import { checkError, checkResult, discardResult, type Result } from './result.ts';
+import { asError, isRefusal, reportFailure, timeoutOf } from './stage-failure.ts';
 
-/** Where a request hears of a stage's failure. */
-export type FailureReport = (stage: CompiledStage, moment: keyof StageHooks, error: unknown) => void;
+type Last = 'finish' | 'finally';
 
-type Settled = (value: unknown) => void;
+/** Wraps the hooks that a stage made; `stage` is what they are called for. */
+export function containHooks(
+  stage: CompiledStage,
+  made: StageHooks,
+  limits: Pick<StageEntry, 'timeout_seconds' | 'fail_closed'>,
+  { clock, log }: Pick<Services, 'clock' | 'log'>,
+): StageHooks {
+  const { timeout_seconds, fail_closed } = limits;
+  const patience = { id: stage.id, timeout_seconds, clock };
+  const is_contained = timeout_seconds !== undefined || !fail_closed;
+  const contained = is_contained ? new ContainedStage(stage, made, { ...patience, fail_closed, log }) : undefined;
+  const report = (ctx: RequestContext, moment: keyof StageHooks, error: unknown) =>
+    reportFailure(log, ctx, stage, moment, error);
+  const last = (moment: Last) => async (ctx: RequestContext) => {
+    try {
+      await (contained === undefined ? made[moment]!(ctx) : contained.call(ctx, moment));
+    } catch (error) {
+      report(ctx, moment, error);
+    }
+  };
+  return {
+    ...(made.request && { request: contained ? contained.request.bind(contained) : made.request.bind(made) }),
+    ...(made.response && { response: contained ? contained.response.bind(contained) : made.response.bind(made) }),
+    ...(made.event && {
+      event(ctx: RequestContext, event) {
+        try {
+          if (contained === undefined) made.event!(ctx, event);
+          else contained.event(ctx, event);
+        } catch (error) {
+          // The client already has the bytes; an observer that fails must not cut its stream.
+          report(ctx, 'event', error);
+        }
+      },
+    }),
+    ...(made.finish && { finish: last('finish') }),
+    ...(made.finally && { finally: last('finally') }),
+    ...(made.close && { close: () => close(made, patience, log) }),
+  };
+}
 
-/** The errors of stages that ran out of time. A stage could make one that looks alike, and put any text into it. */
-const timeouts = new WeakSet<object>();
+async function close(made: StageHooks, patience: Patience, log: Log): Promise<void> {
+  const { id: stage } = patience;
+  const fail = (error: unknown) => log.error({ err: asError(error), stage }, 'a stage failed to close');
+  try {
+    const returned = runAsStage(stage, () => made.close!());
+    if (isThenable(returned)) await waitFor(returned, patience, { onLateError: fail });
+  } catch (error) {
+    fail(error);
+  }
+}
 
-/** Whether an error says that a stage ran out of time. */
-export function isTimeout(error: unknown): error is StageError {
-  return timeouts.has(error as object);
+/** The hooks of a stage that is given leases. */
+class ContainedStage {
+  readonly #stage: CompiledStage;
+  readonly #made: StageHooks;
+  readonly #patience: Patience & { readonly fail_closed: boolean; readonly log: Log };
+
+  constructor(stage: CompiledStage, made: StageHooks, patience: Patience & { fail_closed: boolean; log: Log }) {
+    this.#stage = stage;
+    this.#made = made;
+    this.#patience = patience;
+  }
+
+  async request(ctx: RequestContext): Promise<Result | undefined> {
+    try {
+      return checkResult(ctx, this.#stage, await this.call(ctx, 'request'));
+    } catch (error) {
+      this.#fail(ctx, 'request', error);
+      return undefined;
+    }
+  }
+
+  /** The head is sent when it returns, so that a promise comes too late and is a failure. */
+  response(ctx: RequestContext, head: ResponseHead): void {
+    if (ctx.isLeftOut(this.#stage)) return;
+    const lease = new Lease(ctx, this.#stage);
+    try {
+      const returned: unknown = this.#run(() => this.#made.response!(lease, lease.lend(head)));
+      if (!isThenable(returned)) return;
+      Promise.resolve(returned).catch((error) => this.#report(ctx, 'response', error));
+      throw new Error('its response hook returned a promise, and the head of the response does not wait');
+    } catch (error) {
+      this.#fail(ctx, 'response', error);
+    } finally {
+      lease.end();
+    }
+  }
+
+  /** Sees a copy of the event and is not waited for; what it leaves running is heard when it fails. */
+  event(ctx: RequestContext, event: ResponseEvent): void {
+    if (ctx.isLeftOut(this.#stage)) return;
+    const lease = new Lease(ctx, this.#stage);
+    let returned: unknown;
+    try {
+      returned = this.#run(() => this.#made.event!(lease, { ...event }));
+    } finally {
+      if (!isThenable(returned)) lease.end();
+    }
+    if (!isThenable(returned)) return;
+    const onLateError = (error: unknown) => this.#report(ctx, 'event', error);
+    waitFor(returned, this.#patience, { lease, onLateError })
+      .catch(onLateError)
+      .finally(() => lease.end());
+  }
+
+  /** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
+  async call(ctx: RequestContext, moment: 'request' | Last): Promise<unknown> {
+    const lease = new Lease(ctx, this.#stage);
+    try {
+      const returned = this.#run(() => this.#made[moment]!(lease));
+      if (!isThenable(returned)) return returned;
+      return await waitFor(returned, this.#patience, {
+        lease,
+        onLateValue: discardResult,
+        onLateError: (error) => this.#report(ctx, moment, error),
+      });
+    } finally {
+      lease.end();
+    }
+  }
+
+  #run<T>(hook: () => T): T {
+    return runAsStage(this.#stage.id, hook);
+  }
+
+  /** Raises what the request fails with; where it may go on without the stage, that is reported instead. */
+  #fail(ctx: RequestContext, moment: 'request' | 'response', error: unknown): void {
+    if (isRefusal(this.#stage, error)) throw checkError(error);
+    if (this.#patience.fail_closed) throw error;
+    this.#report(ctx, moment, error);
+    ctx.leaveOut(this.#stage);
+  }
+
+  #report(ctx: RequestContext, moment: keyof StageHooks, error: unknown): void {
+    reportFailure(this.#patience.log, ctx, this.#stage, moment, error);
+  }
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
 }
 
-/** What goes wrong in the listener is the stage's own trouble; it is given up anyway. */
-function tellCancelled(lease: Lease, reason: StageError): void {
-  try {
-    lease.cancel(reason);
-  } catch {}
+/** How long is waited for a stage. */
+interface Patience {
+  readonly id: string;
+  /** Longest one of its hooks may take; for ever where absent. */
+  readonly timeout_seconds: number | undefined;
+  readonly clock: Clock;
 }
 
 interface Wait {
-  readonly stage: CompiledStage;
-  readonly clock: Clock;
   /** Ends what the stage may do. */
-  readonly lease: Lease | undefined;
+  readonly lease?: Lease;
   /** What becomes of a value that comes too late. */
-  readonly onLateValue: Settled;
-  readonly onLateError: Settled;
+  readonly onLateValue?: (value: unknown) => void;
+  readonly onLateError: (error: unknown) => void;
 }
 
 /** Waits for a stage no longer than it may take, and never leaves its promise without somebody who hears it fail. */
 function waitFor(
   pending: PromiseLike<unknown>,
-  { stage, clock, lease, onLateValue, onLateError }: Wait,
+  { id, timeout_seconds, clock }: Patience,
+  { lease, onLateValue, onLateError }: Wait,
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     let late = false;
-    const giveUp = () => {
-      const message = `The stage "${stage.id}" did not finish within ${stage.timeout_seconds} seconds.`;
-      const reason = new StageError('stage_failed', message, { details: { stage: stage.id } });
-      timeouts.add(reason);
-      if (lease !== undefined) tellCancelled(lease, reason);
+    const giveUp = (seconds: number) => {
+      const reason = timeoutOf(id, seconds);
+      lease?.cancel(reason);
       // A stage that listens can still say how far it came, such as that the request has left already.
       setImmediate(() => {
         late = true;
@@ -65,12 +196,13 @@ function waitFor(
         reject(reason);
       });
     };
-    const timer = stage.timeout_seconds === undefined ? undefined : clock.after(stage.timeout_seconds * 1000, giveUp);
+    const timer =
+      timeout_seconds === undefined ? undefined : clock.after(timeout_seconds * 1000, () => giveUp(timeout_seconds));
     // A thenable of the stage's own may name another as its value, or settle more than once; a promise does neither.
     Promise.resolve(pending).then(
       (value) => {
         timer?.close();
-        if (late) onLateValue(value);
+        if (late) onLateValue?.(value);
         resolve(value);
       },
       (error) => {
@@ -80,145 +212,4 @@ function waitFor(
       },
     );
   });
-}
-
-/** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
-async function call(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  moment: 'request' | 'finish' | 'finally',
-  report: FailureReport,
-): Promise<unknown> {
-  const lease = new Lease(ctx, stage);
-  try {
-    const returned = runAsStage(stage.id, () => stage.hooks[moment]!(lease));
-    if (!isThenable(returned)) return returned;
-    return await waitFor(returned, {
-      stage,
-      clock: ctx.clock,
-      lease,
-      onLateValue: discardResult,
-      onLateError: (error) => report(stage, moment, error),
-    });
-  } finally {
-    lease.end();
-  }
-}
-
-/** Codes that the context itself raises, in every stage that reads a body or waits. */
-const CONTEXT_CODES: ReadonlySet<string> = new Set([
-  'bad_http',
-  'body_too_large',
-  'draining',
-  'invalid_encoding',
-  'invalid_json',
-  'overloaded',
-  'rate_limit_exceeded',
-  'request_timeout',
-]);
-
-/** Whether an error is a stage's way to refuse a request rather than a failure of the stage. */
-export function isRefusal(stage: CompiledStage, error: unknown): error is StageError {
-  if (!(error instanceof StageError)) return false;
-  return CONTEXT_CODES.has(error.code) || stage.definition.raises.includes(error.code);
-}
-
-/**
- * Runs the `request` hook of a contained stage. When the stage fails and the request may go on without it, that is
- * reported and there is no result. Raises what the stage raises, and anything else it throws.
- */
-export async function callRequest(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  report: FailureReport,
-): Promise<Result | undefined> {
-  try {
-    return checkResult(ctx, stage, await call(ctx, stage, 'request', report));
-  } catch (error) {
-    if (stage.fail_closed || isRefusal(stage, error)) throw error;
-    report(stage, 'request', error);
-    ctx.leaveOut(stage);
-    return undefined;
-  }
-}
-
-/** Runs a `finish` or `finally` hook of a contained stage. Rejects with whatever it throws. */
-export async function callLast(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  moment: 'finish' | 'finally',
-  report: FailureReport,
-): Promise<void> {
-  await call(ctx, stage, moment, report);
-}
-
-/**
- * Runs the `response` hook of a contained stage. The head is sent when it returns, so that a promise comes too late and
- * is a failure. Throws what the stage throws, unless the request may go on without it.
- */
-export function callResponse(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  head: ResponseHead,
-  report: FailureReport,
-): void {
-  if (ctx.isLeftOut(stage)) return;
-  const lease = new Lease(ctx, stage);
-  try {
-    const returned: unknown = runAsStage(stage.id, () => stage.hooks.response!(lease, lease.lend(head)));
-    if (!isThenable(returned)) return;
-    Promise.resolve(returned).catch((error) => report(stage, 'response', error));
-    throw new Error('its response hook returned a promise, and the head of the response does not wait');
-  } catch (error) {
-    if (stage.fail_closed) throw error;
-    report(stage, 'response', error);
-    ctx.leaveOut(stage);
-  } finally {
-    lease.end();
-  }
-}
-
-/**
- * Runs the `event` hook of a contained stage on a copy of the event. It is not waited for; what it leaves running is
- * heard when it fails. Throws what it throws at once.
- */
-export function callEvent(
-  ctx: RequestContext,
-  stage: CompiledStage,
-  event: ResponseEvent,
-  report: FailureReport,
-): void {
-  if (ctx.isLeftOut(stage)) return;
-  const lease = new Lease(ctx, stage);
-  let returned: unknown;
-  try {
-    returned = runAsStage(stage.id, () => stage.hooks.event!(lease, { ...event }));
-  } finally {
-    if (!isThenable(returned)) lease.end();
-  }
-  if (!isThenable(returned)) return;
-  const fail = (error: unknown) => report(stage, 'event', error);
-  waitFor(returned, { stage, clock: ctx.clock, lease, onLateValue: () => {}, onLateError: fail })
-    .catch(fail)
-    .finally(() => lease.end());
-}
-
-/** Lets a stage release what it opened. Never rejects: a failure is logged with the stage's id. */
-export async function closeStage(stage: CompiledStage, { clock, log }: Pick<Services, 'clock' | 'log'>): Promise<void> {
-  const { hooks } = stage;
-  if (hooks.close === undefined) return;
-  const fail = (error: unknown) => log.error({ err: asError(error), stage: stage.id }, 'a stage failed to close');
-  try {
-    const returned = runAsStage(stage.id, () => hooks.close!());
-    if (!isThenable(returned)) return;
-    await waitFor(returned, { stage, clock, lease: undefined, onLateValue: () => {}, onLateError: fail });
-  } catch (error) {
-    fail(error);
-  }
-}
-
-/** What a stage threw, as something a log can show; anything but an error may be prompt text and is not repeated. */
-export function asError(thrown: unknown): Error {
-  if (thrown instanceof Error) return thrown;
-  return new Error(`it threw ${thrown === null ? 'null' : `a value of type ${typeof thrown}`}, which is no error`);
 }

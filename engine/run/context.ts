@@ -16,11 +16,10 @@ import type { Connections } from './answer/connections.ts';
 import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { type BodyBudget, HeldBytes } from './body-budget.ts';
-import type { CompiledStage } from './compile-stage.ts';
+import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import { Drain, type LateAnswer } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
 import { type Lingerer, type Occupancy, tooMany } from './occupancy.ts';
-import type { CompiledPipeline } from './plan.ts';
 import { type BodyLimits, receiveBody } from './receive-body.ts';
 
 /** What one request needs from the server it arrived at. */

@@ -12,7 +12,7 @@ import type {
   StageContext,
 } from '../contract/stage.ts';
 import { deepFreeze } from '../kit/freeze.ts';
-import type { CompiledStage } from './compile-stage.ts';
+import type { CompiledStage } from './compiled.ts';
 import type { RequestContext } from './context.ts';
 import { factIndex } from './fact-store.ts';
 import { checkHeader } from './result.ts';
@@ -92,7 +92,11 @@ export class Lease implements StageContext {
 
   /** Tells the stage, if it asked to be told, that nobody waits for it any more. */
   cancel(reason: StageError): void {
-    this.#onCancel?.(reason);
+    try {
+      this.#onCancel?.(reason);
+    } catch {
+      // What goes wrong in the listener is the stage's own trouble; it is given up anyway.
+    }
   }
 
   get url(): string {

@@ -1,19 +1,9 @@
 import type { GatewayConfig } from '../contract/config.ts';
-import type { FactView, Services } from '../contract/services.ts';
+import type { Services } from '../contract/services.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
-import { type CompiledClause, type CompiledStage, compileClause, compileStage } from './compile-stage.ts';
-import { closeStage } from './contain.ts';
-
-/** A pipeline ready to run. */
-export interface CompiledPipeline {
-  readonly spec: PipelineSpec;
-  readonly stages: readonly CompiledStage[];
-  readonly on_error: readonly CompiledClause[];
-  readonly finally: readonly CompiledStage[];
-  /** Whether any stage has an `event` hook; without one a response is not observed at all. */
-  readonly observed: boolean;
-}
+import { compileClause, compileStage } from './compile-stage.ts';
+import type { CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
 
 /** The compiled configuration: immutable, replaced as a whole by a reload, closed after its last request. */
 export interface Plan {
@@ -27,12 +17,6 @@ export interface Plan {
   enter(): () => void;
   /** Resolves when the last request has left and every stage has released what it opened. */
   close(): Promise<void>;
-}
-
-/** Watches the conditions of a plan being evaluated, for tests of pipelines and for explanations. */
-export interface PlanObserver {
-  /** A guard of an entry or an `on_error` clause was evaluated. */
-  onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
 }
 
 function reservesMoney({ definition, mode }: StageEntry): boolean {
@@ -59,7 +43,7 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
   const created: CompiledStage[] = [];
-  const closeAll = () => Promise.all(created.map((stage) => closeStage(stage, services)));
+  const closeAll = () => Promise.all(created.map((stage) => stage.hooks.close?.()));
   const add = <T extends CompiledStage>(stage: T): T => {
     created.push(stage);
     return stage;

@@ -1,8 +1,9 @@
 import { IncomingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { Answer, Capability, Relay } from '../contract/stage.ts';
-import type { CompiledStage } from './compile-stage.ts';
+import type { CompiledStage } from './compiled.ts';
 import type { RequestContext } from './context.ts';
+import { isRefusal } from './stage-failure.ts';
 
 /** What a `request` hook ends a request with. */
 export type Result = Answer | Relay;
@@ -61,7 +62,7 @@ function checkRelay(ctx: RequestContext, stage: CompiledStage, relay: Relay): Re
     const refusal = inspect(first);
     if (refusal === undefined) ctx.stage = undefined;
     else if (!(refusal instanceof StageError)) throw new Error('`inspect` returns a StageError or nothing');
-    return refusal;
+    return refusal && isRefusal(stage, refusal) ? checkError(refusal) : refusal;
   };
   return { ...checked, inspect: inspectAsStage };
 }

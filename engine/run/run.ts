@@ -1,24 +1,15 @@
 import { StageError } from '../contract/errors.ts';
-import type { Relay, ResponseEvent, StageHooks } from '../contract/stage.ts';
+import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
 import { errorBody, errorHeaders } from './answer/envelopes.ts';
-import type { CompiledStage } from './compile-stage.ts';
-import {
-  asError,
-  callEvent,
-  callLast,
-  callRequest,
-  callResponse,
-  type FailureReport,
-  isRefusal,
-  isTimeout,
-} from './contain.ts';
+import { sendWhole } from './answer/send-whole.ts';
+import type { CompiledStage } from './compiled.ts';
 import type { RequestContext } from './context.ts';
 import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
-import { sendAnswer } from './respond.ts';
-import { checkError, discardResult, type Result } from './result.ts';
+import { discardResult, type Result } from './result.ts';
+import { asError, failureOf, isRefusal, reportFailure } from './stage-failure.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -37,7 +28,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   });
   try {
     await answer(plan, ctx);
-    if (ctx.late !== undefined) await drainLate(plan, ctx, ctx.late);
+    if (ctx.late !== undefined) await drainLate(ctx, ctx.late);
     ctx.endDrain();
     ctx.leave();
     onAnswered();
@@ -50,7 +41,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
 /** Never rejects: where even the error cannot be sent, the connection is cut. */
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
-    await respond(plan, ctx, await findAnswer(plan, ctx));
+    await respond(ctx, await findAnswer(ctx));
   } catch (error) {
     try {
       await answerError(plan, ctx, attribute(plan, ctx, error));
@@ -68,17 +59,16 @@ function reportEngineFailure(plan: Plan, ctx: RequestContext, error: unknown): v
   plan.services.log.error(fields, 'the engine failed on a request');
 }
 
-async function findAnswer(plan: Plan, ctx: RequestContext): Promise<Result> {
+async function findAnswer(ctx: RequestContext): Promise<Result> {
   const { stages } = ctx.pipeline;
   for (let i = 0; i < stages.length; i++) {
     const stage = stages[i]!;
     if (!admit(ctx, stage)) continue;
-    const { request } = stage.hooks;
-    if (request === undefined) continue;
+    if (stage.hooks.request === undefined) continue;
     // Observers written below the stage that answers watch it too, also when it fails.
     if (stage.definition.terminal) admitObservers(ctx, stages.slice(i + 1));
     ctx.stage = stage;
-    const returned = stage.contained ? callRequest(ctx, stage, reportTo(plan, ctx)) : request.call(stage.hooks, ctx);
+    const returned = stage.hooks.request(ctx);
     const result = returned instanceof Promise ? await returned : returned;
     if (ctx.aborted && !(ctx.drain !== undefined && result?.kind === 'relay')) {
       discardResult(result);
@@ -106,87 +96,72 @@ function admitObservers(ctx: RequestContext, stages: readonly CompiledStage[]): 
   for (const stage of stages) if (stage.hooks.request === undefined) admit(ctx, stage);
 }
 
-async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise<void> {
+/** Sends a complete answer. */
+function sendAnswer(ctx: RequestContext, answer: Answer): void {
+  ctx.claimConnection();
+  const headers: Record<string, string | number> = {
+    ...answer.headers,
+    // A 304 would state the length of what it stands for (RFC 9110 section 8.6).
+    ...(answer.status === 304 ? {} : { 'content-length': Buffer.byteLength(answer.body) }),
+    [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
+  };
+  sendWhole(ctx.exchange.res, answer.status, headers, answer.body);
+}
+
+async function respond(ctx: RequestContext, result: Result): Promise<void> {
   if (result.kind === 'answer') {
     sendAnswer(ctx, result);
     return;
   }
   ctx.dropBody();
-  await relay(plan, ctx, result);
+  await relay(ctx, result);
 }
 
 /** Reads the answer of a request that has failed already, if it still comes. Whatever goes wrong, there is nobody to tell. */
-async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Promise<void> {
+async function drainLate(ctx: RequestContext, late: LateAnswer): Promise<void> {
   ctx.cancel = late.cancel;
   try {
     const result = await late.relay;
     ctx.note('upstream.status', result.response.statusCode!);
-    await relay(plan, ctx, result);
+    await relay(ctx, result);
   } catch {
   } finally {
     ctx.cancel = undefined;
   }
 }
 
-async function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
+async function relay(ctx: RequestContext, result: Relay): Promise<void> {
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
   await relayResponse(ctx, result, {
     onHead(head) {
       for (const stage of ctx.entered) {
         if (stage.hooks.response === undefined) continue;
         ctx.stage = stage;
-        if (stage.contained) callResponse(ctx, stage, head, reportTo(plan, ctx));
-        else stage.hooks.response(ctx, head);
+        stage.hooks.response(ctx, head);
       }
       ctx.stage = undefined;
       head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
     },
-    ...(observers.length > 0 && { onEvent: (event) => observe(plan, ctx, observers, event) }),
+    ...(observers.length > 0 && { onEvent: (event) => observe(ctx, observers, event) }),
   });
 }
 
-function observe(plan: Plan, ctx: RequestContext, observers: readonly CompiledStage[], event: ResponseEvent): void {
+function observe(ctx: RequestContext, observers: readonly CompiledStage[], event: ResponseEvent): void {
   for (const stage of observers) {
     ctx.stage = stage;
-    try {
-      if (stage.contained) callEvent(ctx, stage, event, reportTo(plan, ctx));
-      else stage.hooks.event!(ctx, event);
-    } catch (error) {
-      // The client already has the bytes; an observer that fails must not cut its stream.
-      reportFailure(plan, ctx, stage, 'event', error);
-    }
+    stage.hooks.event!(ctx, event);
   }
   ctx.stage = undefined;
-}
-
-/** Makes a stage's failure known: the log is the only place where one that changes no answer can be seen. */
-function reportFailure(
-  plan: Plan,
-  ctx: RequestContext,
-  stage: CompiledStage,
-  moment: keyof StageHooks,
-  error: unknown,
-): void {
-  const where = { stage: stage.id, pipeline: ctx.pipeline.spec.name, request_id: ctx.peek('request.id') };
-  const message = `a stage failed in its ${moment} hook`;
-  try {
-    plan.services.log.error({ err: asError(error), ...where }, message);
-  } catch {
-    // An error whose properties throw when they are read must not take the hooks of others with it.
-    plan.services.log.error(where, message);
-  }
-}
-
-function reportTo(plan: Plan, ctx: RequestContext): FailureReport {
-  return (stage, moment, error) => reportFailure(plan, ctx, stage, moment, error);
 }
 
 /** Turns anything thrown into a catalogue error, and records the stage it came from. */
 function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError {
   const { stage } = ctx;
   ctx.stage = undefined;
-  if (stage !== undefined) ctx.note('error.stage', stage.id);
-  if (stage !== undefined) return refusalOf(plan, ctx, stage, error) ?? stageFailed(stage, error);
+  if (stage !== undefined) {
+    ctx.note('error.stage', stage.id);
+    return refusalOf(plan, ctx, stage, error) ?? failureOf(stage, error);
+  }
   if (error instanceof StageError) return error;
   reportEngineFailure(plan, ctx, error);
   return new StageError('internal_error', 'The gateway failed on this request; its log says why.');
@@ -194,20 +169,9 @@ function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError 
 
 /** The error when a stage refuses with it; `undefined` when it is a failure of the stage, which is then reported. */
 function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error: unknown): StageError | undefined {
-  try {
-    if (!isRefusal(stage, error)) throw error;
-    return stage.contained ? checkError(error) : error;
-  } catch (failure) {
-    reportFailure(plan, ctx, stage, 'request', failure);
-    return undefined;
-  }
-}
-
-function stageFailed({ id }: CompiledStage, error: unknown): StageError {
-  if (isTimeout(error)) return error;
-  return new StageError('stage_failed', `The stage "${id}" failed on this request; the gateway's log says why.`, {
-    details: { stage: id },
-  });
+  if (isRefusal(stage, error)) return error;
+  reportFailure(plan.services.log, ctx, stage, 'request', error);
+  return undefined;
 }
 
 async function answerError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<void> {
@@ -243,8 +207,7 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
         continue;
       }
       ctx.stage = clause;
-      const answered = clause.contained ? callRequest(ctx, clause, reportTo(plan, ctx)) : clause.hooks.request!(ctx);
-      return (await answered) ?? raised;
+      return (await clause.hooks.request!(ctx)) ?? raised;
     } catch (error) {
       return refusalOf(plan, ctx, clause, error) ?? raised;
     } finally {
@@ -269,12 +232,12 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   }
   for (let i = ctx.entered.length - 1; i >= 0; i--) {
     const stage = ctx.entered[i]!;
-    if (stage.hooks.finish !== undefined) await runLast(plan, ctx, stage, 'finish');
+    if (stage.hooks.finish !== undefined) await runLast(ctx, stage, 'finish');
   }
   const last = ctx.pipeline.finally;
-  for (const stage of last) if (stage.shadow) await runLast(plan, ctx, stage, 'finally');
+  for (const stage of last) if (stage.shadow) await runFinally(plan, ctx, stage);
   if (ctx.shadow !== undefined) ctx.note('outcome.shadow', [...ctx.shadow]);
-  for (const stage of last) if (!stage.shadow) await runLast(plan, ctx, stage, 'finally');
+  for (const stage of last) if (!stage.shadow) await runFinally(plan, ctx, stage);
 }
 
 function noteOutcome(plan: Plan, ctx: RequestContext): void {
@@ -289,24 +252,20 @@ function noteOutcome(plan: Plan, ctx: RequestContext): void {
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
 }
 
-/** Runs a `finish` or `finally` hook by itself: its failure is logged and changes nothing for the others. */
-async function runLast(
-  plan: Plan,
-  ctx: RequestContext,
-  stage: CompiledStage,
-  moment: 'finish' | 'finally',
-): Promise<void> {
+/** Runs a `finally` hook unless its guard says no or cannot be evaluated. */
+async function runFinally(plan: Plan, ctx: RequestContext, stage: CompiledStage): Promise<void> {
   try {
-    if (moment === 'finally' && stage.guard !== undefined && !stage.guard(ctx.facts)) return;
-    if (stage.shadow) return ctx.noteShadow(stage.id);
-    ctx.stage = stage;
-    const returned = stage.contained
-      ? callLast(ctx, stage, moment, reportTo(plan, ctx))
-      : stage.hooks[moment]!.call(stage.hooks, ctx);
-    if (returned instanceof Promise) await returned;
+    if (stage.guard !== undefined && !stage.guard(ctx.facts)) return;
   } catch (error) {
-    reportFailure(plan, ctx, stage, moment, error);
-  } finally {
-    ctx.stage = undefined;
+    reportFailure(plan.services.log, ctx, stage, 'finally', error);
+    return;
   }
+  if (stage.shadow) ctx.noteShadow(stage.id);
+  else await runLast(ctx, stage, 'finally');
+}
+
+async function runLast(ctx: RequestContext, stage: CompiledStage, moment: 'finish' | 'finally'): Promise<void> {
+  ctx.stage = stage;
+  await stage.hooks[moment]?.(ctx);
+  ctx.stage = undefined;
 }

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { StartError } from '../../contract/start-error.ts';
 import { strayStage } from '../../kit/strays.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { asError } from '../../run/contain.ts';
+import { asError } from '../../run/stage-failure.ts';
 import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/suite.ts';
 import { renderDiagnostics, shownPath } from '../../source/diagnostics/render.ts';
 import type { CommandContext } from '../context.ts';

@@ -4,8 +4,8 @@ import { StageError } from '../../contract/errors.ts';
 import type { FactView, Services } from '../../contract/services.ts';
 import type { Answer, Relay, StageContext, StageDefinition, StageHooks } from '../../contract/stage.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
+import type { PlanObserver } from '../../run/compiled.ts';
 import { RequestContext } from '../../run/context.ts';
-import type { PlanObserver } from '../../run/plan.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import type { Confinement } from '../no-network.ts';
 

@@ -1,0 +1,40 @@
+import type { ErrorCode } from '../contract/errors.ts';
+import type { FactView } from '../contract/services.ts';
+import type { StageDefinition, StageHooks } from '../contract/stage.ts';
+import type { PipelineSpec, StageEntry } from '../source/spec.ts';
+
+/** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
+export interface CompiledStage {
+  readonly id: string;
+  readonly definition: StageDefinition;
+  /** What the engine calls; `contain.ts` says what they never do. */
+  readonly hooks: StageHooks;
+  /** Absent means always. */
+  readonly guard: ((facts: FactView) => boolean) | undefined;
+  /** Whether it is in shadow mode: its guard is evaluated, and it has no hooks. */
+  readonly shadow: boolean;
+  readonly readable: Uint8Array;
+  readonly writable: Uint8Array;
+}
+
+/** A compiled `on_error` clause. */
+export interface CompiledClause extends CompiledStage {
+  /** Codes it handles; absent means all. */
+  readonly errors: ReadonlySet<ErrorCode> | undefined;
+}
+
+/** A pipeline ready to run. */
+export interface CompiledPipeline {
+  readonly spec: PipelineSpec;
+  readonly stages: readonly CompiledStage[];
+  readonly on_error: readonly CompiledClause[];
+  readonly finally: readonly CompiledStage[];
+  /** Whether any stage has an `event` hook; without one a response is not observed at all. */
+  readonly observed: boolean;
+}
+
+/** Watches the conditions of a plan being evaluated, for tests of pipelines and for explanations. */
+export interface PlanObserver {
+  /** A guard of an entry or an `on_error` clause was evaluated. */
+  onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
+}
