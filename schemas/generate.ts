@@ -16,6 +16,7 @@ import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { requirementsPage } from './generate/requirements.ts';
 import { translationPage } from './generate/translation.ts';
+import { typesOf } from './generate/types.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
@@ -36,6 +37,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
+    ['../../engine/contract/config-files.ts', typesOf({ GatewayFile: sources.gateway, Profile: sources.profile })],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],

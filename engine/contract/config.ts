@@ -1,131 +1,143 @@
-import type { AuthConfig } from './config/auth.ts';
-import type { PricesConfig, PricingConfig } from './config/prices.ts';
-import type { Profile } from './config/profile.ts';
-import type { RoutingRuleConfig } from './config/routing.ts';
-import type { SpendLimitsConfig } from './config/spend-limits.ts';
-import type { UpstreamConfig } from './config/upstreams.ts';
-import type { RetentionConfig } from './retention.ts';
-
-export type * from './config/auth.ts';
-export type * from './config/prices.ts';
-export type * from './config/profile.ts';
-export type * from './config/routing.ts';
-export * from './config/spend-limits.ts';
-export * from './config/upstreams.ts';
-
 /**
- * gateway.yaml after validation: defaults filled in, deeply frozen, secrets still only names of environment
- * variables. The shape and its words are documented in `schemas/gateway.schema.json`.
+ * The configuration as stages and services see it: gateway.yaml after validation, with defaults, deeply frozen, secrets still
+ * only names of environment variables. What each key means is in `schemas/gateway.schema.json`, which the types of
+ * `config-files.ts` are generated from; here stands what loading changes.
+ * @module
  */
-export interface GatewayConfig {
-  readonly server: {
-    readonly listen: string;
-    readonly public_url: string;
-    readonly profile: Profile;
-    readonly trusted_proxies: readonly string[];
-    /** Lower case. */
-    readonly region_header?: string;
-    readonly tls?: { readonly cert_file: string; readonly key_file: string };
-    readonly limits: {
-      readonly body_bytes: number;
-      readonly header_bytes: number;
-      readonly buffered_bytes: number;
-      /** Absent: a quarter of `buffered_bytes`, and at least `body_bytes`. */
-      readonly buffered_bytes_per_principal?: number;
-      readonly requests_per_principal: number;
-      readonly connections: number;
-      readonly connections_per_principal: number;
-      readonly json_depth: number;
-      readonly json_values: number;
-    };
-    readonly drain: { readonly accept_seconds: number };
-    readonly timeouts: {
-      readonly connect_seconds: number;
-      readonly first_byte_seconds: number;
-      readonly unstreamed_first_byte_seconds: number;
-      readonly idle_seconds: number;
-      readonly drain_seconds: number;
-      readonly request_head_seconds: number;
-      readonly request_body_seconds: number;
-      readonly request_silence_seconds: number;
-    };
-  };
-  readonly database: {
-    readonly postgres?: { readonly url_env: string; readonly pool_max: number };
-    readonly embedded?: { readonly data_dir: string };
-    readonly retention?: RetentionConfig;
-  };
+import type { GatewayFile, Pricing, Profile, TierPricing } from './config-files.ts';
+import type { Protocol } from './protocol.ts';
+
+export type { Profile } from './config-files.ts';
+
+type FileUpstream = GatewayFile['upstreams'][number];
+type FileModel = GatewayFile['models'][number];
+type FileRoutingRule = GatewayFile['routing']['rules'][number];
+
+/** The whole of it. */
+export interface GatewayConfig extends Omit<GatewayFile, 'server' | 'database' | 'upstreams' | 'models' | 'routing'> {
+  readonly server: Omit<GatewayFile['server'], 'profile'> & { readonly profile: Profile };
+  /** One of `postgres` and `embedded` is there. */
+  readonly database: Partial<NonNullable<GatewayFile['database']>>;
   readonly upstreams: readonly UpstreamConfig[];
   readonly models: readonly ModelConfig[];
-  readonly token_groups: readonly TokenGroupConfig[];
   readonly routing: { readonly default_upstream: string; readonly rules: readonly RoutingRuleConfig[] };
-  readonly spend_limits?: SpendLimitsConfig;
-  readonly prices?: PricesConfig;
-  /** Directory of the operator's own pipelines, absolute. */
-  readonly pipelines?: string;
-  /** The operator's own stage modules, absolute paths. */
-  readonly stages: readonly string[];
-  readonly auth?: AuthConfig;
-  readonly policies?: PoliciesConfig;
-  readonly branding?: BrandingConfig;
-  /** A section that later versions act on; validated, otherwise unread. */
-  readonly telemetry?: Readonly<Record<string, unknown>>;
 }
 
-/** The `branding` section: what people see on pages. */
-export interface BrandingConfig {
-  /** Absent: "Model gateway". */
-  readonly name?: string;
-  /** An https or mailto address. */
-  readonly support_url?: string;
-}
-
-/** The `policies` section. */
-export interface PoliciesConfig {
-  readonly managed?: {
-    readonly enabled: boolean;
-    readonly default_policy?: string;
-    /** Absolute. */
-    readonly directory: string;
+/** One entry of `upstreams`. */
+export interface UpstreamConfig extends Omit<FileUpstream, 'protocols' | 'profile' | 'supports'> {
+  /** Whose header names it takes; absent where neither it, nor its address, nor `server.profile` tells. */
+  readonly profile?: Profile | undefined;
+  /** Protocols it speaks; for clients of another one the first is used. */
+  readonly protocols: readonly Protocol[];
+  readonly supports: Required<FileUpstream['supports']> & {
+    /** Whether it takes thinking blocks with an empty signature, as servers do that sign nothing. */
+    readonly unsigned_reasoning: boolean;
   };
 }
-
-/** Settings of a model that have defaults. */
-export type ModelSetting = 'context_window' | 'max_output_tokens' | `supports.${keyof ModelConfig['supports']}`;
 
 /** One entry of `models`. */
-export interface ModelConfig {
-  readonly id: string;
-  readonly family?: string;
-  readonly display_name?: string;
-  /** Other names clients may send. */
-  readonly aliases: readonly string[];
-  readonly supports: {
-    readonly tools: boolean;
-    readonly images: boolean;
-    /** How it is told to think in the Messages API. */
-    readonly thinking: 'none' | 'budget' | 'adaptive';
-    /** Whether it takes temperature, top_p and top_k. */
-    readonly sampling: boolean;
-    readonly prompt_cache_1h: boolean;
-  };
+export interface ModelConfig extends FileModel {
   readonly context_window: number;
   /** The most it may say in one answer; as much as its window holds where gateway.yaml doesn't tell. */
   readonly max_output_tokens: number;
-  /** The bound that a translated request has where its client says none and its API must have one. */
+  /** The bound that a translated request has where its client says none and its protocol must have one. */
   readonly default_output_tokens: number;
   /** Settings that gateway.yaml leaves out, so that they have their defaults. */
   readonly assumed: readonly ModelSetting[];
-  readonly upstream_ids: Readonly<Record<string, string>>;
-  /** Absent only where `prices` says what it costs. */
-  readonly pricing?: PricingConfig;
 }
 
-/** One entry of `token_groups`: which models its tokens may use, as globs over ids or as families. */
-export interface TokenGroupConfig {
+/** Settings of a model that have defaults. */
+export type ModelSetting = 'context_window' | 'max_output_tokens' | `supports.${keyof FileModel['supports']}`;
+
+/** One entry of `routing.rules`; every field that is present must match. Named rules in `when` are expanded. */
+export interface RoutingRuleConfig extends Omit<FileRoutingRule, 'name' | 'upstream' | 'upstreams' | 'weights'> {
+  /** The position in the file, such as `routing.rules[0]`, where the file gives no name. */
   readonly name: string;
-  readonly models?: readonly string[];
-  readonly families?: readonly string[];
-  /** Groups of the identity provider whose signed-in members use it. */
-  readonly members?: readonly string[];
+  readonly upstream: string;
 }
+
+/** `shadow`: evaluated and recorded, never enforced. */
+export type RuleMode = FileRoutingRule['mode'];
+
+/** The `branding` section: what people see on pages. */
+export type BrandingConfig = NonNullable<GatewayFile['branding']>;
+
+/** The `policies` section. */
+export type PoliciesConfig = NonNullable<GatewayFile['policies']>;
+
+/** One entry of `token_groups`: which models its tokens may use, as globs over ids or as families. */
+export type TokenGroupConfig = GatewayFile['token_groups'][number];
+
+/** The `auth` section. */
+export type AuthConfig = NonNullable<GatewayFile['auth']>;
+
+/** A team or project, by the groups of the identity provider that make it up. */
+export type NamedGroups = AuthConfig['teams'][number];
+
+/** `auth.oidc`: the identity provider. One of `client_secret_env` and `private_key_env` is there. */
+export type OidcConfig = NonNullable<AuthConfig['oidc']>;
+
+/** How many whole months are kept. */
+export type RetentionConfig = NonNullable<GatewayFile['database']>['retention'];
+
+/** What is kept where gateway.yaml says nothing. */
+export const DEFAULT_RETENTION: RetentionConfig = { ledger_months: 'forever', audit_months: 13 };
+
+/** Prices in USD per million tokens. */
+export type TokenPrices = Pick<Pricing, 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h'>;
+
+/** Everything a model can cost; tools that the upstream runs in USD per 1,000 uses. */
+export type PricingConfig = Pricing;
+
+/** What a way of being served costs: token prices for inputs of every length where `input` is there, all times `multiplier`. */
+export type ServedPricingConfig = TierPricing;
+
+/** The `prices` section. */
+export type PricesConfig = NonNullable<GatewayFile['prices']>;
+
+/** One entry of `prices.rows`: the price of some models, at one upstream or all, for a time. The first that matches holds. */
+export type PriceRowConfig = PricesConfig['rows'][number];
+
+/** The `spend_limits` section; amounts are USD. */
+export type SpendLimitsConfig = NonNullable<GatewayFile['spend_limits']>;
+
+/** One entry of `spend_limits.rules`. It limits at least one of money, requests at once, requests and tokens per minute. */
+export type SpendRuleConfig = SpendLimitsConfig['rules'][number];
+
+/** Keys of `spend_limits.defaults`, each the limit of every user, team, project or token by window. */
+export type SpendDefault = keyof SpendLimitsConfig['defaults'];
+
+/** Whose spending a limit can count, in the order in which a combination names them. */
+export const SPEND_SCOPES = ['user', 'team', 'project', 'token', 'model', 'upstream'] as const;
+
+/** Whose spending a limit counts. */
+export type SpendScope = (typeof SPEND_SCOPES)[number];
+
+/** Calendar windows of limits in money; a week begins on Monday. */
+export const WINDOWS = ['day', 'week', 'month'] as const;
+
+/** Calendar window of a limit in money. */
+export type Window = (typeof WINDOWS)[number];
+
+/** Fields of requests that bound the output: of Messages and chat completions, chat completions, Responses. */
+export const OUTPUT_BOUNDS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] as const;
+
+/** One of them. */
+export type OutputBound = (typeof OUTPUT_BOUNDS)[number];
+
+/** Those of chat completions. */
+export type ChatBound = NonNullable<FileUpstream['max_tokens_field']>;
+
+type ClientNames = Required<NonNullable<Profile['clients']>>;
+
+/** Names of the Messages client. */
+export type MessagesClientNames = Required<ClientNames['messages']>;
+
+/** Names of the coding CLI. */
+export type CodingCliNames = Required<ClientNames['coding_cli']>;
+
+/** Names of the build CLI. */
+export type BuildCliNames = Required<ClientNames['build_cli']>;
+
+/** Where a client looks for what an administrator wants on every machine; nothing where it looks nowhere. */
+export type ManagedFiles = MessagesClientNames['managed_file'];

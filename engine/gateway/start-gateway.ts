@@ -2,7 +2,7 @@ import type { Router } from 'express';
 import { openAuditLog } from '../audit/audit-log.ts';
 import type { WriteRecords } from '../audit/spooled-records.ts';
 import type { GatewayConfig } from '../contract/config.ts';
-import { DEFAULT_RETENTION } from '../contract/retention.ts';
+import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Log, Services } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';

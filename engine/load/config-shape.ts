@@ -7,6 +7,7 @@ import type {
   RoutingRuleConfig,
   UpstreamConfig,
 } from '../contract/config.ts';
+import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
@@ -32,34 +33,8 @@ const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
 ];
 
-type Shaped = 'context_window' | 'max_output_tokens' | 'default_output_tokens' | 'assumed';
-
-type RawModel = Omit<ModelConfig, Shaped> & Partial<Pick<ModelConfig, 'context_window' | 'max_output_tokens'>>;
-
-interface RawUpstream extends Omit<UpstreamConfig, 'protocols' | 'profile' | 'supports'> {
-  readonly protocols?: UpstreamConfig['protocols'];
-  readonly supports: Omit<UpstreamConfig['supports'], 'unproven_reasoning' | 'unsigned_reasoning'> & {
-    readonly unproven_reasoning?: boolean;
-  };
-}
-
-interface RawRule extends Omit<RoutingRuleConfig, 'name' | 'upstream'> {
-  readonly name?: string;
-  readonly upstream?: string;
-  readonly upstreams?: readonly string[];
-  readonly weights?: unknown;
-}
-
-interface RawConfig extends Omit<GatewayConfig, 'database' | 'upstreams' | 'models' | 'routing'> {
-  readonly database?: GatewayConfig['database'];
-  readonly upstreams: readonly RawUpstream[];
-  readonly models: readonly RawModel[];
-  readonly routing: { readonly default_upstream: string; readonly rules?: readonly RawRule[] };
-  readonly rules?: unknown;
-}
-
 /** Only the Messages API has a call that counts tokens. */
-function shapeUpstream(upstream: RawUpstream, profile: Profile | undefined): UpstreamConfig {
+function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
   const { unproven_reasoning = false } = supports;
@@ -74,12 +49,12 @@ function shapeUpstream(upstream: RawUpstream, profile: Profile | undefined): Ups
 }
 
 /** A field that is said to be the only bound it takes is one that it keeps to. */
-function honouredBy({ honours, max_tokens_field: field }: RawUpstream): UpstreamConfig['honours'] {
+function honouredBy({ honours, max_tokens_field: field }: GatewayFile['upstreams'][number]): UpstreamConfig['honours'] {
   return field === undefined || honours.includes(field) ? honours : [...honours, field];
 }
 
 /** @param isWritten whether gateway.yaml says something at a place. */
-function shapeModel(model: RawModel, isWritten: (setting: ModelSetting) => boolean): ModelConfig {
+function shapeModel(model: GatewayFile['models'][number], isWritten: (setting: ModelSetting) => boolean): ModelConfig {
   const { context_window = DEFAULT_CONTEXT_WINDOW, max_output_tokens } = model;
   const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
   return {
@@ -92,7 +67,10 @@ function shapeModel(model: RawModel, isWritten: (setting: ModelSetting) => boole
 }
 
 /** The first of several upstreams stands for all until failover exists. */
-function shapeRule({ upstreams, weights: _, ...rule }: RawRule, index: number): RoutingRuleConfig {
+function shapeRule(
+  { upstreams, weights: _, ...rule }: GatewayFile['routing']['rules'][number],
+  index: number,
+): RoutingRuleConfig {
   return { ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: rule.upstream ?? upstreams![0]! };
 }
 
@@ -114,7 +92,7 @@ export interface ConfigSource {
 /** The configuration stages see, from a validated gateway.yaml. */
 export function shapeConfig(value: unknown, { root, directory, profiles }: ConfigSource): GatewayConfig {
   // Conditions have their named rules expanded by now.
-  const { rules: _, ...raw } = value as RawConfig;
+  const { rules: _, ...raw } = value as GatewayFile;
   return deepFreeze({
     ...raw,
     server: { ...raw.server, profile: profiles.server },
@@ -123,6 +101,6 @@ export function shapeConfig(value: unknown, { root, directory, profiles }: Confi
     models: raw.models.map((model, index) =>
       shapeModel(model, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),
-    routing: { ...raw.routing, rules: (raw.routing.rules ?? []).map(shapeRule) },
+    routing: { ...raw.routing, rules: raw.routing.rules.map(shapeRule) },
   });
 }

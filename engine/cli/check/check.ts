@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../../contract/config.ts';
-import { DEFAULT_RETENTION, type RetentionConfig } from '../../contract/retention.ts';
+import { DEFAULT_RETENTION, type RetentionConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';

@@ -1,4 +1,4 @@
-import type { RetentionConfig } from '../../contract/retention.ts';
+import type { RetentionConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import type { Every } from '../../kit/clock.ts';
 import type { Database } from '../../store/database.ts';
