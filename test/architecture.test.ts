@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join, relative, resolve } from 'node:path';
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
 import { describe, test } from 'node:test';
 
 const ROOT = resolve(import.meta.dirname, '..');
@@ -233,4 +233,48 @@ test('what test files share has no hooks of its own, for they would belong to th
     if (path.endsWith('.test.ts') || path === 'test/support/file-end.ts') continue;
     assert.doesNotMatch(text, /^(?:before|after)(?:Each)?\(/m, `${path}: put it into a function, or use atFileEnd`);
   }
+});
+
+describe('the READMEs of engine and tests', () => {
+  const READMES = globSync('{engine,test}/**/README.md', { cwd: ROOT }).filter((name) => !name.includes('/golden/'));
+  const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+
+  test('the one of the decisions lists every record once, and no number is used twice', () => {
+    const directory = join(ROOT, 'engine/decisions');
+    const records = globSync('*/*.md', { cwd: directory }).toSorted();
+    const index = read('engine/decisions/README.md');
+    const listed = [...index.matchAll(/^- \[(\d{4})\]\(([^)]+)\)/gm)].map(([, number, file]) => ({ number, file }));
+    assert.deepEqual(listed.map(({ file }) => file).toSorted(), records);
+    for (const { number, file } of listed) assert.equal(file!.split('/')[1]!.slice(0, 4), number);
+    assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
+  });
+
+  /** What such a README names in backticks: files and, with a slash at the end, folders. */
+  const NAMED = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|sql|json)|[\w-]+\/))`/g;
+
+  test('each names only files and folders that are there: beside it, in a folder beside it, or from the root', () => {
+    const missing: string[] = [];
+    for (const document of READMES.filter((name) => !name.startsWith('engine/decisions/'))) {
+      const text = read(document);
+      const beside = join(ROOT, dirname(document));
+      const places = [beside, ROOT, ...globSync('*/', { cwd: beside }).map((folder) => join(beside, folder))];
+      for (const [, name] of text.matchAll(NAMED)) {
+        if (!places.some((place) => existsSync(join(place, name!)))) missing.push(`${document}: ${name}`);
+      }
+    }
+    assert.deepEqual(missing, [], 'name the file that is there now, or leave it out');
+  });
+
+  test('every room has one, and together with those of its folders it names every folder', () => {
+    const folders = globSync('engine/**/*.ts', { cwd: ROOT }).map((file) => dirname(file));
+    for (const folder of new Set(folders)) {
+      const room = folder.split('/').slice(0, 2).join('/');
+      const readmes = READMES.filter((name) => dirname(name) === folder || folder.startsWith(`${dirname(name)}/`));
+      assert.ok(folder === 'engine' || readmes.some((name) => name.startsWith(`${room}/`)), `${room}/README.md`);
+      const texts = readmes.map(read);
+      const last = `${folder.split('/').at(-1)}/`;
+      const has_own = readmes.includes(`${folder}/README.md`);
+      assert.ok(has_own || texts.some((text) => text.includes(last)), `no README says what ${folder} is`);
+    }
+  });
 });

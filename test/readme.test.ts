@@ -1,6 +1,6 @@
 /** What the READMEs say is true: their YAML passes the check, their links lead somewhere, their commands exist. */
 import assert from 'node:assert/strict';
-import { existsSync, globSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -98,47 +98,6 @@ test('every link between documents leads to something', async () => {
       assert.ok(existsSync(join(REPOSITORY, dirname(document), link!)), `${document} links to ${link}`);
     }
   }
-});
-
-describe('the READMEs of engine and tests', () => {
-  test('the one of the decisions lists every record once, and no number is used twice', async () => {
-    const directory = join(REPOSITORY, 'engine/decisions');
-    const records = globSync('*/*.md', { cwd: directory }).toSorted();
-    const index = await readFile(join(directory, 'README.md'), 'utf8');
-    const listed = [...index.matchAll(/^- \[(\d{4})\]\(([^)]+)\)/gm)].map(([, number, file]) => ({ number, file }));
-    assert.deepEqual(listed.map(({ file }) => file).toSorted(), records);
-    for (const { number, file } of listed) assert.equal(file!.split('/')[1]!.slice(0, 4), number);
-    assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
-  });
-
-  /** What such a README names in backticks: files and, with a slash at the end, folders. */
-  const NAMED = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|sql|json)|[\w-]+\/))`/g;
-
-  test('each names only files and folders that are there: beside it, in a folder beside it, or from the root', async () => {
-    const missing: string[] = [];
-    for (const document of DOCUMENTS.filter((name) => /^(?:engine\/(?!decisions\/)|test\/)/.test(name))) {
-      const text = await readFile(join(REPOSITORY, document), 'utf8');
-      const beside = join(REPOSITORY, dirname(document));
-      const places = [beside, REPOSITORY, ...globSync('*/', { cwd: beside }).map((folder) => join(beside, folder))];
-      for (const [, name] of text.matchAll(NAMED)) {
-        if (!places.some((place) => existsSync(join(place, name!)))) missing.push(`${document}: ${name}`);
-      }
-    }
-    assert.deepEqual(missing, []);
-  });
-
-  test('every room has one, and together with those of its folders it names every folder', async () => {
-    const folders = globSync('engine/**/*.ts', { cwd: REPOSITORY }).map((file) => dirname(file));
-    for (const folder of new Set(folders)) {
-      const room = folder.split('/').slice(0, 2).join('/');
-      const readmes = DOCUMENTS.filter((name) => dirname(name) === folder || folder.startsWith(`${dirname(name)}/`));
-      assert.ok(folder === 'engine' || readmes.some((name) => name.startsWith(`${room}/`)), `${room}/README.md`);
-      const texts = await Promise.all(readmes.map((name) => readFile(join(REPOSITORY, name), 'utf8')));
-      const last = `${folder.split('/').at(-1)}/`;
-      const has_own = readmes.includes(`${folder}/README.md`);
-      assert.ok(has_own || texts.some((text) => text.includes(last)), `no README says what ${folder} is`);
-    }
-  });
 });
 
 test('every npm script and every file that a README tells to run exists', async () => {
