@@ -1,6 +1,6 @@
 import type { Clock, Health, Log } from '../contract/services.ts';
 import type { OpenRevocations } from '../identity/sessions/revocations.ts';
-import type { OpenAccessTokens } from '../identity/tokens/access-tokens.ts';
+import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import type { OpenLedger } from '../money/ledger/ledger.ts';
 import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { servesWithoutReservations } from '../money/spool/without-store.ts';
@@ -13,7 +13,7 @@ export function createGatewayHealth(parts: {
   readonly database: Pick<Database, 'check'>;
   readonly ledger: Pick<OpenLedger, 'sayAlive'>;
   readonly spooling: Pick<SpoolingLedger, 'tryOut'>;
-  readonly access_tokens: Pick<OpenAccessTokens, 'knowsSome'>;
+  readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
   readonly revocations: Pick<OpenRevocations, 'known'>;
   readonly clock: Clock;
   readonly log: Log;

@@ -8,7 +8,7 @@ import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
-import { createServer, type GatewayServer } from '../http/server.ts';
+import { GatewayServer } from '../http/server.ts';
 import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
 import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
 import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
@@ -19,7 +19,7 @@ import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../identity/sessions/key-holders.ts';
 import { openRevocations } from '../identity/sessions/revocations.ts';
 import { openSightings } from '../identity/sessions/sightings.ts';
-import { openAccessTokens } from '../identity/tokens/tokens.ts';
+import { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { everyInBackground, systemClock } from '../kit/clock.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
@@ -116,7 +116,7 @@ export async function startGateway(options: {
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
-    const listening = createServer({ plan, log, clock });
+    const listening = new GatewayServer({ plan, log, clock });
     server = listening;
     reloader = createReloader({
       config_file,
@@ -198,7 +198,7 @@ async function openServices(
   await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
   const access_tokens = opened(
     'access tokens',
-    openAccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
+    new AccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
   );
   const foundation: Foundation = {
     database,

@@ -5,7 +5,7 @@ import { type Admission, admit, isVerified, mayStay, type Person } from './provi
 import type { DecidingGroups } from './provider/deciding-groups.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './provider/issuer.ts';
 import type { Claims, IdentityProvider } from './provider/provider.ts';
-import { createProvider } from './provider/provider-client.ts';
+import { OpenIdProvider } from './provider/provider-client.ts';
 import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
 import { type ClaimProblem, claimProblem } from './sessions/bindings.ts';
 import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
@@ -96,7 +96,7 @@ export function createIdentity(
     .announce(key_ids)
     .catch((error) => log.debug({ err: error }, 'which signing keys this gateway has is said later'));
   return {
-    provider: createProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
+    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
     device_grants: createDeviceGrants({ database, clock, refresh_days, marks, onEnded: catchUp }),

@@ -3,7 +3,7 @@ import type { Services } from '../contract/services.ts';
 import { createIdentity, type Identity, type IdentityFoundation } from '../identity/index.ts';
 import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
 import { type DecidingGroups, decidingGroups } from '../identity/provider/deciding-groups.ts';
-import type { OpenAccessTokens } from '../identity/tokens/access-tokens.ts';
+import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { createBearerTokens } from '../identity/tokens/bearer-tokens.ts';
 import type { Loaded } from '../source/spec.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
@@ -16,7 +16,7 @@ export type LastingServices = Omit<Services, keyof PlanServices>;
 
 /** What the services of a configuration are made of beside the configuration. */
 export interface Foundation extends IdentityFoundation {
-  readonly access_tokens: OpenAccessTokens;
+  readonly access_tokens: AccessTokens;
 }
 
 /**

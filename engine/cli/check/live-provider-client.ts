@@ -4,7 +4,7 @@ import type { Log } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { otherMethod, secretMethod } from '../../identity/provider/client-authentication.ts';
 import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../identity/provider/provider.ts';
-import { createProvider } from '../../identity/provider/provider-client.ts';
+import { OpenIdProvider } from '../../identity/provider/provider-client.ts';
 import { systemClock } from '../../kit/clock.ts';
 import type { LiveOutcome } from './live.ts';
 import type { ProbeAnswer } from './live-http.ts';
@@ -119,7 +119,13 @@ function judgeRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcome {
 
 function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeout_seconds: number): IdentityProvider {
   const secret = (name: string) => env[name] ?? '';
-  return createProvider({ oidc: { ...oidc, timeout_seconds }, secret, redirect_uri, log: SILENT, clock: systemClock });
+  return new OpenIdProvider({
+    oidc: { ...oidc, timeout_seconds },
+    secret,
+    redirect_uri,
+    log: SILENT,
+    clock: systemClock,
+  });
 }
 
 function attempt(): SignInAttempt {

@@ -23,13 +23,20 @@ import type { OidcConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { readClientKey } from '../sessions/client-key.ts';
-import { createRequestLimit } from '../sessions/request-limits.ts';
+import { createRequestLimit, type RequestLimit } from '../sessions/request-limits.ts';
 import { isAboutKeys, readTokenAnswer, refreshTokenIn } from '../sessions/token-answer.ts';
 import { promptForAccount } from './account-prompt.ts';
 import { completeClaims } from './claims.ts';
 import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
 import type { ShownClient } from './client-refusal.ts';
-import { type Claims, type IdentityProvider, ProviderError, type ProviderGrant } from './provider.ts';
+import {
+  type Claims,
+  type Identified,
+  type IdentityProvider,
+  ProviderError,
+  type ProviderGrant,
+  type SignInAttempt,
+} from './provider.ts';
 import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
@@ -56,39 +63,126 @@ interface Conversation {
   refresh_token?: string | undefined;
 }
 
-/**
- * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
- * tokens are judged by the machine's own clock, everything else by `clock`. Raises StartError for a private key or
- * `ca_file` that can't be used.
- */
-export function createProvider(options: {
+/** What a provider is made of. */
+interface ProviderOptions {
   readonly oidc: OidcConfig;
   readonly secret: (name: string) => string;
   readonly redirect_uri: string;
   readonly log: Log;
   readonly clock: Clock;
-}): IdentityProvider {
-  const { oidc, secret, redirect_uri, log, clock } = options;
-  const { timeout_seconds, ca_file } = oidc;
-  const own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
-  const authentication = clientAuthentication(oidc, own_secret);
-  const fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
-  const discover = renewHourly(() => readDiscovery(oidc, fetch), { clock, log });
+}
+
+/**
+ * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
+ * tokens are judged by the machine's own clock, everything else by `clock`.
+ */
+export class OpenIdProvider implements IdentityProvider {
+  readonly #oidc: OidcConfig;
+  readonly #redirect_uri: string;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #own_secret: string;
+  readonly #authentication: (method: SecretMethod | undefined) => ClientAuth;
+  readonly #fetch: ProviderFetch;
+  readonly #discover: () => Promise<ServerMetadata>;
+  readonly #early_renewals: RequestLimit;
+  readonly #wanted: readonly string[];
   /** Signing keys of the provider; openid-client renews them after five minutes. */
-  let keys: ExportedJWKSCache | undefined;
-  const early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
+  #keys: ExportedJWKSCache | undefined;
+
+  /** Raises StartError for a private key or `ca_file` that can't be used. */
+  constructor({ oidc, secret, redirect_uri, log, clock }: ProviderOptions) {
+    const { timeout_seconds, ca_file } = oidc;
+    this.#oidc = oidc;
+    this.#redirect_uri = redirect_uri;
+    this.#log = log;
+    this.#clock = clock;
+    this.#own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
+    this.#authentication = clientAuthentication(oidc, this.#own_secret);
+    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
+    this.#discover = renewHourly(() => readDiscovery(oidc, this.#fetch), { clock, log });
+    this.#early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
+    this.#wanted = wantedClaims(oidc);
+  }
+
+  async reach(): Promise<void> {
+    const shown = { oidc: this.#oidc, method: undefined, redirect_uri: this.#redirect_uri };
+    await this.#attempt({ shown }, 'discovery document', [], () => readDiscovery(this.#oidc, this.#fetch));
+  }
+
+  async authorizationUrl({ state, nonce, code_verifier }: SignInAttempt, how?: { readonly other_account: boolean }) {
+    const conversation = await this.#begin();
+    const { config, metadata } = conversation;
+    const offered: unknown = metadata.scopes_supported;
+    const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
+    const scopes = this.#oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
+    const code_challenge = await calculatePKCECodeChallenge(code_verifier);
+    return this.#attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
+      buildAuthorizationUrl(config, {
+        ...this.#oidc.authorization_parameters,
+        ...(how?.other_account && { prompt: promptForAccount(this.#oidc, metadata.prompt_values_supported) }),
+        redirect_uri: this.#redirect_uri,
+        scope: [...new Set(['openid', ...scopes])].join(' '),
+        state,
+        nonce,
+        code_challenge,
+        code_challenge_method: 'S256',
+      }),
+    );
+  }
+
+  async identify(callback: URL, { state, nonce, code_verifier }: SignInAttempt): Promise<Identified> {
+    const conversation = await this.#begin();
+    const arrived = new URL(this.#redirect_uri);
+    arrived.search = callback.search;
+    const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
+    const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
+    const tokens = await this.#askForTokens(conversation, 'authorization code', secrets, (config) =>
+      authorizationCodeGrant(config, arrived, checks),
+    );
+    const { nonce: _, ...claims } = tokens.claims()!;
+    const completed = await this.#complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
+    const in_id_token = this.#wanted.filter((claim) => isTold(claims, claim));
+    return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, this.#clock.now()) };
+  }
+
+  async recheck(grant: ProviderGrant): Promise<Identified> {
+    const conversation = await this.#begin();
+    const { refresh_token } = grant;
+    if (refresh_token === undefined) return this.#askUserinfo(conversation, grant);
+    try {
+      return await this.#refresh(conversation, grant, refresh_token);
+    } catch (error) {
+      const replaced = conversation.refresh_token;
+      if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
+      throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
+    }
+  }
+
+  async revoke({ refresh_token, access_token }: ProviderGrant): Promise<boolean> {
+    const token = refresh_token ?? access_token;
+    const conversation = await this.#begin();
+    if (token === undefined || conversation.metadata.revocation_endpoint === undefined) return false;
+    const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
+    await this.#attempt(conversation, 'revocation endpoint', [token], () =>
+      tokenRevocation(conversation.config, token, { token_type_hint }),
+    );
+    return true;
+  }
 
   /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
-  const begin = async (answered?: Response): Promise<Conversation> => {
-    const metadata = await discover();
-    const method = oidc.client_secret_env && secretMethodOf(oidc, metadata);
+  async #begin(answered?: Response): Promise<Conversation> {
+    const oidc = this.#oidc;
+    const metadata = await this.#discover();
+    const offered = metadata.token_endpoint_auth_methods_supported;
+    const method = oidc.client_secret_env ? secretMethod(oidc.token_endpoint_auth_method, offered) : undefined;
     const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
-    const config = new Configuration(metadata, oidc.client_id, parameters, authentication(method || undefined));
-    const conversation: Conversation = { config, metadata, shown: { oidc, method: method || undefined, redirect_uri } };
+    const config = new Configuration(metadata, oidc.client_id, parameters, this.#authentication(method));
+    const conversation: Conversation = { config, metadata, shown: { oidc, method, redirect_uri: this.#redirect_uri } };
     config.timeout = NO_TIMEOUT_SECONDS;
     config[customFetch] = async (url, init) => {
-      if (url !== metadata.token_endpoint) return fetch(url, init);
-      const answer = answered ?? (await readTokenAnswer(await fetch(url, init)));
+      if (url !== metadata.token_endpoint) return this.#fetch(url, init);
+      const answer = answered ?? (await readTokenAnswer(await this.#fetch(url, init)));
       conversation.answer = answer.clone();
       conversation.refresh_token = await refreshTokenIn(answer);
       return answer;
@@ -96,186 +190,110 @@ export function createProvider(options: {
     // Without it the signature of an ID token goes unchecked where TLS verifies it (OpenID Connect Core 3.1.3.7).
     enableNonRepudiationChecks(config);
     if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
-    if (keys !== undefined) setJwksCache(config, keys);
+    if (this.#keys !== undefined) setJwksCache(config, this.#keys);
     return conversation;
-  };
+  }
 
-  const attempt = async <T>(
+  async #attempt<T>(
     { shown }: Pick<Conversation, 'shown'>,
     step: Step,
     secrets: readonly (string | undefined)[],
     task: () => Promise<T>,
-  ) => {
+  ): Promise<T> {
     try {
       return await task();
     } catch (error) {
-      throw toProviderError(error, step, [own_secret, ...secrets], shown);
+      throw toProviderError(error, step, [this.#own_secret, ...secrets], shown);
     }
-  };
+  }
 
   /** Asks the token endpoint; what it gets is checked and signed. */
-  const askForTokens = <T>(
+  #askForTokens<T>(
     conversation: Conversation,
     step: Step,
     secrets: readonly (string | undefined)[],
     task: (config: Configuration) => Promise<T>,
-  ): Promise<T> => {
-    const former = keys;
+  ): Promise<T> {
+    const former = this.#keys;
     const judge = async (config: Configuration): Promise<T> => {
       try {
         return await task(config);
       } finally {
-        keys = getJwksCache(config) ?? keys;
+        this.#keys = getJwksCache(config) ?? this.#keys;
       }
     };
-    return attempt(conversation, step, secrets, async () => {
+    return this.#attempt(conversation, step, secrets, async () => {
       try {
         return await judge(conversation.config);
       } catch (error) {
         const { answer } = conversation;
-        if (answer === undefined || !isAboutKeys(error) || keys?.uat !== former?.uat) throw error;
+        if (answer === undefined || !isAboutKeys(error) || this.#keys?.uat !== former?.uat) throw error;
         // Whoever signs in can't choose the key; a provider that signs with one it does not publish is still spared.
-        if (early_renewals.take('keys') !== undefined) throw error;
-        keys = undefined;
+        if (this.#early_renewals.take('keys') !== undefined) throw error;
+        this.#keys = undefined;
         try {
-          return await judge((await begin(answer)).config);
+          return await judge((await this.#begin(answer)).config);
         } finally {
-          keys ??= former;
+          this.#keys ??= former;
         }
       }
     });
-  };
+  }
 
-  const wanted = wantedClaims(oidc);
-  const complete = async (
-    conversation: Conversation,
-    claims: Claims,
-    sub: string,
-    access_token: string,
-  ): Promise<Claims> => {
-    const { config, metadata } = conversation;
-    const lacking = [...new Set([...wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
-    if (lacking.length === 0 || metadata.userinfo_endpoint === undefined) return claims;
+  #userinfo(conversation: Conversation, access_token: string, subject: string): Promise<Claims> {
+    return this.#attempt(conversation, 'userinfo endpoint', [access_token], () =>
+      fetchUserInfo(conversation.config, access_token, subject),
+    );
+  }
+
+  /** The claims of an ID token, with those from the userinfo endpoint that it lacks. */
+  async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
+    const lacking = [...new Set([...this.#wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
+    if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
-      const told = await attempt(conversation, 'userinfo endpoint', [access_token], () =>
-        fetchUserInfo(config, access_token, sub),
-      );
-      return completeClaims(claims, told, lacking, oidc.email_claim);
+      const told = await this.#userinfo(conversation, access_token, sub);
+      return completeClaims(claims, told, lacking, this.#oidc.email_claim);
     } catch (error) {
-      // Only whether the address is verified was missing: a no at this route, unlike silence, is one for good.
-      const dispensable = lacking.every((claim) => !wanted.includes(claim));
+      // Only whether the address is verified was missing: a no at this endpoint, unlike silence, is one for good.
+      const dispensable = lacking.every((claim) => !this.#wanted.includes(claim));
       if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
-      log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');
+      this.#log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');
       return claims;
     }
-  };
+  }
 
-  const refresh = async (conversation: Conversation, grant: ProviderGrant, refresh_token: string) => {
+  async #refresh(conversation: Conversation, grant: ProviderGrant, refresh_token: string): Promise<Identified> {
     const { subject, in_id_token = [] } = grant;
     const { metadata } = conversation;
-    const secrets = [refresh_token];
-    const tokens = await askForTokens(conversation, 'token endpoint', secrets, (config) =>
+    const tokens = await this.#askForTokens(conversation, 'token endpoint', [refresh_token], (config) =>
       refreshTokenGrant(config, refresh_token),
     );
     const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
     if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about somebody else');
-    const claims = await complete(conversation, { ...signed, iss: metadata.issuer, sub }, subject, tokens.access_token);
+    const stated = { ...signed, iss: metadata.issuer, sub };
+    const claims = await this.#complete(conversation, stated, subject, tokens.access_token);
     if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
     }
     if (tokens.id_token === undefined) demandStillTold(claims, grant);
-    return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, clock.now()) };
-  };
+    return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, this.#clock.now()) };
+  }
 
-  const askUserinfo = async (conversation: Conversation, grant: ProviderGrant) => {
-    const { config, metadata } = conversation;
+  async #askUserinfo(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {
+    const { issuer, userinfo_endpoint } = conversation.metadata;
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
-    if (access_token === undefined || metadata.userinfo_endpoint === undefined) {
+    if (access_token === undefined || userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
       throw new ProviderError('unaskable', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
     }
-    if (clock.now() >= access_token_expires_at) {
+    if (this.#clock.now() >= access_token_expires_at) {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
       throw new ProviderError('unaskable', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
     }
-    const told = await attempt(conversation, 'userinfo endpoint', [access_token], () =>
-      fetchUserInfo(config, access_token, subject),
-    );
+    const told = await this.#userinfo(conversation, access_token, subject);
     demandStillTold(told, grant);
-    return { claims: { ...told, iss: metadata.issuer, sub: subject }, grant };
-  };
-
-  return {
-    async reach() {
-      await attempt({ shown: { oidc, method: undefined, redirect_uri } }, 'discovery document', [], () =>
-        readDiscovery(oidc, fetch),
-      );
-    },
-
-    async authorizationUrl({ state, nonce, code_verifier }, { other_account } = { other_account: false }) {
-      const conversation = await begin();
-      const { config, metadata } = conversation;
-      const offered: unknown = metadata.scopes_supported;
-      const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
-      const scopes = oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
-      const code_challenge = await calculatePKCECodeChallenge(code_verifier);
-      return attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
-        buildAuthorizationUrl(config, {
-          ...oidc.authorization_parameters,
-          ...(other_account && { prompt: promptForAccount(oidc, metadata.prompt_values_supported) }),
-          redirect_uri,
-          scope: [...new Set(['openid', ...scopes])].join(' '),
-          state,
-          nonce,
-          code_challenge,
-          code_challenge_method: 'S256',
-        }),
-      );
-    },
-
-    async identify(callback, { state, nonce, code_verifier }) {
-      const conversation = await begin();
-      const arrived = new URL(redirect_uri);
-      arrived.search = callback.search;
-      const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
-      const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
-      const tokens = await askForTokens(conversation, 'authorization code', secrets, (config) =>
-        authorizationCodeGrant(config, arrived, checks),
-      );
-      const { nonce: _, ...claims } = tokens.claims()!;
-      const completed = await complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
-      const in_id_token = wanted.filter((claim) => isTold(claims, claim));
-      return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, clock.now()) };
-    },
-
-    async revoke({ refresh_token, access_token }) {
-      const token = refresh_token ?? access_token;
-      const conversation = await begin();
-      if (token === undefined || conversation.metadata.revocation_endpoint === undefined) return false;
-      const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
-      await attempt(conversation, 'revocation endpoint', [token], () =>
-        tokenRevocation(conversation.config, token, { token_type_hint }),
-      );
-      return true;
-    },
-
-    async recheck(grant) {
-      const conversation = await begin();
-      const { refresh_token } = grant;
-      if (refresh_token === undefined) return askUserinfo(conversation, grant);
-      try {
-        return await refresh(conversation, grant, refresh_token);
-      } catch (error) {
-        const replaced = conversation.refresh_token;
-        if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
-        throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
-      }
-    },
-  };
-}
-
-function secretMethodOf({ token_endpoint_auth_method }: OidcConfig, metadata: ServerMetadata): SecretMethod {
-  return secretMethod(token_endpoint_auth_method, metadata.token_endpoint_auth_methods_supported);
+    return { claims: { ...told, iss: issuer, sub: subject }, grant };
+  }
 }
 
 /** How the gateway proves itself; `method` is how its secret is sent, absent where it signs with a key. */

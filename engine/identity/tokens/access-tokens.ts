@@ -2,24 +2,20 @@ import { LRUCache } from 'lru-cache';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Clock, Log, Principal } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
-import { createGroupCommit } from '../../kit/group-commit.ts';
+import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { isUnseen, OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
+import { OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
+import {
+  demandInForce,
+  type KnownAccessToken,
+  malformedToken,
+  storeAway,
+  unknownToken,
+} from './access-token-errors.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
-
-/** Verification of access tokens, with a cache that follows changes in the database. */
-export interface OpenAccessTokens extends BearerTokens {
-  /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
-  flush(): Promise<void>;
-  /** Looks up every token anew from now on, after a change made by this process. */
-  forgetAll(): void;
-  /** Whether some callers would be let in while the database is away. */
-  knowsSome(): boolean;
-  close(): Promise<void>;
-}
 
 /** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
 const CACHE_MS = 30_000;
@@ -40,16 +36,13 @@ const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
 const CLOSE_PATIENCE_MS = 500;
 
-interface Entry extends OwnerStatus {
+interface Entry extends KnownAccessToken {
   /** With those of the groups that decide something. */
   principal: Principal;
   /** All of the owner's. */
   readonly groups: readonly string[];
   /** By what the principal's were picked. */
   groups_of: string | undefined;
-  /** Milliseconds since the epoch. */
-  readonly expires_at: number;
-  readonly revoked_at: number | undefined;
   /** When it was looked up, by the monotonic clock. */
   readonly read_at: number;
   /** When its use is to be noted again, by the monotonic clock. */
@@ -73,8 +66,8 @@ interface TokenRow extends OwnerStatus {
   readonly groups: readonly string[];
 }
 
-/** Opens the verification of access tokens; needs no database yet. */
-export function openAccessTokens(options: {
+/** What verification of access tokens takes. */
+interface AccessTokensOptions {
   readonly database: Pick<Database, 'query' | 'listen'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -88,152 +81,182 @@ export function openAccessTokens(options: {
   readonly verified_days?: () => number | undefined;
   /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
   readonly goes_on_without?: () => boolean;
-}): OpenAccessTokens {
-  const { database, clock, log, every = everyInBackground, verified_days = () => undefined } = options;
-  const { goes_on_without = () => false, groups = () => undefined } = options;
-  const entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
+}
+
+/** Verification of access tokens, with a cache that follows changes in the database; needs no database to begin with. */
+export class AccessTokens implements BearerTokens {
+  readonly #database: AccessTokensOptions['database'];
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #groups: () => DecidingGroups | undefined;
+  readonly #verifiedDays: () => number | undefined;
+  readonly #goesOnWithout: () => boolean;
+  readonly #entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
   /** When a hash nobody has may be looked up again. */
-  const unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
-  const looking = new Map<string, Lookup>();
+  readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
+  readonly #looking = new Map<string, Lookup>();
+  readonly #lookups: GroupCommit<string, TokenRow | undefined>;
+  readonly #stopFlushing: () => void;
   /** Entries from before are looked up again. By the monotonic clock, as is the next. */
-  let fresh_from = Number.NEGATIVE_INFINITY;
-  let away_until = 0;
+  #fresh_from = Number.NEGATIVE_INFINITY;
+  #away_until = 0;
   /** Last use by token id, not yet written. */
-  let used = new Map<string, Date>();
+  #used = new Map<string, Date>();
 
-  const onAnnounced = (hash: string) => {
-    looking.delete(hash);
-    entries.delete(hash);
-    unknown.delete(hash);
-  };
-  const forgetAll = () => {
-    looking.clear();
-    entries.clear();
-    unknown.clear();
-  };
-  const onMissed = () => {
-    looking.clear();
-    unknown.clear();
-    fresh_from = clock.monotonic();
-  };
-  database.listen(TOKENS_CHANNEL, onAnnounced, onMissed).catch((error) => {
-    log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
-  });
-
-  const lookups = createGroupCommit<string, TokenRow | undefined>({
-    lanes: 2,
-    max_items: MAX_BATCH,
-    isolates: () => false,
-    async execute(hashes) {
-      const rows = await database.query<TokenRow>(
-        'token_lookup',
-        `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
-           t.revoked_at, p.id as principal_id, p.email, p.groups,
-           ${OWNER_STATUS}
-         from access_tokens t join principals p on p.id = t.principal_id
-         where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
-        [hashes],
-      );
-      const by_hash = new Map(rows.map((row) => [row.hash, row]));
-      return hashes.map((hash) => by_hash.get(hash));
-    },
-  });
-
-  const look = (hash: string): Lookup => {
-    const running = looking.get(hash);
-    if (running !== undefined) return running;
-    if (looking.size >= MAX_LOOKING) return Promise.reject(storeAway());
-    const lookup: Lookup = lookups
-      .run(hash)
-      .then((row) => {
-        const read_at = clock.monotonic();
-        const entry = row && entryOf(row, read_at, entries.peek(hash)?.use_due_at ?? 0);
-        // A change was announced meanwhile, and this may have been read before it.
-        if (looking.get(hash) !== lookup) return entry;
-        if (entry === undefined) unknown.set(hash, read_at + CACHE_MS);
-        else entries.set(hash, entry);
-        return entry;
-      })
-      .finally(() => {
-        if (looking.get(hash) === lookup) looking.delete(hash);
+  constructor(options: AccessTokensOptions) {
+    const { database, clock, log, every = everyInBackground, groups = () => undefined } = options;
+    this.#database = database;
+    this.#clock = clock;
+    this.#log = log;
+    this.#groups = groups;
+    this.#verifiedDays = options.verified_days ?? (() => undefined);
+    this.#goesOnWithout = options.goes_on_without ?? (() => false);
+    const execute = (hashes: readonly string[]) => this.#readRows(hashes);
+    this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
+    this.#stopFlushing = every(FLUSH_MS, () => this.flush());
+    const onMissed = () => {
+      this.#looking.clear();
+      this.#unknown.clear();
+      this.#fresh_from = clock.monotonic();
+    };
+    database
+      .listen(TOKENS_CHANNEL, (hash) => this.#forget(hash), onMissed)
+      .catch((error) => {
+        log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
       });
-    looking.set(hash, lookup);
-    return lookup;
-  };
+  }
 
-  const patiently = (lookup: Lookup, patience_ms: number): Lookup =>
-    new Promise((resolve, reject) => {
-      // What has arrived already is not late because this process is slow to read it.
-      const timer = clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
-      lookup.then(resolve, reject).finally(() => timer.close());
-    });
-
-  const admit = (entry: Entry | undefined): Principal => {
-    if (entry === undefined) throw unknownToken();
-    assertInForce(entry, clock.now(), verified_days);
-    const deciding = groups();
-    if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
-    const now = clock.monotonic();
-    if (now >= entry.use_due_at) {
-      entry.use_due_at = now + USE_INTERVAL_MS;
-      used.set(entry.principal.token.id, new Date(clock.now()));
+  verify(token: string): Principal | Promise<Principal> {
+    if (!isWellFormedToken(token)) throw malformedToken();
+    const hash = hashToken(token);
+    const now = this.#clock.monotonic();
+    const entry = this.#entries.get(hash);
+    if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > this.#fresh_from) {
+      return this.#admit(entry);
     }
-    return entry.principal;
-  };
+    if (now < (this.#unknown.get(hash) ?? 0)) throw unknownToken();
+    if (entry !== undefined && this.#isEnough(entry)) return this.#lookAgain(hash, entry);
+    return this.#lookWithin(hash, LOOKUP_PATIENCE_MS).then(
+      (found) => this.#admit(found),
+      (error) => {
+        throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
+      },
+    );
+  }
 
-  /** Whether what is known of a token may stand while the database is away. */
-  const isEnough = ({ read_at }: Entry) => clock.monotonic() < read_at + CACHE_AWAY_MS && goes_on_without();
-  const lookAgain = async (hash: string, known: Entry): Promise<Principal> => {
-    if (clock.monotonic() < away_until) return admit(known);
-    const found = await patiently(look(hash), AWAY_PATIENCE_MS).catch((error) => {
-      if (isPermanent(error)) throw error;
-      away_until = clock.monotonic() + AWAY_REST_MS;
-      return known;
-    });
-    return admit(found);
-  };
+  /** Looks up every token anew from now on, after a change made by this process. */
+  forgetAll(): void {
+    this.#looking.clear();
+    this.#entries.clear();
+    this.#unknown.clear();
+  }
 
-  const flush = async () => {
-    if (used.size === 0) return;
-    const batch = used;
-    used = new Map();
+  /** Whether some callers would be let in while the database is away. */
+  knowsSome(): boolean {
+    for (const entry of this.#entries.values()) if (this.#isEnough(entry)) return true;
+    return false;
+  }
+
+  /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
+  async flush(): Promise<void> {
+    if (this.#used.size === 0) return;
+    const batch = this.#used;
+    this.#used = new Map();
     try {
-      await database.query(
+      await this.#database.query(
         'token_used',
         `update access_tokens t set last_used_at = greatest(t.last_used_at, u.at)
          from unnest($1::text[], $2::timestamptz[]) as u (id, at) where t.id = u.id`,
         [[...batch.keys()], [...batch.values()]],
       );
     } catch (error) {
-      log.debug({ err: error }, 'the last use of some tokens was not noted');
+      this.#log.debug({ err: error }, 'the last use of some tokens was not noted');
     }
-  };
-  const stopFlushing = every(FLUSH_MS, flush);
+  }
 
-  return {
-    verify(token) {
-      if (!isWellFormedToken(token)) throw malformedToken();
-      const hash = hashToken(token);
-      const now = clock.monotonic();
-      const entry = entries.get(hash);
-      if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > fresh_from) return admit(entry);
-      if (now < (unknown.get(hash) ?? 0)) throw unknownToken();
-      if (entry !== undefined && isEnough(entry)) return lookAgain(hash, entry);
-      return patiently(look(hash), LOOKUP_PATIENCE_MS).then(admit, (error) => {
-        throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
+  async close(): Promise<void> {
+    this.#stopFlushing();
+    await waitAtMost(CLOSE_PATIENCE_MS, this.flush());
+  }
+
+  #forget(hash: string): void {
+    this.#looking.delete(hash);
+    this.#entries.delete(hash);
+    this.#unknown.delete(hash);
+  }
+
+  async #readRows(hashes: readonly string[]): Promise<(TokenRow | undefined)[]> {
+    const rows = await this.#database.query<TokenRow>(
+      'token_lookup',
+      `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
+         t.revoked_at, p.id as principal_id, p.email, p.groups,
+         ${OWNER_STATUS}
+       from access_tokens t join principals p on p.id = t.principal_id
+       where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
+      [hashes],
+    );
+    const by_hash = new Map(rows.map((row) => [row.hash, row]));
+    return hashes.map((hash) => by_hash.get(hash));
+  }
+
+  #look(hash: string): Lookup {
+    const running = this.#looking.get(hash);
+    if (running !== undefined) return running;
+    if (this.#looking.size >= MAX_LOOKING) return Promise.reject(storeAway());
+    const lookup: Lookup = this.#lookups
+      .run(hash)
+      .then((row) => {
+        const read_at = this.#clock.monotonic();
+        const entry = row && entryOf(row, read_at, this.#entries.peek(hash)?.use_due_at ?? 0);
+        // A change was announced meanwhile, and this may have been read before it.
+        if (this.#looking.get(hash) !== lookup) return entry;
+        if (entry === undefined) this.#unknown.set(hash, read_at + CACHE_MS);
+        else this.#entries.set(hash, entry);
+        return entry;
+      })
+      .finally(() => {
+        if (this.#looking.get(hash) === lookup) this.#looking.delete(hash);
       });
-    },
-    flush,
-    forgetAll,
-    knowsSome() {
-      for (const entry of entries.values()) if (isEnough(entry)) return true;
-      return false;
-    },
-    async close() {
-      stopFlushing();
-      await waitAtMost(CLOSE_PATIENCE_MS, flush());
-    },
-  };
+    this.#looking.set(hash, lookup);
+    return lookup;
+  }
+
+  #lookWithin(hash: string, patience_ms: number): Lookup {
+    const lookup = this.#look(hash);
+    return new Promise((resolve, reject) => {
+      // What has arrived already is not late because this process is slow to read it.
+      const timer = this.#clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
+      lookup.then(resolve, reject).finally(() => timer.close());
+    });
+  }
+
+  async #lookAgain(hash: string, known: Entry): Promise<Principal> {
+    if (this.#clock.monotonic() < this.#away_until) return this.#admit(known);
+    const found = await this.#lookWithin(hash, AWAY_PATIENCE_MS).catch((error) => {
+      if (isPermanent(error)) throw error;
+      this.#away_until = this.#clock.monotonic() + AWAY_REST_MS;
+      return known;
+    });
+    return this.#admit(found);
+  }
+
+  /** Whether what is known of a token may do while the database is away. */
+  #isEnough({ read_at }: Entry): boolean {
+    return this.#clock.monotonic() < read_at + CACHE_AWAY_MS && this.#goesOnWithout();
+  }
+
+  #admit(entry: Entry | undefined): Principal {
+    if (entry === undefined) throw unknownToken();
+    demandInForce(entry, this.#clock.now(), this.#verifiedDays);
+    const deciding = this.#groups();
+    if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
+    const now = this.#clock.monotonic();
+    if (now >= entry.use_due_at) {
+      entry.use_due_at = now + USE_INTERVAL_MS;
+      this.#used.set(entry.principal.token.id, new Date(this.#clock.now()));
+    }
+    return entry.principal;
+  }
 }
 
 function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
@@ -269,61 +292,4 @@ function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
   const names = group === undefined ? picked : [...new Set([group, ...picked])];
   entry.principal = Object.freeze({ ...principal, groups: Object.freeze(names) });
   entry.groups_of = deciding?.id;
-}
-
-function assertInForce(
-  { expires_at, revoked_at, verified_at, put_off_until, is_blocked, principal }: Entry,
-  now: number,
-  verified_days: () => number | undefined,
-): void {
-  const { name, id } = principal.token;
-  if (revoked_at !== undefined) {
-    throw new StageError(
-      'credential_revoked',
-      `The access token "${name}" (${id}) was revoked on ${new Date(revoked_at).toISOString()}. Ask your administrator for a new one.`,
-    );
-  }
-  if (now >= expires_at) {
-    throw new StageError(
-      'credential_expired',
-      `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
-    );
-  }
-  if (is_blocked) {
-    throw new StageError(
-      'credential_revoked',
-      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("appscli login"); once you can, the token works again.`,
-    );
-  }
-  const days = verified_days();
-  if (isUnseen({ verified_at, put_off_until }, now, days)) {
-    throw new StageError(
-      'credential_expired',
-      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,
-    );
-  }
-}
-
-function malformedToken(): StageError {
-  return new StageError(
-    'credential_invalid',
-    'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.',
-  );
-}
-
-function unknownToken(): StageError {
-  return new StageError(
-    'credential_invalid',
-    'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.',
-  );
-}
-
-function storeAway(cause?: unknown): StageError {
-  return new StageError(
-    'store_unavailable',
-    'The gateway cannot check access tokens at the moment. Try again shortly.',
-    {
-      cause,
-    },
-  );
 }

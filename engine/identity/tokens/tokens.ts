@@ -5,8 +5,6 @@ import type { Database } from '../../store/database.ts';
 import { OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
 import { generateToken, generateTokenId, hashToken, shownPart, TOKENS_CHANNEL } from './token-format.ts';
 
-export { type OpenAccessTokens, openAccessTokens } from './access-tokens.ts';
-
 /** What an access token is made for. */
 export interface NewToken {
   /** E-mail address of the owner; stored in lower case, so that one person has one budget. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Clock, Log, Principal } from '../../contract/services.ts';
-import { openAccessTokens } from '../../identity/tokens/access-tokens.ts';
+import { AccessTokens } from '../../identity/tokens/access-tokens.ts';
 import { generateToken, generateTokenId, hashToken } from '../../identity/tokens/token-format.ts';
 import type { Database } from '../../store/database.ts';
 
@@ -50,10 +50,10 @@ export function openMemoryTokens(options: {
     },
     async listen() {},
   };
-  const { verify } = openAccessTokens({ database: table, clock, log, every: () => () => {} });
+  const access = new AccessTokens({ database: table, clock, log, every: () => () => {} });
   const sessions = new Map<string, () => Principal>();
   return {
-    verify: (token) => sessions.get(token)?.() ?? verify(token),
+    verify: (token) => sessions.get(token)?.() ?? access.verify(token),
     signIn(wish) {
       const token = `session-${randomUUID()}`;
       const principal = principalOf(wish);

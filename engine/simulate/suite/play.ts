@@ -5,7 +5,7 @@
  */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
 import { servePlan } from '../../http/app.ts';
-import { createServer } from '../../http/server.ts';
+import { GatewayServer } from '../../http/server.ts';
 import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/token-groups.ts';
 import { generateToken } from '../../identity/tokens/token-format.ts';
 import { type FrozenClock, frozenClock } from '../../kit/clock.ts';
@@ -138,7 +138,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   confinement.allow(new URL(upstream.url));
   const watch = createWatch(services.facts, confinement);
   const { plan, idle } = countRequests(buildPlan(watch.watched(loaded), services, watch.observer));
-  const server = createServer({ plan: servePlan(plan, services.log), log: services.log, clock });
+  const server = new GatewayServer({ plan: servePlan(plan, services.log), log: services.log, clock });
   const { host, port } = await server.listen();
   const url = `http://${host}:${port}`;
   const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle };

@@ -9,7 +9,7 @@ import { StageError } from '../../../engine/contract/errors.ts';
 import { adminRoutes } from '../../../engine/http/admin/index.ts';
 import { servePlan } from '../../../engine/http/app.ts';
 import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
-import { openAccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
+import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Plan } from '../../../engine/run/plan.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -123,7 +123,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
       });
     };
     const clock = frozenClock(NOW);
-    const access = openAccessTokens({ database, clock, log: quietLog, every: () => () => {} });
+    const access = new AccessTokens({ database, clock, log: quietLog, every: () => () => {} });
     const logs: string[] = [];
     const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
     const log = { debug: keep, info: keep, warn: keep, error: keep };

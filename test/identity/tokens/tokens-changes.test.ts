@@ -3,12 +3,12 @@ import { describe, it } from 'node:test';
 import { type Actor, type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
 import { deprovision, endSession } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/identity/sessions/revocations.ts';
+import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { hashToken, TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';
 import {
   createToken,
   listTokens,
-  openAccessTokens,
   revokeToken,
   TokenError,
   tokenState,
@@ -69,7 +69,7 @@ describe('rotating an access token', () => {
     const made = await rotateToken(by, { id: old.id });
     assert.deepEqual(made.replaced.expires_at, new Date(now + 86_400_000));
     const clock = frozenClock(start);
-    const tokens = openAccessTokens({ database: store.database, clock, log: quietLog, every: () => () => {} });
+    const tokens = new AccessTokens({ database: store.database, clock, log: quietLog, every: () => () => {} });
     const [before, after] = [await tokens.verify(old.token), await tokens.verify(made.token)];
     assert.deepEqual({ ...after, token: { ...after.token, id: old.id } }, before);
     assert.deepEqual(made.expires_at, expires_at);
@@ -311,7 +311,7 @@ describe('the groups of an access token', () => {
       user,
       ['engineering', 'coders'],
     ]);
-    const tokens = openAccessTokens({
+    const tokens = new AccessTokens({
       database: store.database,
       clock: by.clock as never,
       log: quietLog,
@@ -329,7 +329,7 @@ describe('an access token somebody made for themselves', () => {
     const clock = frozenClock(start);
     const options = { database: store.database, clock, log: quietLog, every: () => () => {} };
     let days: number | undefined = 30;
-    const tokens = openAccessTokens({ ...options, verified_days: () => days });
+    const tokens = new AccessTokens({ ...options, verified_days: () => days });
     clock.advance(30 * 86_400_000 - 1);
     assert.ok(await tokens.verify(own.token));
     clock.advance(1);

@@ -3,14 +3,9 @@ import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type Principal, StageError } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
+import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { generateToken, hashToken, isWellFormedToken } from '../../../engine/identity/tokens/token-format.ts';
-import {
-  createToken,
-  listTokens,
-  openAccessTokens,
-  revokeToken,
-  TokenError,
-} from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, listTokens, revokeToken, TokenError } from '../../../engine/identity/tokens/tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, quietLog, type TestStore } from '../../support/store.ts';
@@ -135,7 +130,7 @@ describe('verifying access tokens', () => {
   async function openCounting(clock: FrozenClock = frozenClock(start), goes_on_without = () => false) {
     const seen = { lookups: 0, away: false, silence: Promise.resolve(), reconnect: () => {} };
     let listening = Promise.resolve();
-    const tokens = openAccessTokens({
+    const tokens = new AccessTokens({
       clock,
       log: quietLog,
       every: () => () => {},

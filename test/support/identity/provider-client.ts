@@ -8,7 +8,7 @@ import {
   ProviderError,
   type ProviderProblem,
 } from '../../../engine/identity/provider/provider.ts';
-import { createProvider } from '../../../engine/identity/provider/provider-client.ts';
+import { OpenIdProvider } from '../../../engine/identity/provider/provider-client.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { approveAt, type IdentityProviderOptions, startIdentityProvider } from './identity-provider.ts';
 import { oidcConfig } from './oidc-config.ts';
@@ -34,7 +34,7 @@ export function makeProvider(
   const log: Log = { debug: note, info: note, warn: note, error: note };
   const oidc = oidcConfig(issuer, changes);
   return {
-    provider: createProvider({ oidc, secret: () => secret, redirect_uri: REDIRECT_URI, log, clock }),
+    provider: new OpenIdProvider({ oidc, secret: () => secret, redirect_uri: REDIRECT_URI, log, clock }),
     clock,
     lines,
   };
