@@ -80,6 +80,7 @@ const FLOORS = [
   'http',
   'run',
   'load',
+  'admin',
   'upstreams',
   'money',
   'identity',

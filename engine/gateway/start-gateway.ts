@@ -267,7 +267,12 @@ function routesOf(
   const verify = (token: string) => tokens.verify(token);
   const { catchUp } = foundation;
   const front = frontRoute({ config, clock, log });
-  return [front, protocol, sign_in, adminRoutes({ config, identity, database, catchUp, clock, log, verify, models })];
+  return [
+    front,
+    protocol,
+    sign_in,
+    adminRoutes({ config, sessions: identity?.sessions, database, catchUp, clock, log, verify, models }),
+  ];
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

@@ -7,21 +7,31 @@ function readSchema(name: string): JsonSchema {
   return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas', `${name}.schema.json`), 'utf8')) as JsonSchema;
 }
 
-/** A schema with its definitions in place of the references to them: what explains keys need not know where they are shared. */
-function withoutReferences({ definitions, ...schema }: JsonSchema): JsonSchema {
-  const named = definitions as Readonly<Record<string, JsonSchema>>;
-  const inPlace = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(inPlace);
-    if (typeof value !== 'object' || value === null) return value;
-    const { $ref, ...own } = value as JsonSchema;
-    const shared = typeof $ref === 'string' ? named[$ref.replace('#/definitions/', '')] : undefined;
-    return Object.fromEntries(Object.entries({ ...own, ...shared, ...own }).map(([key, each]) => [key, inPlace(each)]));
-  };
-  return inPlace(schema) as JsonSchema;
+/**
+ * A part of a document with what it refers to (`$ref: '#/...'`) in place of the references: who explains keys need not
+ * know where they are shared.
+ */
+export function withoutReferences(part: unknown, document: object): unknown {
+  if (Array.isArray(part)) return part.map((each) => withoutReferences(each, document));
+  if (typeof part !== 'object' || part === null) return part;
+  const { $ref, ...own } = part as JsonSchema;
+  const shared = typeof $ref === 'string' ? at(document, $ref) : {};
+  const merged = Object.entries({ ...own, ...shared, ...own });
+  return Object.fromEntries(merged.map(([key, each]) => [key, withoutReferences(each, document)]));
+}
+
+function at(document: object, pointer: string): object {
+  const steps = pointer.split('/').slice(1);
+  return steps.reduce((place: unknown, step) => (place as Record<string, unknown>)[step], document) as object;
+}
+
+function readWhole(name: string): JsonSchema {
+  const { definitions, ...schema } = readSchema(name);
+  return withoutReferences(schema, { definitions }) as JsonSchema;
 }
 
 /** Schema of gateway.yaml. */
-export const GATEWAY_SCHEMA = withoutReferences(readSchema('gateway'));
+export const GATEWAY_SCHEMA = readWhole('gateway');
 
 /** Schema of a pipeline after its fragments were put in. */
 export const PIPELINE_SCHEMA = readSchema('pipeline');

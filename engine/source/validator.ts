@@ -2,6 +2,9 @@ import { resolve } from 'node:path';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { JsonSchema } from '../contract/stage.ts';
 import { parseListenAddress } from '../kit/net/addresses.ts';
+import { isEmail } from '../kit/text/email.ts';
+import { isPrintableLine } from '../kit/text/printable.ts';
+import { parseDate } from '../kit/times.ts';
 
 /** An error of the validator. */
 export type SchemaError = ErrorObject;
@@ -108,4 +111,27 @@ export function schemaProblem(schema: JsonSchema): string | undefined {
   } catch (error) {
     return (error as Error).message;
   }
+}
+
+/** For values that come in requests: the vocabulary of OpenAPI, and defaults filled in. */
+const requests = new Ajv({
+  validateSchema: false,
+  strict: false,
+  code: { optimize: false },
+  allErrors: true,
+  verbose: true,
+  useDefaults: true,
+  ownProperties: true,
+  formats: {
+    line: isPrintableLine,
+    email: (text: string) => isEmail(text) && isPrintableLine(text),
+    'date-time': (text: string) => parseDate(text) !== undefined,
+  },
+});
+
+/** What is wrong with a value that came in a request, by a schema without references; nothing when it fits. Fills in defaults. */
+export function requestErrors(schema: JsonSchema, value: unknown): readonly SchemaError[] {
+  const validator = compiled.get(schema) ?? requests.compile(schema);
+  compiled.set(schema, validator);
+  return validator(value) ? [] : (validator.errors ?? []);
 }

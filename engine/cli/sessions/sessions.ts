@@ -115,7 +115,7 @@ async function endAtGateway(
   }
   const me = await gateway.ask('GET', '/admin/api/me');
   if (with_tokens || (Array.isArray(me.roles) && me.roles.includes('admin'))) {
-    const path = `/admin/api/people/${encodeURIComponent(user!)}/cut-off`;
+    const path = `/admin/api/people/${encodeURIComponent(user!)}/deprovision`;
     const ended = await gateway.ask('POST', path, { tokens: with_tokens ? 'all' : 'none', because: BECAUSE });
     const lost = { sessions: Number(ended.sessions), tokens: Number(ended.tokens) };
     if (!with_tokens) return lost;

@@ -1,29 +1,18 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Actor, Changing } from '../../audit/admin-changes.ts';
+import { type Caller, programCaller } from '../../admin/caller.ts';
+import type { DescribedOperation } from '../../admin/description.ts';
+import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Principal } from '../../contract/services.ts';
 import { rolesOf } from '../../identity/deprovisioning/token-groups.ts';
-import type { ServiceScope } from '../../identity/tokens/service-scopes.ts';
 import type { ServiceToken } from '../../identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../identity/tokens/token-format.ts';
 import type { VerifyServiceToken } from '../../identity/tokens/verify-service-token.ts';
 import { listed } from '../../kit/text/suggest.ts';
 
-/** Role of those who administer the gateway. */
-const ADMIN = 'admin';
 const BEARER = /^bearer +(\S+) *$/i;
 const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
-
-/** The signed-in person who asks, or a service token. */
-export interface Caller {
-  readonly principal: Principal;
-  readonly email: string;
-  readonly is_admin: boolean;
-  readonly actor: Actor;
-  /** What a service token may do; absent for people. */
-  readonly scopes?: readonly ServiceScope[];
-}
 
 interface Identifying {
   readonly verify: BearerTokens['verify'];
@@ -42,7 +31,11 @@ export async function identifyCaller(
     headers,
     async (text): Promise<Principal | ServiceToken> => (isServiceToken(text) ? verifyService(text) : verify(text)),
   );
-  if ('scopes' in found) return serviceCaller(found);
+  if ('scopes' in found) {
+    const { id, name, owner, scopes } = found;
+    const actor = { kind: 'service', name: `${name} (${id}${owner === null ? '' : `, of ${owner}`})` } as const;
+    return programCaller(`service:${id}`, name, actor, scopes);
+  }
   const principal = found;
   if (principal.kind !== 'session') {
     throw new StageError(
@@ -51,7 +44,7 @@ export async function identifyCaller(
     );
   }
   const { email, roles } = principal;
-  return { principal, email, is_admin: roles.includes(ADMIN), actor: { kind: 'person', name: email } };
+  return { principal, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
 }
 
 /**
@@ -70,40 +63,15 @@ export async function withoutLostGroups(
     [principal.id],
   );
   const groups = principal.groups.filter((group) => now?.groups.includes(group));
-  const is_admin = caller.is_admin && rolesOf(config.auth ?? {}, groups).includes(ADMIN);
+  const is_admin = caller.is_admin && rolesOf(config.auth ?? {}, groups).includes('admin');
   return { ...caller, principal: { ...principal, groups }, is_admin };
 }
 
-/** Refuses everybody but administrators. Raises forbidden. */
-export function demandAdmin({ is_admin, email }: Caller): void {
-  if (is_admin) return;
-  throw new StageError(
-    'forbidden',
-    `This is for administrators, and ${email} is none: they are the members of auth.admin_groups in gateway.yaml.`,
-  );
-}
-
-/** A service token acts for no person: nothing is its own, and what it may do its scopes say. */
-function serviceCaller({ id, name, owner, scopes }: ServiceToken): Caller {
-  const principal: Principal = Object.freeze({
-    id: `service:${id}`,
-    email: `service:${name}`,
-    kind: 'session',
-    groups: [],
-    roles: [ADMIN],
-    team: undefined,
-    project: undefined,
-    token: { id, name, group: undefined },
-  });
-  const actor = { kind: 'service', name: `${name} (${id}${owner === null ? '' : `, of ${owner}`})` } as const;
-  return { principal, email: principal.email, is_admin: true, actor, scopes };
-}
-
 /** Refuses a service token what its scopes do not hold. Raises forbidden. */
-export function demandScope({ scopes, principal }: Caller, scope: ServiceScope | 'person'): void {
-  if (scopes === undefined || (scope !== 'person' && scopes.includes(scope))) return;
+export function demandScope({ scope }: DescribedOperation, { scopes, principal }: Caller): void {
+  if (scopes === undefined || (scope !== undefined && scopes.includes(scope))) return;
   const why =
-    scope === 'person' ? 'this is for people who signed in' : `this needs ${scope}, and it has ${listed(scopes)}`;
+    scope === undefined ? 'this is for people who signed in' : `this needs ${scope}, and it has ${listed(scopes)}`;
   throw new StageError('forbidden', `The service token "${principal.token.name}" is not enough: ${why}.`);
 }
 

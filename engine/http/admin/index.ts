@@ -1,75 +1,52 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { type NextFunction, type Request, type Response, Router } from 'express';
+import type { AdminOptions } from '../../admin/asked.ts';
+import {
+  ADMIN_API_DESCRIPTION,
+  ADMIN_API_DOCUMENT,
+  ADMIN_API_PATH,
+  ADMIN_OPERATIONS,
+  type DescribedOperation,
+} from '../../admin/description.ts';
+import { createRunOperation, demandRole } from '../../admin/operations.ts';
+import { asStageError } from '../../admin/problem.ts';
 import { StageError } from '../../contract/errors.ts';
-import { TokenError } from '../../identity/tokens/tokens.ts';
+import type { BearerTokens, Log } from '../../contract/services.ts';
 import { createServiceTokenVerifier } from '../../identity/tokens/verify-service-token.ts';
-import { PACKAGE_ROOT, programVersion } from '../../kit/package-root.ts';
+import { programVersion } from '../../kit/package-root.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { LimitError } from '../../money/limits/limit-names.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { pathOf } from '../path.ts';
 import { sendError } from '../send-error.ts';
+import { createReadCall } from './call.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
-import { changeRoutes } from './changes.ts';
-import { limitRoutes } from './limits.ts';
-import { meRoutes } from './me.ts';
-import { peopleRoutes } from './people.ts';
-import { refusedSignInRoutes } from './refused-sign-ins.ts';
-import { type AdminAnswer, type AdminOptions, type AdminRoute, createCalls } from './route.ts';
-import { serviceTokenRoutes } from './service-tokens.ts';
-import { sessionRoutes } from './sessions.ts';
-import { tokenRoutes } from './tokens.ts';
 
-export type { AdminOptions } from './route.ts';
-
-/** Where everything of the admin API is. */
-export const ADMIN_API_PATH = '/admin/api';
-/** The description of the admin API, which anybody may read. */
-export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
-
-/** Every operation of the admin API that asks for a session token. */
-export function adminOperations(options: AdminOptions): AdminRoute[] {
-  return [
-    meRoutes,
-    tokenRoutes,
-    sessionRoutes,
-    peopleRoutes,
-    refusedSignInRoutes,
-    limitRoutes,
-    changeRoutes,
-    serviceTokenRoutes,
-  ].flatMap((routes) => routes(options));
+/** What the admin API is served with. */
+export interface AdminRoutesOptions extends AdminOptions {
+  readonly log: Log;
+  readonly verify: BearerTokens['verify'];
+  /** Resolves when this process goes by what was changed. */
+  catchUp(): Promise<void>;
 }
 
 /**
- * The admin API of one configuration: JSON for people who signed in, described by `schemas/admin-api.openapi.json`.
+ * The admin API of one configuration: JSON for people who signed in, as `schemas/admin-api.openapi.json` describes it.
  * Bearer credentials alone open it, so that no other site's page can use it.
  */
-export function adminRoutes(options: AdminOptions): Router {
+export function adminRoutes(options: AdminRoutesOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
-  const callOf = createCalls(options);
-  const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };
   const methods = new Map<string, string[]>();
   const note = (path: string, method: string) => methods.set(path, [...(methods.get(path) ?? []), method]);
 
   const description = describe(options.config.server.public_url);
   note(ADMIN_API_DESCRIPTION, 'GET');
-  router.get(ADMIN_API_DESCRIPTION, (_req, res) => send(res, { body: description }));
-  for (const { method, path, scope, told_in, answer } of adminOperations(options)) {
-    const pattern = path.replace(/\{(\w+)\}/g, ':$1');
-    note(pattern, method);
-    const verb = method.toLowerCase() as 'get' | 'post' | 'put' | 'delete';
-    router[verb](pattern, async (req, res) => {
-      const caller = await identifyCaller(req.headers, verifying);
-      demandScope(caller, scope);
-      const call = callOf(req, method === 'GET' ? caller : await withoutLostGroups(caller, options));
-      if (method !== 'GET' && told_in !== 'query') call.query();
-      const answered = await answer(call);
-      if (method !== 'GET') await catchUp(options);
-      send(res, answered);
-    });
+  router.get(ADMIN_API_DESCRIPTION, (_req, res) => send(res, 200, description));
+  const answer = createAnswer(options);
+  for (const operation of ADMIN_OPERATIONS.values()) {
+    const pattern = operation.path.replace(/\{(\w+)\}/g, ':$1');
+    note(pattern, operation.method);
+    const verb = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'delete';
+    router[verb](pattern, (req, res) => answer(operation, req, res));
   }
   for (const [pattern, allowed] of methods) {
     router.all(pattern, (req) => {
@@ -86,7 +63,9 @@ export function adminRoutes(options: AdminOptions): Router {
     );
   });
   router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
-    const problem = asStageError(error);
+    const problem = isMalformedPath(error)
+      ? new StageError('bad_http', 'The path cannot be read: its percent-encoding is malformed.')
+      : asStageError(error);
     // Trouble of the gateway's own belongs in its log as well.
     if (!(problem instanceof StageError) || problem.status >= 500 || res.headersSent) next(problem);
     else sendError(res, pathOf(req.originalUrl), problem);
@@ -94,8 +73,27 @@ export function adminRoutes(options: AdminOptions): Router {
   return router;
 }
 
+/** Makes the function that answers a request for an operation. */
+function createAnswer(options: AdminRoutesOptions) {
+  const read = createReadCall(options.config, options.clock);
+  const run = createRunOperation(options);
+  const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };
+  return async (operation: DescribedOperation, req: Request, res: Response) => {
+    const changes = operation.method !== 'GET';
+    const identified = await identifyCaller(req.headers, verifying);
+    demandScope(operation, identified);
+    const caller = changes ? await withoutLostGroups(identified, options) : identified;
+    demandRole(operation, caller);
+    const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
+    if (changes) await catchUp(options);
+    const made = (answered as { readonly id?: string }).id;
+    const collection = operation.path.replace(/\/\{id\}.*/, '');
+    send(res, operation.status, answered, operation.has_location ? { location: `${collection}/${made}` } : {});
+  };
+}
+
 /** What was changed is changed, and what was made is shown this once, whatever comes of this. */
-async function catchUp({ catchUp, log }: AdminOptions): Promise<void> {
+async function catchUp({ catchUp, log }: AdminRoutesOptions): Promise<void> {
   try {
     await catchUp();
   } catch (error) {
@@ -104,12 +102,11 @@ async function catchUp({ catchUp, log }: AdminOptions): Promise<void> {
 }
 
 function describe(public_url: string): object {
-  const document = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8'));
-  const info = { ...document.info, version: programVersion() };
-  return { ...document, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
+  const info = { ...ADMIN_API_DOCUMENT.info, version: programVersion() };
+  return { ...ADMIN_API_DOCUMENT, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
 }
 
-function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer): void {
+function send(res: Response, status: number, body: object, headers: Readonly<Record<string, string>> = {}): void {
   const bytes = Buffer.from(jsonText(body));
   res
     .writeHead(status, {
@@ -123,15 +120,7 @@ function send(res: Response, { status = 200, headers = {}, body }: AdminAnswer):
     .end(bytes);
 }
 
-const CODE = { invalid: 'invalid_request', missing: 'not_found', conflict: 'conflict', limit: 'conflict' } as const;
-
-function asStageError(error: unknown): unknown {
-  if (error instanceof TokenError || error instanceof LimitError) {
-    const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`;
-    return new StageError(CODE[error.problem], sentence);
-  }
-  // Express marks a path it can't decode so.
-  const { status } = error as { status?: unknown };
-  if (error instanceof StageError || status !== 400) return error;
-  return new StageError('bad_http', 'The path cannot be read: its percent-encoding is malformed.');
+/** Express marks a path it can't decode so. */
+function isMalformedPath(error: unknown): boolean {
+  return !(error instanceof StageError) && (error as { readonly status?: unknown } | null)?.status === 400;
 }

@@ -80,7 +80,7 @@ describe('the admin API of running gateways', () => {
     for (const gateway of [one, other]) {
       for (const token of [ben.access_token, made.token]) assert.equal((await models(gateway, token)).status, 200);
     }
-    const path = '/admin/api/people/ben@example.com/cut-off';
+    const path = '/admin/api/people/ben@example.com/deprovision';
     assert.equal((await api(one, ben.access_token, 'POST', path)).status, 403);
     const ended = await api(other, anna.access_token, 'POST', path, { because: 'left' });
     assert.ok(ended.sessions >= 1 && ended.tokens >= 1, JSON.stringify(ended));
@@ -142,7 +142,7 @@ test('whoever is no administrator any more can not act as one with a session tok
     provider.people.set('anna', { ...person, groups: ['marketing'] });
     assert.equal((await askForToken(one.url, refreshWith(now.refresh_token))).status, 200);
     for (const [path, body] of [
-      ['/admin/api/people/ben@example.com/cut-off', {}],
+      ['/admin/api/people/ben@example.com/deprovision', {}],
       ['/admin/api/tokens', { user: 'ben@example.com', name: 'x', group: 'all' }],
       ['/admin/api/tokens', { name: 'x', group: 'all' }],
     ] as const) {

@@ -151,7 +151,7 @@ describe('trouble', () => {
         ['bob', 'POST', `${TOKENS}/${id}/rotate`],
         ['bob', 'GET', '/admin/api/sessions'],
         ['bob', 'DELETE', '/admin/api/sessions/ses_bob'],
-        ['root', 'POST', '/admin/api/people/bob@example.com/cut-off'],
+        ['root', 'POST', '/admin/api/people/bob@example.com/deprovision'],
         ['root', 'GET', '/admin/api/changes'],
       ] as const) {
         says(await bench.ask(who, method, path, body), 503, 'store_unavailable', /./);
@@ -212,7 +212,7 @@ describe('sessions', () => {
 
 describe('cutting somebody off', () => {
   test('ends sessions and tokens, and is for administrators', async () => {
-    const path = '/admin/api/people/Carol@Example.com/cut-off';
+    const path = '/admin/api/people/Carol@Example.com/deprovision';
     says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);
     await bench.addSession('carol@example.com', 'ses_carol');
     const carol = { user: 'carol@example.com', group: 'coders' };
@@ -234,7 +234,7 @@ describe('cutting somebody off', () => {
       service_tokens: [],
     });
     for (const email of ['nobody', '%00@x', "'@x", 'a%20b@x']) {
-      assert.equal((await bench.ask('root', 'POST', `/admin/api/people/${email}/cut-off`)).status, 404, email);
+      assert.equal((await bench.ask('root', 'POST', `/admin/api/people/${email}/deprovision`)).status, 404, email);
     }
   });
 });

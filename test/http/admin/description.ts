@@ -31,6 +31,7 @@ export const description = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/a
 const METHODS = ['get', 'post', 'put', 'delete'];
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 ajv.addFormat('date-time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/);
+for (const format of ['line', 'email']) ajv.addFormat(format, true);
 ajv.addSchema({ $id: 'api', components: description.components });
 
 /** Every operation, with its method in upper case and its path. */

@@ -285,10 +285,10 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
     [{ user, window: 'day', usd: 1, tokens: 1 }, /Send one of/],
     [{ user, window: 'day', usd: '1' }, /"usd" is wrong: expected a number/],
     [{ user, window: 'day', usd: null }, /"usd" is wrong: expected a number/],
-    [{ user, window: 'day', usd: -1 }, /amount is wrong/],
+    [{ user, window: 'day', usd: -1 }, /"usd" is wrong: expected a number from 0/],
     [{ user, window: 'day', usd: 1e-10 }, /at most 9 decimals/],
     [{ user, window: 'day', usd: 4_000_001 }, /up to 4000000/],
-    [{ user, window: 'open', requests: 1.5 }, /whole number of requests/],
+    [{ user, window: 'open', requests: 1.5 }, /"requests" is wrong: expected a whole number from 0/],
     [{ user: 'mallory', window: 'day', usd: 1 }, /expected an e-mail address/],
     [{ user: 'a\u0000@example.com', window: 'day', usd: 1 }, /can be printed/],
     [{ team: 'gw_secretsecret', window: 'month', usd: 1 }, /is a credential/],
@@ -298,7 +298,7 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
   for (const [body, message] of wrong) await refused(400, message, 'root', 'PUT', LIMITS, body);
   const grants: [object, RegExp][] = [
     [{}, /A grant has an end/],
-    [{ expires_at: null }, /A grant has an end/],
+    [{ expires_at: null }, /expected a time such as/],
     [{ expires_at: '2020-01-01T00:00:00Z' }, /has passed/],
     [{ expires_at: '2027-03-12T12:00:00Z' }, /too far away/],
     [{ expires_in_seconds: 60, expires_at: '2026-03-11T00:00:00Z' }, /not both/],

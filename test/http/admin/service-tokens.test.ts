@@ -47,7 +47,7 @@ describe('a service token', () => {
     for (const [method, path] of [
       ['GET', '/admin/api/tokens'],
       ['GET', '/admin/api/people'],
-      ['POST', '/admin/api/people/zoe@example.com/cut-off'],
+      ['POST', '/admin/api/people/zoe@example.com/deprovision'],
       ['PUT', '/admin/api/limits'],
       ['GET', '/admin/api/changes'],
       ['GET', '/admin/api/sessions'],
@@ -74,9 +74,9 @@ describe('a service token', () => {
     assert.equal((await refusal('alice', 'GET', PATH))[0], 403);
     assert.match(
       (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens'] }))[2],
-      /no such scope: expected some of tokens:read/,
+      /"scopes" is wrong: expected some of tokens:read/,
     );
-    assert.match((await refusal('root', 'POST', PATH, { name: 'x', scopes: [] }))[2], /No scope is named/);
+    assert.match((await refusal('root', 'POST', PATH, { name: 'x', scopes: [] }))[2], /expected some of tokens:read/);
     assert.equal(
       (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens:read'], expires_at: '2099-01-01' }))[0],
       400,
@@ -129,7 +129,7 @@ describe('a service token', () => {
 
   test('goes on, and is named, when its owner is cut off', async () => {
     const { id, token } = await make(['tokens:read'], { name: 'who else knows' }, 'chief');
-    const ended = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/cut-off', {});
+    const ended = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);
     assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
     await bench.addSession('chief@example.com', 'ses_chief_again');
@@ -146,7 +146,7 @@ describe('a service token', () => {
     );
     assert.match(backend.words(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);
-    const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/cut-off', {});
+    const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(after.body.service_tokens, []);
   });
 

@@ -129,7 +129,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     const log = { debug: keep, info: keep, warn: keep, error: keep };
     const routes = adminRoutes({
       config: used_config,
-      identity: { sessions: createSessions({ database, clock }) },
+      sessions: createSessions({ database, clock }),
       database,
       clock,
       log,
@@ -143,6 +143,8 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     });
     const plan = { pipelinesAt: () => undefined } as unknown as Plan;
     server = createServer(servePlan(plan, log, [routes]).app);
+    // Where the machine is busy, a property keeps this process from everything else for longer than a connection is kept.
+    server.keepAliveTimeout = 60_000;
     await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };

@@ -1,0 +1,27 @@
+import type { Changing } from '../audit/admin-changes.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import type { Clock, ModelCatalog } from '../contract/services.ts';
+import type { Sessions } from '../identity/sessions/sessions.ts';
+import type { Caller } from './caller.ts';
+
+/** What admin operations work with: one configuration, and the services behind it. */
+export interface AdminOptions {
+  readonly config: GatewayConfig;
+  /** Absent where nobody can sign in. */
+  readonly sessions: Pick<Sessions, 'list'> | undefined;
+  readonly database: Changing['database'];
+  readonly clock: Clock;
+  readonly models: ModelCatalog;
+}
+
+/** Who asks for an operation, and who changes what it changes. */
+export interface Asked {
+  readonly caller: Caller;
+  readonly by: Changing;
+}
+
+/** Which part of a list is asked for. */
+export interface PageAsked {
+  readonly limit: number;
+  readonly after?: string;
+}

@@ -1,0 +1,117 @@
+import { type GatewayConfig, SPEND_SCOPES } from '../contract/config.ts';
+import type { CounterName, LimitWindow } from '../contract/services.ts';
+import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
+import {
+  AMOUNT_UNITS,
+  type AmountUnit,
+  amountIn,
+  type LimitParts,
+  limitUnit,
+  nameCounted,
+  nameCounter,
+  partsToFind,
+  shownAmount,
+  unitOfWindow,
+} from '../money/limits/limit-names.ts';
+import { clearLimit, setLimit } from '../money/limits/limit-settings.ts';
+import { limitsAtAGlance, limitsOf, readLimits } from '../money/limits/limit-statuses.ts';
+import { writtenLimits } from '../money/limits/written-limits.ts';
+import type { AdminOptions, Asked, PageAsked } from './asked.ts';
+import { type Caller, ownerToList } from './caller.ts';
+import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
+import { AdminError } from './problem.ts';
+
+const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
+
+/** Whose limit is meant, for how long, and an amount of one unit. */
+export type LimitWish = LimitParts &
+  Readonly<Partial<Record<AmountUnit, number>>> & { readonly window: LimitWindow; readonly reason?: string };
+
+/** Limits at run time: one's own to look at, for administrators everybody's, to be changed as well. */
+export function limitOperations({ config, database, clock }: AdminOptions) {
+  const at = { config, database, clock };
+  const now = async (name: CounterName) => (await readLimits(at, [name]))[0]!;
+  const changed = async (name: CounterName, previous: number | null) => ({
+    previous: previous === null ? null : shownAmount(name.unit, previous),
+    now: await now(name),
+  });
+  return {
+    async listLimits({ caller }: Asked, asked: LimitParts) {
+      const of = whoseLimits(asked, caller);
+      if (of === undefined) return { written: writtenLimits(config), limits: await limitsAtAGlance(at) };
+      return { written: [], limits: await limitsOf(at, of) };
+    },
+
+    async setLimit({ by }: Asked, wish: LimitWish) {
+      const { name, amount } = meant(wish, config, 0);
+      return changed(name, await setLimit(by, { name, amount, reason: wish.reason }));
+    },
+
+    async clearLimit(
+      { by }: Asked,
+      { window, unit: said, ...of }: LimitParts & { readonly window: LimitWindow; readonly unit?: AmountUnit },
+    ) {
+      const unit = said === undefined ? unitOfWindow(window) : limitUnit(said);
+      if (unit === undefined) throw new AdminError('the parameter "unit" is missing: expected requests or tokens');
+      const name = nameCounter({ of, window, unit });
+      return changed(name, await clearLimit(by, name));
+    },
+
+    async listGrants({ caller }: Asked, asked: PageAsked & LimitParts & { readonly ended: 'true' | 'false' }) {
+      const { after, limit } = asked;
+      const of = whoseLimits(asked, caller);
+      if (after !== undefined && (await listGrants(database, clock, { id: after, of, ended: true })).length === 0) {
+        throw notInList();
+      }
+      const ended = asked.ended === 'true';
+      const page = pageOf(await listGrants(database, clock, { of, ended, after, limit: limit + 1 }), limit);
+      return { grants: page.entries.map(showGrant), next: page.next };
+    },
+
+    async grantLimit({ by }: Asked, wish: LimitWish & EndSaid) {
+      const { name, amount } = meant(wish, config, 1);
+      const expires_at = endOfLife(wish, clock, MAX_GRANT_SECONDS);
+      if (!expires_at) throw new AdminError('a grant has an end: send "expires_at" or "expires_in_seconds"');
+      const grant = await grantLimit(by, { name, amount, reason: wish.reason, expires_at });
+      return { grant: showGrant(grant), now: await now(name) };
+    },
+
+    async revokeGrant({ by }: Asked, { id }: { readonly id: string }) {
+      const grant = await revokeGrant(by, demandId(id, 'grant'));
+      return { grant: showGrant(grant), now: await now(grant.name) };
+    },
+  };
+}
+
+/** The keys that are named. */
+function partsIn(given: LimitParts): LimitParts {
+  const named = SPEND_SCOPES.map((scope) => [scope, given[scope]] as const);
+  return Object.fromEntries(named.filter(([, key]) => key !== undefined));
+}
+
+/** Whom a list is about: those who are named; the caller alone unless it is an administrator, who may leave it open. */
+function whoseLimits(asked: LimitParts, caller: Caller): LimitParts | undefined {
+  const of = partsToFind(partsIn(asked));
+  if (caller.is_admin) return Object.keys(of).length === 0 ? undefined : of;
+  const { team, project } = caller.principal;
+  const own: LimitParts = {
+    user: ownerToList(caller, of.user) ?? caller.email,
+    ...(team !== undefined && { team }),
+    ...(project !== undefined && { project }),
+  };
+  for (const [scope, key] of Object.entries(of)) {
+    if (own[scope as keyof LimitParts] === key) continue;
+    throw new AdminError(
+      `only administrators see this ${scope}'s limits; leave "${scope}" out to see your own`,
+      'forbidden',
+    );
+  }
+  return own;
+}
+
+/** The description allows one unit alone. */
+function meant(wish: LimitWish, config: GatewayConfig, least: 0 | 1): { name: CounterName; amount: number } {
+  const unit = AMOUNT_UNITS.find((each) => wish[each] !== undefined)!;
+  const name = nameCounted(config, { of: partsIn(wish), window: wish.window, unit: limitUnit(unit) });
+  return { name, amount: amountIn(name.unit, wish[unit]!, least) };
+}

@@ -1,0 +1,77 @@
+import type { AdminOptions, Asked } from './asked.ts';
+import type { Caller } from './caller.ts';
+import { changeOperations } from './changes.ts';
+import { ADMIN_OPERATIONS, type DescribedOperation } from './description.ts';
+import { checkInput, type Sent } from './input.ts';
+import { limitOperations } from './limits.ts';
+import { meOperations } from './me.ts';
+import { peopleOperations } from './people.ts';
+import { AdminError } from './problem.ts';
+import { serviceTokenOperations } from './service-tokens.ts';
+import { sessionOperations } from './sessions.ts';
+import { tokenOperations } from './tokens.ts';
+
+/** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */
+export function adminOperations(options: AdminOptions) {
+  return {
+    ...meOperations(options),
+    ...tokenOperations(options),
+    ...sessionOperations(options),
+    ...peopleOperations(options),
+    ...limitOperations(options),
+    ...changeOperations(options),
+    ...serviceTokenOperations(options),
+  };
+}
+
+/** All operations. */
+export type AdminOperations = ReturnType<typeof adminOperations>;
+
+/** What JSON makes of a value. */
+export type InJson<T> = T extends Date
+  ? string
+  : T extends readonly (infer Entry)[]
+    ? readonly InJson<Entry>[]
+    : T extends object
+      ? { readonly [Key in keyof T]: InJson<T[Key]> }
+      : T;
+
+type Input<Name extends keyof AdminOperations> = Parameters<AdminOperations[Name]>[1];
+type Answer<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
+/** Fields that the description has a default for. */
+type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds';
+
+/** Carries out an admin operation somewhere: here, or at a running gateway. Values are as JSON has them. */
+export type AdminApi = <Name extends keyof AdminOperations>(
+  name: Name,
+  input: Omit<Input<Name>, Defaulted> & Partial<Pick<Input<Name>, Defaulted & keyof Input<Name>>>,
+) => Promise<Answer<Name>>;
+
+/** Carries out an operation as somebody who may ask for it. Raises AdminError, TokenError, LimitError, the errors of the store. */
+export type RunOperation = (operation: DescribedOperation, caller: Caller, sent: Sent) => Promise<object>;
+
+/** Makes the function that carries out operations. */
+export function createRunOperation(options: AdminOptions): RunOperation {
+  const { database, clock } = options;
+  const operations = adminOperations(options) as unknown as Readonly<
+    Record<string, (asked: Asked, input: object) => Promise<object>>
+  >;
+  return async (operation, caller, sent) => {
+    const { actor, principal } = caller;
+    const session_id = actor.kind === 'person' ? principal.token.id : undefined;
+    const by = { database, clock, actor, ...(session_id !== undefined && { session_id }) };
+    return operations[operation.name]!({ caller, by }, checkInput(operation, sent));
+  };
+}
+
+/** Refuses everybody but administrators where an operation is for them. Raises AdminError. */
+export function demandRole({ needs_admin }: DescribedOperation, { is_admin, email }: Caller): void {
+  if (!needs_admin || is_admin) return;
+  const who = 'they are the members of auth.admin_groups in gateway.yaml';
+  throw new AdminError(`this is for administrators, and ${email} is none: ${who}`, 'forbidden');
+}
+
+/** The operation of a name. */
+export function operationOf(name: keyof AdminOperations): DescribedOperation {
+  return ADMIN_OPERATIONS.get(name)!;
+}

@@ -1,0 +1,50 @@
+import { deprovision } from '../identity/deprovisioning/deprovision.ts';
+import { listRefusals } from '../identity/provider/refused-sign-ins.ts';
+import { listPeople, type RebindWish, rebindAs } from '../identity/sessions/bindings.ts';
+import { serviceTokensOf } from '../identity/tokens/service-tokens.ts';
+import type { AdminOptions, Asked } from './asked.ts';
+import { emailInPath } from './input.ts';
+import { AdminError } from './problem.ts';
+
+/** What administrators see of people and do to them. */
+export function peopleOperations({ config, database, clock }: AdminOptions) {
+  const at = { config, database, clock };
+  return {
+    listPeople: async (_: Asked, { user }: { readonly user?: string }) => ({ people: await listPeople(at, { user }) }),
+
+    listRefusedSignIns: async (_: Asked, { user }: { readonly user?: string }) => ({
+      refused_sign_ins: await listRefusals(database, { user }),
+    }),
+
+    async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
+      const oidc = config.auth?.oidc;
+      if (wish.subject !== undefined && oidc === undefined) {
+        throw new AdminError('the field "subject" names an account of the identity provider, and auth.oidc names none');
+      }
+      const user = emailInPath(email);
+      const [person] = user === undefined ? [] : await listPeople(at, { user });
+      if (person === undefined) throw unknown(user);
+      return rebindAs(by, person, wish, oidc);
+    },
+
+    async deprovision(
+      { by }: Asked,
+      wish: { readonly email: string; readonly tokens: 'all' | 'self_service' | 'none'; readonly because?: string },
+    ) {
+      const user = emailInPath(wish.email);
+      if (user === undefined) throw unknown(user);
+      const because = wish.because ?? 'deprovisioned by an administrator';
+      const { known, ...ended } = await deprovision(by, { user, actor: by.actor, because, tokens: wish.tokens });
+      if (!known) throw unknown(user);
+      const service_tokens = await serviceTokensOf(at, user);
+      return { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens };
+    },
+  };
+}
+
+function unknown(user = 'like this'): AdminError {
+  return new AdminError(
+    `nobody with the address ${user} has ever signed in here or had an access token; check the address`,
+    'missing',
+  );
+}

@@ -1,0 +1,146 @@
+import type { GatewayConfig } from '../contract/config.ts';
+import { rotateToken } from '../identity/tokens/rotate-token.ts';
+import { tokenGroupsOpenTo } from '../identity/tokens/self-made-tokens.ts';
+import { showToken } from '../identity/tokens/shown-token.ts';
+import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../identity/tokens/tokens.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
+import type { AdminOptions, Asked, PageAsked } from './asked.ts';
+import { type Caller, ownerToList } from './caller.ts';
+import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
+import { AdminError } from './problem.ts';
+
+/** How many access tokens in force somebody may have made alone. */
+const MAX_SELF_MADE = 50;
+/** With room for each of them to be replaced. */
+const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
+/** Ten years. */
+const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
+
+/** What an access token is to be; what is left out is up to whose it is. */
+export interface TokenWish extends EndSaid {
+  readonly name: string;
+  readonly user?: string;
+  readonly group?: string;
+  readonly team?: string | null;
+  readonly project?: string | null;
+}
+
+/** Access tokens: one's own, for administrators everybody's. */
+export function tokenOperations({ config, database, clock }: AdminOptions) {
+  const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
+  const known = async (id: string) => shown((await findTokens(database, { id }))[0]!);
+  const endOf = (said: EndSaid) => endOfLife(said, clock, MAX_LIFE_SECONDS);
+  const demand = async ({ is_admin, email }: Caller, given: string): Promise<KnownToken> => {
+    const id = demandId(given, 'access token');
+    const [token] = await findTokens(database, { id, user: is_admin ? undefined : email });
+    if (token !== undefined) return token;
+    throw new AdminError(`there is no access token ${id}${is_admin ? '' : ' among yours'}`, 'missing');
+  };
+  return {
+    async listTokens({ caller }: Asked, { user: asked, limit, after }: PageAsked & { readonly user?: string }) {
+      const user = ownerToList(caller, asked);
+      if (after !== undefined && (await findTokens(database, { id: after, user })).length === 0) throw notInList();
+      const page = pageOf(await listTokens(database, { user, after, limit: limit + 1 }), limit);
+      return { tokens: page.entries.map(shown), next: page.next };
+    },
+
+    async createToken({ caller, by }: Asked, wish: TokenWish) {
+      const { id, token } = await createToken(by, {
+        ...wanted(wish, caller, config),
+        expires_at: endOf(wish) ?? undefined,
+      });
+      return { token, ...(await known(id)) };
+    },
+
+    getToken: async ({ caller }: Asked, { id }: { readonly id: string }) => shown(await demand(caller, id)),
+
+    async revokeToken({ caller, by }: Asked, { id }: { readonly id: string }) {
+      const token = await demand(caller, id);
+      return shown(await revokeToken(by, { id: token.id }));
+    },
+
+    async rotateToken(
+      { caller, by }: Asked,
+      { id: old_id, overlap_seconds, ...said }: EndSaid & { readonly id: string; readonly overlap_seconds: number },
+    ) {
+      const end = endOf(said);
+      const old = await demand(caller, old_id);
+      demandRight(caller, config, old, end);
+      const rotation = { overlap_seconds, expires_at: end, max_self_service: MAX_SELF_MADE_ROTATED };
+      const { id, token, replaced } = await rotateToken(by, { id: old.id }, rotation);
+      return { token, ...(await known(id)), replaces: shown(replaced) };
+    },
+  };
+}
+
+function wanted(wish: TokenWish, caller: Caller, config: GatewayConfig) {
+  const { email, principal, is_admin, actor } = caller;
+  const { user = email, name } = wish;
+  if (user === email && actor.kind !== 'person') {
+    throw new AdminError(`the field "user" is missing: a ${actor.kind} has no access tokens of its own`);
+  }
+  if (user !== email && !is_admin) {
+    throw forbidden('only administrators make access tokens for others; leave "user" out');
+  }
+  const group = wish.group ?? principal.token.group ?? onlyOne(tokenGroupsFor(caller, config));
+  demandTokenGroup(caller, config, group);
+  const own = user === email;
+  return {
+    user,
+    name,
+    group,
+    team: partOf(wish, 'team', caller, own ? principal.team : undefined),
+    project: partOf(wish, 'project', caller, own ? principal.project : undefined),
+    self_service: own,
+    ...(own ? { max_self_service: MAX_SELF_MADE } : {}),
+  };
+}
+
+function tokenGroupsFor({ is_admin, principal }: Caller, config: GatewayConfig): string[] {
+  return tokenGroupsOpenTo({ is_admin, groups: principal.groups }, config);
+}
+
+function demandTokenGroup(caller: Caller, config: GatewayConfig, group: string): void {
+  const allowed = tokenGroupsFor(caller, config);
+  if (allowed.includes(group)) return;
+  if (caller.is_admin) {
+    const there_are = `gateway.yaml has ${listed(allowed)}`;
+    throw new AdminError(`there is no token group "${group}": ${didYouMean(group, allowed, there_are)}`);
+  }
+  const which = allowed.length === 0 ? 'you may make them in none' : `you may make them in ${listed(allowed)}`;
+  throw forbidden(`you may not have access tokens of the token group "${group}": ${which}`);
+}
+
+function onlyOne(groups: readonly string[]): string {
+  const [group, another] = groups;
+  if (group !== undefined && another === undefined) return group;
+  if (group === undefined) {
+    throw forbidden('you are a member of no token group, so you may not make access tokens; ask your administrator');
+  }
+  throw new AdminError('the field "group" is missing: the token group says which models the token may use');
+}
+
+/** The team or project of a new token: one's own, unless an administrator says another. */
+function partOf(wish: TokenWish, name: 'team' | 'project', { is_admin }: Caller, own: string | undefined) {
+  const asked = wish[name];
+  if (asked === null) return is_admin ? undefined : own;
+  if (asked === undefined || asked === own) return own;
+  if (is_admin) return asked;
+  const yours = own === undefined ? `you have none` : `yours is "${own}"`;
+  throw forbidden(`only administrators choose the ${name} of a token, and ${yours}; leave "${name}" out`);
+}
+
+/** What an administrator granted, its owner may renew but not enlarge. */
+function demandRight(caller: Caller, config: GatewayConfig, old: KnownToken, end: Date | null | undefined): void {
+  if (caller.is_admin) return;
+  if (old.self_service) {
+    demandTokenGroup(caller, config, old.group);
+    return;
+  }
+  const shorter = end === undefined || (end !== null && (old.expires_at === null || end <= old.expires_at));
+  if (!shorter) throw forbidden('an administrator made this token, and only administrators make it live longer');
+}
+
+function forbidden(message: string): AdminError {
+  return new AdminError(message, 'forbidden');
+}
