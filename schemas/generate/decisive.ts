@@ -15,7 +15,7 @@ const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function fieldsOf(rule: DecisiveField['rule']): string {
   return table(
-    ['Field', 'Where', 'API', 'What it decides', 'Passes anyway', 'Documented in'],
+    ['Field', 'Where', 'Protocol', 'What it decides', 'Passes anyway', 'Documented in'],
     DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
       code(field.name),
       field.place === 'top' ? 'top level' : 'anywhere',

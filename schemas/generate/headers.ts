@@ -7,11 +7,11 @@ const list = (names: readonly string[]) => names.map(code).join(', ');
 /** The page about the headers of answers. */
 export function headersPage(): string {
   return page('Headers', [
-    "Every header of an upstream's answer passes to the client as the upstream spelled, ordered and repeated it, on every pipeline, with these exceptions. `appscli explain header <name>` says what becomes of one.",
+    "Every header of an upstream's answer passes to the client as the upstream spelled, ordered and repeated it, on every pipeline, with these exceptions. `appscli explain header <name>` says what happens to one.",
     '## Of the connection',
     `They end at the next machine (RFC 9110 section 7.6.1), as do those that \`connection\` names: ${list(CONNECTION_HEADERS)}.`,
     "## Of the gateway's host",
-    "They act on the host an answer comes from, or on the proxies in front of it, and that host is the gateway's. No client of a model API needs them. A name that ends in `*` stands for all that begin so.",
+    "They act on the host an answer comes from, or on the proxies in front of it, and that host is the gateway's. No client of models needs them. A name that ends in `*` means all that begin so.",
     table(
       ['Header', 'What it does'],
       ORIGIN_HEADERS.map(({ names, effect }) => [list(names), `it ${effect}`]),

@@ -37,7 +37,7 @@ export function gatewayPage({ gateway }: Sources): string {
   const sections = Map.groupBy(rows, ({ path }) => /^\w+/.exec(path)![0]);
   return page('gateway.yaml', [
     prose(String(gateway.description)),
-    'A section that is left out means its defaults, or that the feature is off. `[]` stands for an item of a list, `*` for a name of yours. `required` means: where the mapping around the key is there.',
+    'Without a section its defaults apply, or the feature is off. `[]` means an item of a list, `*` a name of yours. `required` means: where the mapping around the key is present.',
     ...[...sections].flatMap(([section, [head, ...keys]]) => [
       `## ${section}`,
       ...(keys.length === 0

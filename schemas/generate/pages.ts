@@ -14,7 +14,7 @@ const link = (text: string, target: string) => `[${text}](${target})`;
 /** The page that leads to the others. */
 export function indexPage(): string {
   return page('Reference', [
-    'Written from the definitions, so it says what this version does.',
+    'Generated from the definitions, so it describes this version.',
     table(
       ['Page', 'What it lists'],
       [
@@ -31,7 +31,7 @@ export function indexPage(): string {
         ],
         [
           link('Translation', 'translation.md'),
-          'what is lost or changed between clients and upstreams of different APIs',
+          'what is lost or changed between clients and upstreams of different protocols',
         ],
         [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
@@ -87,7 +87,7 @@ export function stagesPage(stages: readonly StageDefinition[]): string {
   return page('Stages', [
     'What a pipeline can name under `stage:`. A stage reads facts that the engine or stages above it wrote, writes others, and may refuse the request with an error. `appscli stages` lists these together with your own.',
     table(['Stage', 'What it does', 'Where'], rows),
-    'What a stage may do beyond reading and writing facts stands behind "Needs":',
+    '"Needs" lists what a stage may do beyond reading and writing facts:',
     table(
       ['Capability', 'Lets it'],
       Object.entries(CAPABILITIES).map(([name, meaning]) => [code(name), meaning]),
@@ -105,7 +105,7 @@ export function factsPage(stages: readonly StageDefinition[]): string {
     return INITIAL_FACTS.includes(path) ? 'the engine, always' : 'the engine';
   };
   return page('Facts', [
-    'Everything that a rule or a stage can see of a request. A fact is written once. One that is not set reads as null. The text of a message never becomes a fact.',
+    'Everything that a rule or a stage can know about a request. A fact is written once. One that is not set reads as null. The text of a message never becomes a fact.',
     ...[...sections].flatMap(([section, paths]) => [
       `## ${section}`,
       table(
@@ -131,7 +131,7 @@ export function operatorsPage(): string {
       block('yaml', `when: ${example}`),
     ]),
     '## Refused on purpose',
-    'These are known to JSON-Logic or its relatives and do not load.',
+    'JSON-Logic or similar languages know these; here they do not load.',
     table(
       ['Operator', 'Instead'],
       [...REFUSED_OPERATORS].map(([name, instead]) => [code(name), instead]),
@@ -148,12 +148,12 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
   const envelope = (protocol: 'messages' | 'chat') =>
     block('json', JSON.stringify(JSON.parse(errorBody(protocol, example, 'req_1')), null, 2));
   return page('Errors', [
-    "Every error the gateway itself answers with. An upstream's own error is passed on as it came. `on_error` handles these codes, and the stage `fail` raises any of them.",
+    "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `fail` raises any of them.",
     'On Messages paths:',
     envelope('messages'),
     'On chat-completions and Responses paths:',
     envelope('chat'),
-    'Details, such as `model` here or `limit_usd` of a spend limit, stand beside the message. "Retry" is what the header `x-should-retry` says.',
+    'Details, such as `model` here or `limit_usd` of a spend limit, are beside the message. "Retry" is what the header `x-should-retry` says.',
     table(
       ['Code', 'Status', 'Type (Messages)', 'Type, code (chat)', 'Retry', 'Meaning', 'Raised by stages'],
       errors.map(([name, { status, type, compat: chat, retry, meaning }]) => [
@@ -194,7 +194,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
   const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
   return page('Diagnostics', [
-    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning says what one that runs may not mean. `appscli explain C2004` shows one of these at a terminal.',
+    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning points to what may not be intended. `appscli explain C2004` shows one of these at a terminal.',
     table(
       ['Code', 'Title'],
       all.map(([name, { title }]) => [link(name, anchor(name)), title]),

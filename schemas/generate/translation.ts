@@ -11,18 +11,18 @@ const NAMES: Readonly<Record<Protocol, string>> = {
 
 const isEvery = (protocols: readonly Protocol[]) => protocols.length === PROTOCOLS.length;
 
-const apis = (protocols: readonly Protocol[]) => protocols.map((protocol) => NAMES[protocol]);
+const namesOf = (protocols: readonly Protocol[]) => protocols.map((protocol) => NAMES[protocol]);
 
 const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** One table per side that has what cannot be said, so that the reader of one API finds what concerns them together. */
+/** One table per side that has what cannot be said, so that whoever looks for one protocol finds everything about it together. */
 function rulesOf(part: TranslationRule['part']): string[] {
   const [from, to] = part === 'request' ? ['Clients', 'Upstream'] : ['Upstreams', 'Client'];
   const rules = (Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]).filter(
     ([, rule]) => rule.part === part,
   );
   const titleOf = (protocols: readonly Protocol[]) =>
-    isEvery(protocols) ? `${from} of every API` : `${from} of ${apis(protocols).join(' and ')}`;
+    isEvery(protocols) ? `${from} of every protocol` : `${from} of ${namesOf(protocols).join(' and ')}`;
   const groups = [...Map.groupBy(rules, ([, rule]) => titleOf(rule.from))].sort(
     ([, [a]], [, [b]]) => b![1].from.length - a![1].from.length,
   );
@@ -32,7 +32,9 @@ function rulesOf(part: TranslationRule['part']): string[] {
       ['What', to, 'Handling', 'What happens', 'Name'],
       of_group.map(([name, rule]) => [
         rule.field,
-        isEvery(rule.to) ? 'any other' : apis(rule.to.filter((api) => rule.from.join() !== api)).join(', '),
+        isEvery(rule.to)
+          ? 'any other'
+          : namesOf(rule.to.filter((protocol) => rule.from.join() !== protocol)).join(', '),
         rule.handling,
         sentence(rule.meaning),
         code(name),
@@ -41,10 +43,10 @@ function rulesOf(part: TranslationRule['part']): string[] {
   ]);
 }
 
-/** The page about what is lost or changed between APIs. */
+/** The page about what is lost or changed between protocols. */
 export function translationPage(): string {
   return page('Translation', [
-    'Where a client and the upstream of its model speak different APIs, the stage `translate` says everything that both can say. This is the rest: nothing else is lost, and nothing of it silently. The names of the rules that applied to a request are in the fact `translation.losses` and under `losses` in its audit record; a request that is refused is answered with `not_translatable` and the name of the rule. Where both speak the same API the bytes pass untouched, and no rule applies.',
+    'Where a client and the upstream of its model speak different protocols, the stage `translate` translates everything that both can express. This page lists the rest: nothing else is lost, and nothing silently. The names of the rules that applied to a request are in the fact `translation.losses` and under `losses` in its audit record; a request that is refused is answered with `not_translatable` and the name of the rule. Where both speak the same protocol the bytes pass unchanged, and no rule applies.',
     '## Requests',
     ...rulesOf('request'),
     '## Answers',
