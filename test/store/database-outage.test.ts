@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../support/database.ts';
 import { createLog, open, outside, unavailable } from '../support/open-database.ts';
-import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { startRelay, type TcpRelay } from '../support/tcp-relay.ts';
 import { until } from '../support/until.ts';
 
 /** The same database behind a proxy. */
-async function behindProxy(url: string): Promise<{ proxy: TcpProxy; proxied: string }> {
+async function behindProxy(url: string): Promise<{ proxy: TcpRelay; proxied: string }> {
   const target = new URL(url);
-  const proxy = await startTcpProxy(Number(target.port));
+  const proxy = await startRelay(Number(target.port));
   target.port = String(proxy.port);
   return { proxy, proxied: target.href };
 }
@@ -85,7 +85,7 @@ describe('an absent database', { concurrency: true }, () => {
     const { proxy, proxied } = await behindProxy(url);
     const database = await open(proxied);
     await database.query('any', 'select 1', []);
-    proxy.freeze();
+    proxy.fallSilent();
     const started = performance.now();
     const known = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));
     const fresh = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));

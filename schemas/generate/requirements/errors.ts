@@ -133,7 +133,7 @@ export const ERRORS_AND_MORE: Section = {
         'meter-usage > where usage appears > prices every kind of token from …',
       ],
       'cli/usage/usage.test.ts': ['usage --json has a row per user, team, project, model and upstream with exact cost'],
-      'e2e/clients/odd-requests.test.ts': [
+      'e2e/clients/cache-lifetimes.test.ts': [
         'tokens written to a cache for half a day or half an hour > are billed apart, as a … upstream tells them to a … client',
       ],
     }),

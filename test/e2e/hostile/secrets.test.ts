@@ -17,11 +17,11 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from '../support/client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { auditRows, ledgerRows } from '../support/state.ts';
-import { startRelay, type TcpRelay } from '../support/tcp-relay.ts';
 
 const PROMPT = 'the-merger-closes-on-friday';
 const WRONG_TOKEN = `gw_${'wrongwrong'.repeat(5)}`;
@@ -69,7 +69,7 @@ after(async () => {
   gateway?.child.kill('SIGKILL');
   await gateway?.ended;
   await database?.close();
-  await relay?.close();
+  await relay?.stop();
   await test_database?.drop();
   await upstream?.close();
   await rm(config.directory, { recursive: true, force: true });

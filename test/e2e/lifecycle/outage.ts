@@ -8,9 +8,9 @@ import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/sto
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { quiet } from '../../support/postgres.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
-import { startRelay, type TcpRelay } from '../support/tcp-relay.ts';
 
 /** The scene of an outage. */
 export interface Outage {
@@ -50,7 +50,7 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
   const upstream = await startUpstream();
   const letGo = async () => {
     await upstream.close();
-    await relay.close();
+    await relay.stop();
     await postgres.close();
     await rm(directory, { recursive: true, force: true });
   };

@@ -7,7 +7,7 @@ import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { open, outside } from '../../support/open-database.ts';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, send } from '../support/client.ts';
 
@@ -22,7 +22,7 @@ for (const on_store_error of ['deny', 'allow'] as const) {
   describe(`/readyz under ${on_store_error}`, () => {
     let upstream: ScriptedUpstream;
     let database: Awaited<ReturnType<typeof createTestDatabase>>;
-    let proxy: TcpProxy;
+    let proxy: TcpRelay;
     let gateway: TestGateway;
     let spool_dir: string;
 
@@ -30,7 +30,7 @@ for (const on_store_error of ['deny', 'allow'] as const) {
       upstream = await startUpstream();
       database = await createTestDatabase();
       const url = new URL(database.url);
-      proxy = await startTcpProxy(Number(url.port));
+      proxy = await startRelay(Number(url.port));
       url.port = String(proxy.port);
       spool_dir = await mkdtemp(join(tmpdir(), 'appscli-readiness-'));
       gateway = await bootGateway({

@@ -2,13 +2,12 @@
 import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import type { StageDefinition } from '../../../engine/api.ts';
 import { type RunningGateway, startGateway } from '../../../engine/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { bytesInUse } from '../../support/heap.ts';
 import {
   answerChunks,
   messageEvents,
@@ -29,9 +28,6 @@ const MODELS = 300;
 const HEAP_GROWTH_MAX_BYTES = 4_000_000;
 
 const EVENTS = messageEvents(Array.from({ length: 20 }, (_, i) => `word ${i} `));
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 let upstreams: ScriptedUpstream[];
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
@@ -84,15 +80,6 @@ after(async () => {
   await rm(config.directory, { recursive: true, force: true });
 });
 
-async function heapBytes(): Promise<number> {
-  // What a collection makes unreachable is freed by the next.
-  for (let i = 0; i < 4; i++) {
-    collectGarbage();
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  return process.memoryUsage().heapUsed;
-}
-
 test('50 reloads under continuous streams lose no request and leave nothing behind', async () => {
   let streaming = true;
   let complete = 0;
@@ -115,9 +102,9 @@ test('50 reloads under continuous streams lose no request and leave nothing behi
     await gateway.reload();
     if (reload % 10 === 0) await until('requests end on this plan', () => complete > served + CLIENTS);
     for (const upstream of upstreams) received += upstream.requests.splice(0).length;
-    if (reload === WARM_UP) heap_before = await heapBytes();
+    if (reload === WARM_UP) heap_before = (await bytesInUse()).heap;
   }
-  const heap_after = await heapBytes();
+  const { heap: heap_after } = await bytesInUse();
   streaming = false;
   await Promise.all(clients);
   for (const upstream of upstreams) received += upstream.requests.splice(0).length;
@@ -131,8 +118,8 @@ test('50 reloads under continuous streams lose no request and leave nothing behi
   assert.equal(new Set(rows.map(({ cost_nano_usd }) => cost_nano_usd)).size, 1, 'at the price all of them had');
 
   assert.equal(made.length, stages_per_plan * (RELOADS + 1), 'every reload made a plan');
-  await until('no replaced plan is left', () => {
-    collectGarbage();
+  await until('no replaced plan is left', async () => {
+    await bytesInUse();
     const configs = new Set(made.flatMap(({ config }) => config.deref() ?? []));
     const hooks = made.flatMap(({ hooks }) => hooks.deref() ?? []);
     return configs.size === 1 && hooks.length === stages_per_plan;

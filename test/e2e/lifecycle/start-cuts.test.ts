@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask } from '../support/client.ts';
 
@@ -13,12 +13,12 @@ const OLD_DATABASE = [1, 3, 4, 5, 6, 7, 9, 12, 16, 22];
 
 let upstream: ScriptedUpstream;
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let proxy: TcpProxy;
+let proxy: TcpRelay;
 
 before(async () => {
   upstream = await startUpstream();
   database = await createTestDatabase();
-  proxy = await startTcpProxy(Number(new URL(database.url).port));
+  proxy = await startRelay(Number(new URL(database.url).port));
 });
 after(async () => {
   await proxy?.stop();

@@ -15,14 +15,14 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 
 let provider: TestIdentityProvider;
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 let clock: FrozenClock;
-let way: TcpProxy;
+let way: TcpRelay;
 const closing: (() => Promise<unknown>)[] = [];
 
 before(async () => {
@@ -31,7 +31,7 @@ before(async () => {
   upstream.script = answerJson(message());
   const database = await createTestDatabase();
   const url = new URL(database.url);
-  way = await startTcpProxy(Number(url.port || 5432));
+  way = await startRelay(Number(url.port || 5432));
   url.host = `127.0.0.1:${way.port}`;
   clock = frozenClock(Date.now());
   gateway = await bootSignIn({

@@ -7,11 +7,11 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, type TestContext } from 'node:test';
+import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { type BegunSignIn, bootSignIn, pollWith, type TokenAnswer } from '../../support/identity/sign-in.ts';
-import { LOOPBACK_CERTIFICATE } from '../../support/loopback-certificate.ts';
 
 const browser = useBrowser();
 let provider: TestIdentityProvider;

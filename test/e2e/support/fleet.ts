@@ -10,9 +10,9 @@ import { readServerState, stopServer } from '../../../engine/store/embedded/post
 import { freePort } from '../../support/free-port.ts';
 import { type ConfigSections, gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { quiet } from '../../support/postgres.ts';
+import { startRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
-import { startRelay } from './tcp-relay.ts';
 
 /** Gateways of one configuration on one database. */
 export interface Fleet {
@@ -116,7 +116,7 @@ export async function startMortalPostgres(): Promise<MortalPostgres> {
       const now = state();
       if (now.kind === 'running') await stopServer(now.pid);
       await server.close();
-      await relay.close();
+      await relay.stop();
       await rm(directory, { recursive: true, force: true });
     },
   };

@@ -116,7 +116,7 @@ const PATHS: Readonly<Record<Protocol, string>> = {
   responses: '/v1/responses',
 };
 
-/** How to send a body to a spoken with plain HTTP. */
+/** How to send a body to a protocol's path with plain HTTP. */
 export function sending(spoken: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
   // Every client of the Messages API says its version, and the API insists on it.
@@ -124,13 +124,13 @@ export function sending(spoken: Protocol, token: string, body: string) {
   return { path: PATHS[spoken], headers, body };
 }
 
-/** Sends a body to a spoken with plain HTTP. */
+/** Sends a body to a protocol's path with plain HTTP. */
 export function post(gateway: TestGateway, spoken: Protocol, body: object | string): Promise<Response> {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return send(gateway.url, sending(spoken, gateway.token, text));
 }
 
-/** The shortest request of a spoken that says this. */
+/** The shortest request of a protocol that says this. */
 export function askBody(
   spoken: Protocol,
   model: string,

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { createManagedPolicies } from '../../../engine/identity/policies/managed-policies.ts';
@@ -10,6 +8,7 @@ import { policiesFor } from '../../../engine/identity/policies/policy.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import type { Policy } from '../../../engine/source/spec.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { bytesInUse } from '../../support/heap.ts';
 import { policy } from './support/policies.ts';
 
 function configured(managed: object = {}): GatewayConfig {
@@ -18,13 +17,6 @@ function configured(managed: object = {}): GatewayConfig {
 
 function managed(policies: readonly Policy[], section: object = {}) {
   return createManagedPolicies(configured(section), policies);
-}
-
-/** What is still in use, in bytes. */
-function heapBytes(): number {
-  setFlagsFromString('--expose-gc');
-  runInNewContext('gc')();
-  return process.memoryUsage().heapUsed;
 }
 
 const person = (groups: readonly string[] = [], email = 'dev@example.com') => ({ groups, email });
@@ -112,19 +104,19 @@ describe('who gets which policy', () => {
     );
   });
 
-  it('is kept ready for many combinations of large policies only as far as memory goes', () => {
+  it('is kept ready for many combinations of large policies only as far as memory goes', async () => {
     const hosts = Array.from({ length: 1000 }, (_, index) => `${'x'.repeat(500)}-${index}.example.com`);
     const large = Array.from({ length: 8 }, (_, index) =>
       policy(`p${index}`, { [`hosts_${index}`]: hosts }, { groups: [`g${index}`] }),
     );
     const service = managed(large);
-    const before = heapBytes();
+    const before = (await bytesInUse()).heap;
     // Everybody stays, as the people of cached credentials do.
     const everybody = Array.from({ length: 256 }, (_, mask) =>
       person(large.flatMap(({ match }, bit) => ((mask >> bit) & 1 ? match.groups : []))),
     );
     const chars = everybody.reduce((sum, each) => sum + (service.of(each)?.body.length ?? 0), 0);
-    const kept = heapBytes() - before;
+    const kept = (await bytesInUse()).heap - before;
     assert.ok(chars > 500e6 && kept < 350e6, `${kept} bytes for ${chars} characters`);
     assert.equal(Object.keys(service.of(everybody[3]!)!.settings).length, 2);
   });

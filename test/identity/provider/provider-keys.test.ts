@@ -5,11 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { StartError } from '../../../engine/contract/start-error.ts';
-import { CERTIFICATES } from '../../support/certificates.ts';
+import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { ATTEMPT, fails, makeProvider, SECRET, useProvider } from '../../support/identity/provider-client.ts';
 import { answerJson, startScriptedProvider } from '../../support/identity/scripted-identity-provider.ts';
-import { LOOPBACK_CERTIFICATE } from '../../support/loopback-certificate.ts';
 
 describe('the gateway proves itself', () => {
   test('with its secret in the header, or in the form', async (t) => {

@@ -1,0 +1,45 @@
+/** What tests of rare requests and answers share: documents of upstreams, and what became of them. */
+import assert from 'node:assert/strict';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import type { Response } from './client.ts';
+import { askBody, modelVia, type Nine, post } from './nine.ts';
+import { auditRecord } from './state.ts';
+
+/** The identifier that the gateway gave a request. */
+export const idOf = ({ headers }: Response): string => String(headers['x-gateway-request-id']);
+
+/** What the audit record says was lost in translation, as names of rules. */
+export async function lossesOf({ gateway }: Nine, answer: Response): Promise<readonly string[]> {
+  return ((await auditRecord(gateway.database, idOf(answer))).record as { losses: readonly string[] }).losses;
+}
+
+/** The answer of a gateway whose upstream answers with this document. */
+export async function answered(nine: Nine, spoken: Protocol, upstream: Protocol, document: object): Promise<Response> {
+  const { script } = nine.provider.upstream;
+  nine.provider.upstream.script = answerJson(document);
+  const answer = await post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi'));
+  nine.provider.upstream.script = script;
+  return answer;
+}
+
+/** The message of a refusal for which the upstream was not asked. */
+export async function refusal(nine: Nine, spoken: Protocol, model: string, more: object): Promise<string> {
+  const answer = await post(nine.gateway, spoken, askBody(spoken, model, 'Hi', more));
+  assert.equal(answer.status, 400, answer.text);
+  assert.equal(nine.provider.upstream.requests.length, 0);
+  return answer.json().error.message;
+}
+
+/** Documents as upstreams of the Responses and the chat API answer them. */
+export const message = (id: string, ...content: object[]) => ({ type: 'message', id, role: 'assistant', content });
+export const text = (said: string) => ({ type: 'output_text', text: said, annotations: [] });
+export const response = (output: readonly object[], usage: object = {}) => ({
+  ...{ id: 'resp_1', object: 'response', status: 'completed', model: 'm', output },
+  usage: { input_tokens: 100, output_tokens: 20, total_tokens: 120, ...usage },
+});
+export const completion = (said: object, usage: object = {}) => ({
+  ...{ id: 'c', object: 'chat.completion', created: 1, model: 'm' },
+  choices: [{ index: 0, message: { role: 'assistant', ...said }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120, ...usage },
+});
