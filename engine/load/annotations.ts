@@ -1,11 +1,12 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
 import { isAddressRange, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
-import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { keyName, quote } from '../source/describe.ts';
 import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
+import { namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
 import { isWritten, type Node, nodeAt } from '../source/node.ts';
 import { reportLiteralSecret } from '../source/schema-wording.ts';
@@ -145,20 +146,8 @@ function reference({ parameter, value }: Annotation, node: Node, context: Annota
   const known = kind === 'error-code' ? Object.keys(ERRORS) : context.names?.[kind];
   if (known === undefined || known.includes(name)) return;
   const [code, word] = REFERENCES[kind];
-  const all = known.length === 0 ? `there are no ${word}s` : `${word}s: ${listed(known)}`;
-  const help = didYouMean(name, known, all) ?? all;
+  const help = oneOf(name, known, `${word}s`);
   context.findings.report(code, node.mark, `there is no ${word} ${quote(name)}`, { help });
-}
-
-/** Names of the directories beside a path. */
-function neighbours(path: string): string[] {
-  try {
-    return readdirSync(dirname(path), { withFileTypes: true }).flatMap((entry) =>
-      entry.isDirectory() ? entry.name : [],
-    );
-  } catch {
-    return [];
-  }
 }
 
 /** Whether a file name ends like a module that can be imported. */
@@ -171,10 +160,10 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
   const file = String(value);
   const exists = existsSync(file);
   if (parameter === 'directory' && !(exists && statSync(file).isDirectory())) {
-    const help = exists ? undefined : didYouMean(basename(file), neighbours(file));
+    const help = exists ? undefined : didYouMean(basename(file), namesBeside(file, 'directories'));
     findings.report('C4015', node.mark, exists ? 'this is not a directory' : 'the directory does not exist', {
       expected: `a directory at ${file}`,
-      ...(help === undefined ? {} : { help }),
+      help,
     });
   }
   if (parameter === 'module' && isModule(file) && !exists) {
@@ -197,7 +186,7 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
       : meantUrl(String(value));
   findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
     expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
-    ...(help === undefined ? {} : { help }),
+    help,
   });
 }
 

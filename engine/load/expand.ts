@@ -1,4 +1,4 @@
-import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { oneOf } from '../kit/text/suggest.ts';
 import { keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import {
@@ -108,9 +108,8 @@ class Expansion {
     const names = declared.map((parameter) => parameter.key);
     const unknown = given.filter((entry) => !names.includes(entry.key));
     for (const { key, key_mark } of unknown) {
-      const known = names.length === 0 ? 'it has no parameters' : `parameters: ${listed(names)}`;
       this.findings.report('C2004', key_mark, `the fragment has no parameter ${keyName(key)}`, {
-        help: didYouMean(key, names, known) ?? known,
+        help: oneOf(key, names, 'parameters', 'it has no parameters'),
       });
     }
     const values = new Map<string, Node>();

@@ -60,7 +60,7 @@ function checkAnswers({ stages, stages_mark, item_marks }: LinkedPipeline, findi
     const mark = near === undefined ? stages_mark : near.mark.chain === undefined ? near.mark : item_marks.at(-1)!;
     findings.report('C6001', mark, 'a request may reach the end without an answer', {
       expected: 'a stage without `when` that answers, such as forward or fail, at the end',
-      ...(near === undefined || near.mark.chain !== undefined ? {} : { help: helpToAnswer(near.entry) }),
+      help: near === undefined || near.mark.chain !== undefined ? undefined : helpToAnswer(near.entry),
     });
     return;
   }

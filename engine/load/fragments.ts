@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { oneOf } from '../kit/text/suggest.ts';
 import { keyName, quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, entriesOf, type MapNode, type Node, scalarsOf, textOf } from '../source/node.ts';
@@ -65,9 +65,9 @@ export function readFragment(file: string, name: string, findings: Findings): Fr
 }
 
 /** The name somebody probably meant who wrote a path. */
-function meantBy(text: string): { help?: string } {
+function meantBy(text: string): string | undefined {
   const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
-  return NAME.test(meant) ? { help: `did you mean \`${meant}\`?` } : {};
+  return NAME.test(meant) ? `did you mean \`${meant}\`?` : undefined;
 }
 
 /** @param directories where `fragments/` is looked for, in order. */
@@ -81,16 +81,15 @@ export function createFragmentLibrary(directories: readonly string[], findings: 
       if (!NAME.test(name)) {
         findings.report('C2009', use.mark, 'this does not name a fragment', {
           expected: 'fragments/<name>, without an ending',
-          ...meantBy(name),
+          help: meantBy(name),
         });
         return undefined;
       }
       const file = directories.map((directory) => join(directory, `${name}.yaml`)).find((path) => existsSync(path));
       if (file === undefined) {
         const known = [...new Set(directories.flatMap(namesIn))];
-        const none = known.length === 0 ? 'there are no fragments' : `fragments: ${listed(known)}`;
         findings.report('C2001', use.mark, `there is no fragment ${keyName(name)}`, {
-          help: didYouMean(name, known, none) ?? none,
+          help: oneOf(name, known, 'fragments'),
         });
         return undefined;
       }

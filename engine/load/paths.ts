@@ -1,9 +1,9 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
-import { filesAt } from '../source/find-files.ts';
+import { filesAt, namesBeside } from '../source/find-files.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
 import { readSource } from '../source/read-source.ts';
 import type { PipelineSpec } from '../source/spec.ts';
@@ -144,16 +144,8 @@ function isMissing(path: string): boolean {
 }
 
 function reportMissing(path: string, findings: Findings, otherwise?: string): void {
-  const help = didYouMean(basename(path), namesBeside(path), otherwise);
-  findings.report('C1001', { file: path }, 'the file does not exist', help === undefined ? {} : { help });
-}
-
-function namesBeside(path: string): string[] {
-  try {
-    return readdirSync(dirname(path));
-  } catch {
-    return [];
-  }
+  const help = didYouMean(basename(path), namesBeside(path, 'all'), otherwise);
+  findings.report('C1001', { file: path }, 'the file does not exist', { help });
 }
 
 class PathChecker {

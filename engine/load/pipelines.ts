@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { deepFreeze } from '../kit/freeze.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { createConditionChecker } from '../rules/check.ts';
 import { quote } from '../source/describe.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Mark, textOf } from '../source/node.ts';
+import { filesIn } from '../source/find-files.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import { PIPELINE_SCHEMA } from '../source/schemas.ts';
 import { type NamedRule, type PipelineSpec, placeOf } from '../source/spec.ts';
@@ -17,6 +18,7 @@ import { type LinkContext, type LinkedStage, linkStages } from './link/link-stag
 import { lintProtocols } from './lint/lint-protocols.ts';
 import { lintPipeline } from './lint/lints.ts';
 import { nestOptions } from './misplaced-options.ts';
+import { repeated } from './repeated.ts';
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
@@ -40,13 +42,7 @@ interface PipelineFile {
 /** The files of a directory that are read as pipelines or fragments, sorted; none when there is no such directory. */
 export function pipelineFiles(directory: string): string[] {
   if (!existsSync(directory) || !statSync(directory).isDirectory()) return [];
-  return (
-    readdirSync(directory)
-      // Hidden files are an editor's: Emacs keeps a link to nowhere as ".#messages.yaml".
-      .filter((name) => /^[^.].*\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name))
-      .toSorted()
-      .map((name) => join(directory, name))
-  );
+  return filesIn(directory);
 }
 
 function readPipelines(directory: string, { findings }: PipelineContext): PipelineFile[] {
@@ -68,14 +64,11 @@ export function loadPipelines(directory: string | undefined, context: PipelineCo
 }
 
 function reportTwins(files: readonly PipelineFile[], { findings }: PipelineContext): void {
-  const first = new Map<string, string>();
-  for (const { file, root, name } of files) {
-    if (name === undefined) continue;
-    const earlier = first.get(name);
-    first.set(name, earlier ?? file);
-    const mark = childOf(root, 'pipeline')?.mark ?? root.mark;
-    if (earlier === undefined) continue;
-    findings.report('C4005', mark, `there are two pipelines named ${quote(name)}`, { help: `the other is ${earlier}` });
+  for (const [{ root, name }, first] of repeated(files, (file) => file.name)) {
+    const { mark } = childOf(root, 'pipeline')!;
+    findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, {
+      help: `the other is ${first.file}`,
+    });
   }
 }
 
@@ -157,15 +150,9 @@ function reportSameIds(
   const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
     lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
   );
-  const first = new Map<string, Mark>();
-  for (const { entry, mark } of stages) {
-    const earlier = first.get(entry.id);
-    if (earlier === undefined) {
-      first.set(entry.id, mark);
-      continue;
-    }
+  for (const [{ entry, mark }, first] of repeated(stages, (stage) => stage.entry.id)) {
     findings.report('C4006', mark, `there are two stages with the id ${quote(entry.id)}`, {
-      help: `the first one is in line ${earlier.line}; give this one an id: id: ${entry.id}-2`,
+      help: `the first one is in line ${first.mark.line}; give this one an id: id: ${entry.id}-2`,
     });
   }
 }

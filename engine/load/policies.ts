@@ -1,10 +1,10 @@
-import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { ModelConfig } from '../contract/config.ts';
 import { MODELS_KEY, namesModel } from '../identity/policies/managed-policies.ts';
 import { deepFreeze } from '../kit/freeze.ts';
-import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import { keyName, quote } from '../source/describe.ts';
+import { filesIn, namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
@@ -14,6 +14,7 @@ import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
+import { repeated } from './repeated.ts';
 
 /** What gateway.yaml says about policies that are handed out. */
 export interface PolicySource {
@@ -93,7 +94,7 @@ function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
 /** The policy files in a directory, sorted; `undefined` after reporting why they can't be told. */
 function policyFiles(source: PolicySource, findings: Findings): readonly string[] | undefined {
   const { directory, directory_mark, default_policy } = source;
-  const files = filesIn(directory);
+  const files = filesOrWhy(directory);
   if (typeof files !== 'string') return files;
   const mark = directory_mark ?? default_policy?.mark;
   // Without a word about them there need be no policies.
@@ -101,27 +102,18 @@ function policyFiles(source: PolicySource, findings: Findings): readonly string[
   const name = textOf(default_policy);
   const write = name === undefined ? undefined : howToWrite(name, directory);
   const help =
-    files === NO_DIRECTORY ? didYouMean(basename(directory), directoriesBeside(directory), write) : undefined;
+    files === NO_DIRECTORY ? didYouMean(basename(directory), namesBeside(directory, 'directories'), write) : undefined;
   if (directory_mark === undefined && name !== undefined && files === NO_DIRECTORY) {
     // The usual directory need not be there: a first gateway.yaml may name the policy before it is written.
     const message = `there are no policies, so the policy ${quote(name)} is given to nobody`;
-    findings.report('W7065', mark!, message, { ...(help !== undefined && { help }) });
+    findings.report('W7065', mark!, message, { help });
     return undefined;
   }
   findings.report('C9001', mark ?? { file: directory }, files, {
     expected: `a directory at ${directory}`,
-    ...(help !== undefined && { help }),
+    help,
   });
   return undefined;
-}
-
-function directoriesBeside(path: string): string[] {
-  try {
-    const entries = readdirSync(dirname(path), { withFileTypes: true });
-    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
-  } catch {
-    return [];
-  }
 }
 
 const NO_DIRECTORY = 'the directory of policies does not exist';
@@ -134,17 +126,13 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** The policy files in a directory, sorted, or why it can't be read. */
-function filesIn(directory: string): readonly string[] | string {
-  let names: string[];
+function filesOrWhy(directory: string): readonly string[] | string {
   try {
-    names = readdirSync(directory);
+    return filesIn(directory);
   } catch (error) {
     const { code = 'unknown reason' } = error as NodeJS.ErrnoException;
     return REASONS[code] ?? `the directory of policies cannot be read: ${code}`;
   }
-  // Hidden files are an editor's.
-  const own = names.filter((name) => /^[^.].*\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name));
-  return own.toSorted().map((name) => join(directory, name));
 }
 
 interface ReadPolicy extends Policy {
@@ -221,14 +209,10 @@ function reportOtherName(node: Node, file_name: string, findings: Findings): voi
 
 /** Two files of one name with different endings; a name that is not that of its file was reported already. */
 function reportTwins(policies: readonly ReadPolicy[], findings: Findings): void {
-  const first = new Map<string, ReadPolicy>();
-  for (const policy of policies.filter(({ name, file }) => name === nameOf(file))) {
-    const earlier = first.get(policy.name);
-    if (earlier === undefined) first.set(policy.name, policy);
-    else {
-      const help = `the other is ${earlier.file}`;
-      findings.report('C4005', nameMark(policy), `there are two policies named ${quote(policy.name)}`, { help });
-    }
+  const named = policies.filter(({ name, file }) => name === nameOf(file));
+  for (const [policy, first] of repeated(named, ({ name }) => name)) {
+    const help = `the other is ${first.file}`;
+    findings.report('C4005', nameMark(policy), `there are two policies named ${quote(policy.name)}`, { help });
   }
 }
 
@@ -241,9 +225,8 @@ function reportUnknownDefault(
   // A file with mistakes is there all the same.
   const known = files.map(nameOf);
   if (node === undefined || name === undefined || known.includes(name)) return;
-  const all = known.length === 0 ? howToWrite(name, directory) : `policies: ${listed(known)}`;
-  const help = didYouMean(nameOf(name), known, all);
-  findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help: help ?? all });
+  const help = oneOf(nameOf(name), known, 'policies', howToWrite(name, directory));
+  findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help });
 }
 
 /** What to do about a default policy where there are no policies at all. */

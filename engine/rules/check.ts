@@ -1,5 +1,5 @@
 import type { FactPath } from '../contract/facts.ts';
-import { didYouMean, listed } from '../kit/text/suggest.ts';
+import { oneOf } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { entriesOf, type Mark, type Node } from '../source/node.ts';
@@ -127,9 +127,8 @@ class Checker implements ConditionChecker {
     const rule = this.rules.get(name);
     if (rule === undefined) {
       const known = [...this.rules.keys()];
-      const none = known.length === 0 ? 'this file has no named rules' : `named rules: ${listed(known)}`;
       this.findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, {
-        help: didYouMean(name, known, none) ?? none,
+        help: oneOf(name, known, 'named rules', 'this file has no named rules'),
       });
       return undefined;
     }

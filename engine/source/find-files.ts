@@ -1,5 +1,5 @@
 import { type Dirent, readdirSync, realpathSync, type Stats, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Findings } from './findings.ts';
 import { reportUnreadable } from './read-text.ts';
 
@@ -76,4 +76,21 @@ export function filesAt(path: string, findings: Findings): string[] {
     help: 'name the directory of the configuration',
   });
   return [];
+}
+
+/** The YAML files in a directory that are no tests, sorted. Throws when it cannot be read. */
+export function filesIn(directory: string): string[] {
+  // Hidden files are an editor's: Emacs keeps a link to nowhere as ".#messages.yaml".
+  const names = readdirSync(directory).filter((name) => /^[^.].*\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name));
+  return names.toSorted().map((name) => join(directory, name));
+}
+
+/** Names of what stands beside a path, or of the directories there; none where that cannot be read. */
+export function namesBeside(path: string, kind: 'all' | 'directories'): string[] {
+  try {
+    const entries = readdirSync(dirname(path), { withFileTypes: true });
+    return entries.filter((entry) => kind === 'all' || entry.isDirectory()).map(({ name }) => name);
+  } catch {
+    return [];
+  }
 }

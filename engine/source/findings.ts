@@ -4,7 +4,11 @@ import { hideRanges } from './diagnostics/secrets.ts';
 import { type Mark, type Node, scalarsOf } from './node.ts';
 
 /** The optional parts of a diagnostic. */
-export type Details = Pick<Diagnostic, 'found' | 'expected' | 'help'>;
+export interface Details {
+  readonly found?: string | undefined;
+  readonly expected?: string | undefined;
+  readonly help?: string | undefined;
+}
 
 /** What one load has found so far: diagnostics, files read, and which text is secret. */
 export interface Findings {
@@ -55,7 +59,8 @@ export function createFindings(): Findings {
   return {
     report(code, at, message, details = {}) {
       const place = 'line' in at ? at : { file: at.file };
-      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...place, ...details };
+      const given = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
+      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...place, ...given };
       // A fragment used twice shows its mistakes once.
       const key = [code, at.file, diagnostic.line, diagnostic.column, message].join('\n');
       if (found.has(key)) return;

@@ -52,7 +52,7 @@ function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findin
   const value = values.get(name);
   if (value !== undefined) return value;
   findings.report('C2006', node.mark, `the fragment declares no parameter ${keyName(name)}`, {
-    help: didYouMean(name, values.keys(), 'declare it under `parameters:`') ?? '',
+    help: didYouMean(name, values.keys(), 'declare it under `parameters:`'),
   });
   return node;
 }

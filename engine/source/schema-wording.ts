@@ -115,7 +115,7 @@ function wrongType(error: SchemaError, node: Node): Wording {
       : `write ${flow(example)}, for example`;
   const variable = error.parentSchema?.['x-secret'];
   const hint = typeof variable === 'string' ? `write the name of a variable: \`${key}: ${variable}\`` : help;
-  const details = { found: describe(node), expected, ...(hint === undefined ? {} : { help: hint }) };
+  const details = { found: describe(node), expected, help: hint };
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
 }
 
@@ -191,12 +191,11 @@ function notAllowed(error: SchemaError, node: Node): Wording {
   const value = node.kind === 'scalar' ? node.value : undefined;
   const meant = typeof value === 'string' ? closest(value, allowed) : undefined;
   const text = meant === value ? `write ${meant}, without quotes` : `did you mean \`${meant}\`?`;
-  const help = meant === undefined ? {} : { help: text };
   return {
     code: 'C3004',
     mark: node.mark,
     message: `${describe(node)} is not one of the allowed values`,
-    details: { expected: listed(allowed, 40), ...help },
+    details: { expected: listed(allowed, 40), help: meant === undefined ? undefined : text },
   };
 }
 

@@ -263,7 +263,7 @@ export function parseSource(file: string, text: string, findings: Findings): Map
   const problems = control === undefined ? found : [];
   const spans = problems.length === 0 ? [] : spansOf(document);
   for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
-    findings.report(code, builder.mark(start, end, ''), message, help === undefined ? {} : { help });
+    findings.report(code, builder.mark(start, end, ''), message, { help });
   }
   if (findings.errors() > before) {
     hideLikelySecrets(document, text, file, findings);

@@ -22,7 +22,7 @@ interface Break {
   readonly start: number;
   readonly end: number;
   readonly message: string;
-  readonly help?: string;
+  readonly help?: string | undefined;
 }
 
 type Wording = readonly [message: string, help?: string];
@@ -83,7 +83,7 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
     start: from,
     end: to,
     message,
-    ...(help === undefined ? {} : { help }),
+    help,
   });
   const tab = tabInIndentation(text, start);
   if (problem.code === 'TAB_AS_INDENT' || tab !== undefined) return at('C1008', tab ?? start, (tab ?? start) + 1, TAB);

@@ -60,6 +60,8 @@ export function closestKey(key: string, known: readonly string[]): string | unde
 }
 
 /** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
+export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
+export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
   return meant === undefined ? otherwise : `did you mean \`${meant}\`?`;
@@ -70,4 +72,9 @@ export function listed(words: readonly string[], limit = 8): string {
   if (words.length > limit) return `${words.slice(0, limit).join(', ')}, ... (${words.length} in all)`;
   const last = words.at(-1) ?? 'nothing';
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
+}
+
+/** Which name was probably meant, or else all there are; `what` they are, as in `upstreams: main or spare`. */
+export function oneOf(word: string, known: readonly string[], what: string, none = `there are no ${what}`): string {
+  return didYouMean(word, known, known.length === 0 ? none : `${what}: ${listed(known)}`);
 }

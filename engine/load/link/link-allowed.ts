@@ -14,21 +14,20 @@ function isRefusable(field: string): boolean {
   return field === 'tools[]' || (rule !== undefined && rule.rule !== 'pass');
 }
 
+const HEADERS = DECISIVE_HEADERS.map(({ name }) => name);
+
 /** Finds names in `allow_fields` and `allow_headers` that need no allowance: most likely they are misspelt. */
 export function linkAllowed(upstream: Node, findings: Findings): void {
+  const report = ({ mark }: Node, problem: string, name: string, known: readonly string[]) =>
+    findings.report('W7032', mark, `the ${problem} anywhere`, { help: didYouMean(name, known, SEE) });
   for (const node of itemsOf(childOf(upstream, 'allow_fields'))) {
     const field = textOf(node);
     if (field === undefined || isRefusable(field)) continue;
-    findings.report('W7032', node.mark, `the field ${quote(field)} is not refused anywhere`, {
-      help: didYouMean(field, DECISIVE_NAMES, SEE) ?? SEE,
-    });
+    report(node, `field ${quote(field)} is not refused`, field, DECISIVE_NAMES);
   }
   for (const node of itemsOf(childOf(upstream, 'allow_headers'))) {
     const header = textOf(node);
     if (header === undefined || isDecisiveHeader(header)) continue;
-    const names = DECISIVE_HEADERS.map(({ name }) => name);
-    findings.report('W7032', node.mark, `the header ${quote(header)} is not dropped anywhere`, {
-      help: didYouMean(header, names, SEE) ?? SEE,
-    });
+    report(node, `header ${quote(header)} is not dropped`, header, HEADERS);
   }
 }

@@ -1,6 +1,6 @@
 import { matchesGlob } from '../../kit/glob.ts';
 import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
-import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { oneOf } from '../../kit/text/suggest.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import {
@@ -151,9 +151,8 @@ class GatewayLinker {
     for (const model of upstreams === undefined ? [] : this.model_nodes) {
       for (const { key, key_mark } of entriesOf(childOf(model, 'upstream_ids'))) {
         if (upstreams!.includes(key)) continue;
-        const all = `upstreams: ${listed(upstreams!)}`;
         this.findings.report('C4004', key_mark, `there is no upstream ${quote(key)}`, {
-          help: didYouMean(key, upstreams!, all) ?? all,
+          help: oneOf(key, upstreams!, 'upstreams'),
         });
       }
     }
@@ -194,15 +193,14 @@ class GatewayLinker {
 
   tokenGroups(): void {
     if (this.known.model === undefined) return;
-    const families = this.model_nodes.flatMap((model) => textOf(childOf(model, 'family')) ?? []);
+    const families = [...new Set(this.model_nodes.flatMap((model) => textOf(childOf(model, 'family')) ?? []))];
     for (const group of this.list('token_groups')) {
       for (const glob of itemsOf(childOf(group, 'models'))) this.matches(glob, 'W7002');
       for (const family of itemsOf(childOf(group, 'families'))) {
         const name = textOf(family);
         if (name === undefined || families.includes(name)) continue;
-        const all = families.length === 0 ? 'no model has a family' : `families: ${listed([...new Set(families)])}`;
         this.findings.report('W7002', family.mark, `no model is of the family ${quote(name)}`, {
-          help: didYouMean(name, families, all) ?? all,
+          help: oneOf(name, families, 'families', 'no model has a family'),
         });
       }
     }
@@ -212,16 +210,12 @@ class GatewayLinker {
     const pattern = textOf(glob);
     const { model: ids } = this.known;
     if (pattern === undefined || ids === undefined || ids.some((id) => matchesGlob(pattern, id))) return;
-    const all = `models: ${listed(ids)}`;
     const meant = this.model_nodes.find((model) =>
       itemsOf(childOf(model, 'aliases')).some((alias) => textOf(alias) === pattern),
     );
     const id = meant && textOf(childOf(meant, 'id'));
     this.findings.report(code, glob.mark, `no model matches ${quote(pattern)}`, {
-      help:
-        id === undefined
-          ? (didYouMean(pattern, ids, all) ?? all)
-          : `that is an alias; the id of the model is ${quote(id)}`,
+      help: id === undefined ? oneOf(pattern, ids, 'models') : `that is an alias; the id of the model is ${quote(id)}`,
     });
   }
 
@@ -256,9 +250,8 @@ class GatewayLinker {
 
   private weight({ key, key_mark }: Entry, upstreams: readonly string[]): void {
     if (upstreams.includes(key)) return;
-    const all = `upstreams of this rule: ${listed(upstreams)}`;
     this.findings.report('C4004', key_mark, `this rule has no upstream ${quote(key)}`, {
-      help: didYouMean(key, upstreams, all) ?? all,
+      help: oneOf(key, upstreams, 'upstreams of this rule'),
     });
   }
 }

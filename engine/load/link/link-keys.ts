@@ -1,21 +1,14 @@
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, entryOf, type Mark, type Node, textOf } from '../../source/node.ts';
+import { repeated } from '../repeated.ts';
 
 /** Reports entries of a list that have a name another one has already. */
 export function reportTwins(what: string, items: readonly Node[], key: string, findings: Findings): void {
-  const first = new Map<string, Node>();
-  for (const item of items) {
-    const node = childOf(item, key);
-    const name = textOf(node);
-    if (node === undefined || name === undefined) continue;
-    const earlier = first.get(name);
-    if (earlier === undefined) {
-      first.set(name, node);
-    } else {
-      const message = `there are two ${what}s named ${quote(name)}`;
-      findings.report('C4005', node.mark, message, { help: `the first one is in line ${earlier.mark.line}` });
-    }
+  const names = items.flatMap((item) => childOf(item, key) ?? []);
+  for (const [node, first] of repeated(names, textOf)) {
+    const message = `there are two ${what}s named ${quote(textOf(node) ?? '')}`;
+    findings.report('C4005', node.mark, message, { help: `the first one is in line ${first.mark.line}` });
   }
 }
 

@@ -2,7 +2,7 @@
 import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import { feeToPico, priceToPico, usdToNano } from '../../kit/money.ts';
-import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { oneOf } from '../../kit/text/suggest.ts';
 import { createPriceBook, midnightOf, type PriceBook } from '../../money/prices/prices.ts';
 import { SERVED_PRICES } from '../../money/prices/served-prices.ts';
 import { quote } from '../../source/describe.ts';
@@ -124,10 +124,9 @@ function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }:
   for (const { key, key_mark } of entriesOf(childOf(rule, 'limit_usd_by_group'))) {
     if (key.trim() === '' || token_groups.includes(key)) continue;
     if (can_sign_in && (kept.length === 0 || kept.some((glob) => matchesGlob(glob, key)))) continue;
-    const all = `token groups: ${listed(token_groups)}`;
     const [why, help] = can_sign_in
       ? ['`keep_groups` forgets it at sign-in', 'add it, or a glob that matches it, to `auth.oidc.keep_groups`']
-      : ['it is no token group, and nobody can sign in', didYouMean(key, token_groups, all) ?? all];
+      : ['it is no token group, and nobody can sign in', oneOf(key, token_groups, 'token groups')];
     findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
   }
 }
@@ -144,17 +143,15 @@ function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownName
   const upstream = childOf(row, 'upstream');
   const name = textOf(upstream);
   if (upstream !== undefined && name && upstreams !== undefined && !upstreams.includes(name)) {
-    const all = `upstreams: ${listed(upstreams)}`;
     findings.report('C4004', upstream.mark, `there is no upstream ${quote(name)}`, {
-      help: didYouMean(name, upstreams, all) ?? all,
+      help: oneOf(name, upstreams, 'upstreams'),
     });
   }
   for (const glob of ids === undefined ? [] : itemsOf(childOf(row, 'models'))) {
     const pattern = textOf(glob);
     if (!pattern || ids!.some((id) => matchesGlob(pattern, id))) continue;
-    const all = `models: ${listed(ids!)}`;
     findings.report('W7070', glob.mark, `no model matches ${quote(pattern)}`, {
-      help: didYouMean(pattern, ids!, all) ?? all,
+      help: oneOf(pattern, ids!, 'models'),
     });
   }
   const from = dayOf(childOf(row, 'from'), findings);

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { FACTS } from '../../contract/facts.ts';
-import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { didYouMean, oneOf } from '../../kit/text/suggest.ts';
 import { createConditionChecker } from '../../rules/check.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
@@ -83,8 +83,7 @@ function checkAddress(step: Node, findings: Findings): void {
 function checkFacts(step: Node, findings: Findings): void {
   for (const { key, key_mark } of entriesOf(childOf(childOf(step, 'expect'), 'facts'))) {
     if (Object.hasOwn(FACTS, key)) continue;
-    const help =
-      didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model') ?? '';
+    const help = didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model');
     findings.report('C3001', key_mark, `there is no fact ${quote(key)}`, { help });
   }
 }
@@ -213,9 +212,8 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   const pipeline = known.find(({ name }) => name === test.pipeline);
   if (pipeline === undefined) {
     const names = known.map(({ name }) => name);
-    const all = `there are ${listed(names)}`;
     findings.report('C8001', childOf(test.root, 'pipeline')!.mark, `there is no pipeline ${quote(test.pipeline)}`, {
-      help: didYouMean(test.pipeline, names, all) ?? all,
+      help: oneOf(test.pipeline, names, 'pipelines'),
     });
     return;
   }
@@ -225,9 +223,8 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
       for (const item of itemsOf(childOf(childOf(step, 'expect'), key))) {
         const id = textOf(item) ?? '';
         if (ids.includes(id)) continue;
-        const all = `its entries are ${listed(ids)}`;
         const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(id)}`;
-        findings.report('C8003', item.mark, problem, { help: didYouMean(id, ids, all) ?? all });
+        findings.report('C8003', item.mark, problem, { help: oneOf(id, ids, 'entries') });
       }
     }
   }
@@ -240,9 +237,8 @@ export function checkCallers(test: TestFile, index: number, config: GatewayConfi
     const group = childOf(childOf(step, 'caller'), 'group');
     const name = textOf(group) ?? '';
     if (group !== undefined && groups.length > 0 && !groups.includes(name)) {
-      const all = `token groups: ${listed(groups)}`;
       findings.report('C4020', group.mark, `there is no token group ${quote(name)}`, {
-        help: didYouMean(name, groups, all) ?? all,
+        help: oneOf(name, groups, 'token groups'),
       });
     }
     const region = entryOf(childOf(step, 'caller'), 'region');
