@@ -12,7 +12,7 @@ import type { Reloader } from './reload.ts';
 export function createGatewayHealth(parts: {
   readonly database: Pick<Database, 'check'>;
   readonly ledger: Pick<OpenLedger, 'sayAlive'>;
-  readonly spooling: Pick<SpoolingLedger, 'tryOut'>;
+  readonly spooling: Pick<SpoolingLedger, 'probe'>;
   readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
   readonly revocations: Pick<OpenRevocations, 'known'>;
   readonly clock: Clock;
@@ -30,7 +30,7 @@ export function createGatewayHealth(parts: {
     tries: {
       write: ledger.sayAlive,
       read: database.check,
-      spool: spooling.tryOut,
+      spool: () => spooling.probe(),
       knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
       servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
       reservesMoney: () => reloader().reservesMoney(),

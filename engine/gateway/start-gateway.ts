@@ -1,6 +1,5 @@
 import type { Router } from 'express';
 import { openAuditLog } from '../audit/audit-log.ts';
-import type { WriteRecords } from '../audit/spooled-records.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Log, Services } from '../contract/services.ts';
@@ -26,7 +25,8 @@ import { waitAtMost } from '../kit/wait-at-most.ts';
 import { openLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
 import { createLimitsInForce } from '../money/limits/limits-in-force.ts';
-import { openSpoolingLedger } from '../money/spool/spooling-ledger.ts';
+import type { WriteRecords } from '../money/spool/spooled-records.ts';
+import { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { goesOnWithoutStore } from '../money/spool/without-store.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
@@ -223,7 +223,7 @@ async function openServices(
   opened('ledger', ledger);
   const spool_dir = () => limitsNow()?.spool_dir;
   const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
-  const spooling = openSpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
+  const spooling = new SpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
   opened('spool', spooling);
   const audit = opened('audit log', openAuditLog({ database, clock, log, spool: spooling }));
   const lasting: LastingServices = {

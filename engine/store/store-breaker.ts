@@ -66,8 +66,8 @@ export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBre
       if (failure === undefined) return tell(ask);
       if (probe !== undefined && patient && in_vain_at === undefined) await probe;
       if (failure === undefined) return tell(ask);
-      const rests = in_vain_at !== undefined && clock.monotonic() - in_vain_at < PAUSE_MS;
-      if (probe === undefined && !rests) return askAgain(ask);
+      const pausing = in_vain_at !== undefined && clock.monotonic() - in_vain_at < PAUSE_MS;
+      if (probe === undefined && !pausing) return askAgain(ask);
       throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
     },
     mended,

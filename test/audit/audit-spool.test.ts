@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { openAuditLog } from '../../engine/audit/audit-log.ts';
 import { systemClock as clock } from '../../engine/kit/clock.ts';
 import { openLedger } from '../../engine/money/ledger/ledger.ts';
-import { openSpoolingLedger } from '../../engine/money/spool/spooling-ledger.ts';
+import { SpoolingLedger } from '../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { away, deadProcess, fakeLedger } from '../support/spool.ts';
 import { quietLog, useTestStore } from '../support/store.ts';
@@ -29,7 +29,7 @@ async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?
   };
   const behind = openLedger({ database, clock, log: quietLog, every: never });
   ledgers.push(behind);
-  const spool = openSpoolingLedger({
+  const spool = new SpoolingLedger({
     ledger: { ...fakeLedger(), databaseId: behind.databaseId },
     spool_dir: () => directory,
     clock,
@@ -40,7 +40,7 @@ async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?
     ...(more.max_bytes !== undefined && { max_bytes: more.max_bytes }),
   });
   const audit = openAuditLog({ database: { query }, clock, log: quietLog, every: never, spool });
-  await spool.lookAround();
+  await spool.adoptOrphans();
   return { audit, spool, behind, trouble };
 }
 
@@ -88,7 +88,7 @@ test('audit records of a gateway that was killed are written by the next one, ea
   for (const request_id of ids) dead.audit.write({ request_id });
   await dead.audit.flush();
   const next = await openBoth(directory);
-  await next.spool.lookAround();
+  await next.spool.adoptOrphans();
   await next.spool.drain();
   assert.deepEqual((await writtenIn('killed-')).sort(), ids.sort());
   assert.deepEqual(readdirSync(directory), []);
@@ -103,7 +103,7 @@ test('a gateway that ends while the database is away leaves its audit records on
   await ended.audit.close();
   await ended.spool.close();
   const next = await openBoth(directory);
-  await next.spool.lookAround();
+  await next.spool.adoptOrphans();
   await next.spool.drain();
   assert.equal((await writtenIn('ended-')).length, 30);
 });

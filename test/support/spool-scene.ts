@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FrozenClock, frozenClock } from '../../engine/kit/clock.ts';
-import { openSpool, type Spool } from '../../engine/money/spool/spool.ts';
+import { Spool, type SpoolOptions } from '../../engine/money/spool/spool.ts';
 import type { WriteRow } from '../../engine/money/spool/spool-rows.ts';
 import { atFileEnd } from './file-end.ts';
 import { deadProcess, SOME_DATABASE, type WrittenRow } from './spool.ts';
@@ -27,10 +27,10 @@ export class Scene {
   readonly rows: WrittenRow[] = [];
   readonly logged: { readonly level: string; readonly text: string; readonly path?: string }[] = [];
 
-  open(more: Partial<Parameters<typeof openSpool>[0]> = {}): Spool {
+  open(more: Partial<SpoolOptions> = {}): Spool {
     const at = (level: string) => (fields: object, text: string) => void this.logged.push({ level, text, ...fields });
     const log = { ...quietLog, info: at('info'), warn: at('warn'), error: at('error') };
-    const spool = openSpool({
+    const spool = new Spool({
       spool_dir: () => this.directory,
       database_id: () => SOME_DATABASE,
       clock: this.clock,

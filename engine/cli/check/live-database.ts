@@ -8,7 +8,7 @@ import { findExistingHome } from '../../store/embedded/postgres-home.ts';
 import { readServerState } from '../../store/embedded/postgres-process.ts';
 import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../store/migrate.ts';
 import { describeTrouble } from '../../store/postgres-client.ts';
-import { listForeignSpools } from '../../store/spool/foreign-spools.ts';
+import { listForeignSpools } from '../../store/spool/spool-names.ts';
 import type { LiveOutcome } from './live.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
@@ -95,10 +95,9 @@ async function foreignSpools(client: pg.Client, spool_dir: string): Promise<stri
   const { rows } = await client.query<{ id: string }>('select id from database_identity');
   const { id = '' } = rows[0] ?? {};
   try {
-    return (await listForeignSpools(spool_dir, id)).map(({ name, database_id, rename_to }) =>
-      database_id === undefined
-        ? `the spool file ${name} in ${spool_dir} was left by an earlier version and names no database, so it stays there; if it belongs to this one and the gateway that wrote it has ended, rename it to ${rename_to}`
-        : `the spool file ${name} in ${spool_dir} belongs to another database, so it stays there until a gateway of that one takes it; this one is ${id}`,
+    return (await listForeignSpools(spool_dir, id)).map(
+      ({ name, database_id }) =>
+        `the spool file ${name} in ${spool_dir} belongs to the database ${database_id}, so it stays there until a gateway of that one takes it; this one is ${id}`,
     );
   } catch (error) {
     return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];

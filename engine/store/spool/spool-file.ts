@@ -3,9 +3,9 @@ import type { FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { CounterName, LedgerIdentity, Settlement } from '../../contract/services.ts';
-import { createGroupCommit } from '../../kit/group-commit.ts';
+import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 
-/** What a spool needs of the file system; tests put a failing one in its place. */
+/** What a spool needs of the file system; tests put a failing one in its span. */
 export type Disk = Pick<
   typeof file_system,
   'appendFile' | 'mkdir' | 'open' | 'readdir' | 'rename' | 'stat' | 'unlink' | 'utimes'
@@ -28,24 +28,14 @@ export type SpoolRecord =
   | { readonly what: 'done'; readonly request_id: string };
 
 /** Where a line is in its file, in bytes. */
-export interface Place {
+export interface Span {
   readonly offset: number;
   readonly length: number;
 }
 
-/** An open file of records. Errors are those of the file system. */
-export interface SpoolFile {
-  /** Size once all that is being written is written. */
-  readonly bytes: number;
-  /** Resolves when the record is on the disk, not only in the system's memory. A record that fails leaves no trace. */
-  append(record: SpoolRecord): Promise<Place>;
-  read(place: Place): Promise<SpoolRecord>;
-  close(): Promise<void>;
-}
-
 /** A line found in a file; `record` is `undefined` when it is broken. */
 export interface FoundLine {
-  readonly place: Place;
+  readonly span: Span;
   readonly line: Buffer;
   readonly record: SpoolRecord | undefined;
 }
@@ -67,7 +57,7 @@ export async function createSpoolFile(disk: Disk, path: string): Promise<SpoolFi
     await disk.unlink(path).catch(() => {});
     throw error;
   }
-  return writeAt(handle, 0);
+  return new SpoolFile(handle, 0);
 }
 
 /** Opens a file of another process. `take` gets each line; one that a crash tore in the middle at the end is dropped. */
@@ -75,74 +65,85 @@ export async function readSpoolFile(disk: Disk, path: string, take: (found: Foun
   const handle = await disk.open(path, 'r+');
   try {
     let end = 0;
-    for await (const { place, line } of linesOf(handle)) {
-      end = place.offset + place.length;
-      take({ place, line, record: decode(line) });
+    for await (const { span, line } of linesOf(handle)) {
+      end = span.offset + span.length;
+      take({ span, line, record: decode(line) });
     }
     await handle.truncate(end);
-    return writeAt(handle, end);
+    return new SpoolFile(handle, end);
   } catch (error) {
     await handle.close().catch(() => {});
     throw error;
   }
 }
 
-function writeAt(handle: FileHandle, start: number): SpoolFile {
-  let end = start;
-  let bytes = start;
-  let torn = false;
+/** An open file of records. Errors are those of the file system. */
+export class SpoolFile {
+  readonly #handle: FileHandle;
+  readonly #writing: GroupCommit<Buffer, Span>;
+  #end: number;
+  #bytes: number;
+  #torn = false;
 
-  const deprovision = async () => {
-    await handle.truncate(end);
-    torn = false;
-  };
-  const write = async (lines: readonly Buffer[]): Promise<Place[]> => {
-    // What a failed attempt left would be read as part of the next line.
-    if (torn) await deprovision();
+  constructor(handle: FileHandle, end: number) {
+    this.#handle = handle;
+    this.#end = end;
+    this.#bytes = end;
+    const execute = (lines: readonly Buffer[]) => this.#write(lines);
+    this.#writing = createGroupCommit({ lanes: 1, max_items: MAX_BATCH, isolates: () => false, execute });
+  }
+
+  /** Size once all that is being written is written. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Resolves when the record is on the disk, not only in the system's memory. A record that fails leaves no trace. */
+  async append(record: SpoolRecord): Promise<Span> {
+    const line = encode(record);
+    this.#bytes += line.length;
     try {
-      await writeWhole(handle, Buffer.concat(lines), end);
-      await handle.datasync();
+      return await this.#writing.run(line);
     } catch (error) {
-      torn = true;
-      await deprovision().catch(() => {});
+      this.#bytes -= line.length;
+      throw error;
+    }
+  }
+
+  async read({ offset, length }: Span): Promise<SpoolRecord> {
+    const line = Buffer.alloc(length - 1);
+    await this.#handle.read(line, 0, line.length, offset);
+    const record = decode(line);
+    if (record === undefined) throw new Error(`the line at byte ${offset} has changed since it was written`);
+    return record;
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+
+  async #write(lines: readonly Buffer[]): Promise<Span[]> {
+    // What a failed attempt left would be read as part of the next line.
+    if (this.#torn) await this.#truncate();
+    try {
+      await writeWhole(this.#handle, Buffer.concat(lines), this.#end);
+      await this.#handle.datasync();
+    } catch (error) {
+      this.#torn = true;
+      await this.#truncate().catch(() => {});
       throw error;
     }
     return lines.map(({ length }) => {
-      const offset = end;
-      end += length;
+      const offset = this.#end;
+      this.#end += length;
       return { offset, length };
     });
-  };
-  const writing = createGroupCommit<Buffer, Place>({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    isolates: () => false,
-    execute: write,
-  });
+  }
 
-  return {
-    get bytes() {
-      return bytes;
-    },
-    async append(record) {
-      const line = encode(record);
-      bytes += line.length;
-      try {
-        return await writing.run(line);
-      } catch (error) {
-        bytes -= line.length;
-        throw error;
-      }
-    },
-    async read({ offset, length }) {
-      const line = Buffer.alloc(length - 1);
-      await handle.read(line, 0, line.length, offset);
-      const record = decode(line);
-      if (record === undefined) throw new Error(`the line at byte ${offset} has changed since it was written`);
-      return record;
-    },
-    close: () => handle.close(),
-  };
+  async #truncate(): Promise<void> {
+    await this.#handle.truncate(this.#end);
+    this.#torn = false;
+  }
 }
 
 async function writeWhole(handle: FileHandle, bytes: Buffer, position: number): Promise<void> {
@@ -162,11 +163,11 @@ async function* linesOf(handle: FileHandle): AsyncGenerator<Omit<FoundLine, 'rec
     rest = Buffer.concat([rest, chunk.subarray(0, bytesRead)]);
     let begin = 0;
     for (let end = rest.indexOf(NEWLINE); end >= 0; end = rest.indexOf(NEWLINE, begin)) {
-      yield { place: { offset: offset + begin, length: end + 1 - begin }, line: rest.subarray(begin, end) };
+      yield { span: { offset: offset + begin, length: end + 1 - begin }, line: rest.subarray(begin, end) };
       begin = end + 1;
     }
     if (rest.length - begin > MAX_LINE_BYTES) {
-      yield { place: { offset: offset + begin, length: rest.length - begin }, line: rest.subarray(begin) };
+      yield { span: { offset: offset + begin, length: rest.length - begin }, line: rest.subarray(begin) };
       begin = rest.length;
     }
     offset += begin;

@@ -5,13 +5,13 @@ import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-proce
 import {
   createSpoolFile,
   type Disk,
-  type Place,
   readSpoolFile,
   requestOf,
+  type Span,
   type SpoolFile,
   type SpoolRecord,
 } from './spool-file.ts';
-import { createSpoolNames, ownerlessName, type SpoolFileId } from './spool-names.ts';
+import { ownerlessName, type SpoolFileId, SpoolNames } from './spool-names.ts';
 
 /** A file of this process. */
 export interface OwnedFile extends SpoolFileId {
@@ -21,35 +21,15 @@ export interface OwnedFile extends SpoolFileId {
   requests: number;
 }
 
-/** The spool files of a process: new ones while it needs them, and those it took over. */
-export interface SpoolFiles {
-  /** Size of all of them. */
-  readonly bytes: number;
-  /** The file for one more request, which it then counts. Raises SpoolError, or what the disk raises. */
-  occupy(): Promise<OwnedFile>;
-  /** Counts a request of a file no longer; a file without requests is removed. Never rejects. */
-  vacate(owned: OwnedFile): Promise<void>;
-  /** Durable when it resolves. Raises what the disk raises, after logging it once per trouble. */
-  append(owned: OwnedFile, record: SpoolRecord): Promise<Place>;
-  /** Puts text that the ledger can't use into a file beside, and says so in the log. Raises what the disk raises. */
-  setAside(owned: OwnedFile, text: string, why: object): Promise<void>;
-  /** Shows others that this process is alive. Never rejects. */
-  touch(): Promise<void>;
-  /**
-   * Takes over the files of processes that are gone, as far as they are of this database; `adopt` gets their lines and says how
-   * many requests count. Never rejects.
-   */
-  takeOver(adopt: (owned: OwnedFile, lines: readonly Found[]) => number): Promise<void>;
-  /** Leaves the files to whoever comes next. Never rejects. */
-  close(): Promise<void>;
-}
-
 /** A whole line of a file that was taken over. */
 export interface Found {
   readonly what: SpoolRecord['what'];
   readonly request_id: string;
-  readonly place: Place;
+  readonly span: Span;
 }
+
+/** Takes the lines of a file that was taken over, and says how many requests in them count. */
+export type Adopt = (owned: OwnedFile, lines: readonly Found[]) => number;
 
 /** The spool can't take a request; the message says why, without naming a path. */
 export class SpoolError extends Error {
@@ -71,191 +51,204 @@ export interface SpoolFilesOptions {
   readonly disk?: Disk;
 }
 
-/** Prepares the files of a process; touches no disk before it is used. */
-export function createSpoolFiles(options: SpoolFilesOptions): SpoolFiles {
-  const { spool_dir, database_id, clock, log, process = ownProcess(), disk = file_system } = options;
-  const names = createSpoolNames(process, clock);
-  const files = new Map<string, OwnedFile>();
-  const appending = new Set<Promise<Place>>();
-  let current: OwnedFile | undefined;
-  let opening: Promise<void> | undefined;
-  let in_trouble = false;
-  let touched_ms = 0;
+/** The spool files of a process: new ones while it needs them, and those it took over. Touches no disk before it is used. */
+export class SpoolFiles {
+  readonly #spool_dir: SpoolFilesOptions['spool_dir'];
+  readonly #database_id: SpoolFilesOptions['database_id'];
+  readonly #log: Log;
+  readonly #disk: Disk;
+  readonly #names: SpoolNames;
+  readonly #files = new Map<string, OwnedFile>();
+  readonly #appending = new Set<Promise<Span>>();
   /** Files that the log has named: of other databases, and those that can't be taken over. */
-  const told = new Set<string>();
+  readonly #told = new Set<string>();
+  #current: OwnedFile | undefined;
+  #opening: Promise<void> | undefined;
+  #in_trouble = false;
+  #touched_ms = 0;
 
-  const noteTrouble = (error: unknown): unknown => {
-    if (!in_trouble) log.error({ spool_dir: spool_dir(), err: error }, 'the spool cannot be written to');
-    in_trouble = true;
-    return error;
-  };
-  const noteSuccess = () => {
-    if (in_trouble) log.info({ spool_dir: spool_dir() }, 'the spool can be written to again');
-    in_trouble = false;
-  };
+  constructor({ spool_dir, database_id, clock, log, process = ownProcess(), disk = file_system }: SpoolFilesOptions) {
+    this.#spool_dir = spool_dir;
+    this.#database_id = database_id;
+    this.#log = log;
+    this.#disk = disk;
+    this.#names = new SpoolNames(process, clock);
+  }
 
-  const open = async () => {
-    const directory = spool_dir();
-    const database = database_id();
-    if (directory === undefined) throw new SpoolError('no directory is configured for it');
-    if (database === undefined) throw new SpoolError(NEVER_REACHED);
-    await disk.mkdir(directory, { recursive: true, mode: 0o700 });
-    const named = { id: crypto.randomUUID(), database_id: database };
-    const path = join(directory, names.own(named));
-    current = { ...named, path, file: await createSpoolFile(disk, path), requests: 0 };
-    files.set(named.id, current);
-  };
-  const vacate = async (owned: OwnedFile): Promise<void> => {
-    if (--owned.requests > 0) return;
-    files.delete(owned.id);
-    if (current === owned) current = undefined;
+  /** Size of all of them. */
+  get bytes(): number {
+    let bytes = 0;
+    for (const { file } of this.#files.values()) bytes += file.bytes;
+    return bytes;
+  }
+
+  /** The file for one more request, which it then counts. Raises SpoolError, or what the disk raises. */
+  async occupy(): Promise<OwnedFile> {
+    // Nothing is wrong with the disk.
+    if (this.#database_id() === undefined) throw new SpoolError(NEVER_REACHED);
     try {
-      await disk.unlink(owned.path);
+      while (this.#current === undefined || this.#current.database_id !== this.#database_id()) {
+        this.#opening ??= this.#open().finally(() => {
+          this.#opening = undefined;
+        });
+        await this.#opening;
+      }
+    } catch (error) {
+      throw this.#noteTrouble(error);
+    }
+    this.#current.requests++;
+    return this.#current;
+  }
+
+  /** Counts a request of a file no longer; a file without requests is removed. Never rejects. */
+  async vacate(owned: OwnedFile): Promise<void> {
+    if (--owned.requests > 0) return;
+    this.#files.delete(owned.id);
+    if (this.#current === owned) this.#current = undefined;
+    try {
+      await this.#disk.unlink(owned.path);
     } catch (error) {
       // All in it is in the ledger, where writing it once more changes nothing.
-      log.debug({ path: owned.path, err: error }, 'a spool file that is done cannot be removed');
+      this.#log.debug({ path: owned.path, err: error }, 'a spool file that is done cannot be removed');
     }
     await owned.file.close().catch(() => {});
-  };
-  const setAside = async ({ id, path }: OwnedFile, text: string, why: object): Promise<void> => {
+  }
+
+  /** Durable when it resolves. Raises what the disk raises, after logging it once per trouble. */
+  async append({ file }: OwnedFile, record: SpoolRecord): Promise<Span> {
+    const appended = file.append(record);
+    this.#appending.add(appended);
+    try {
+      const span = await appended;
+      if (this.#in_trouble) this.#log.info({ spool_dir: this.#spool_dir() }, 'the spool can be written to again');
+      this.#in_trouble = false;
+      return span;
+    } catch (error) {
+      throw this.#noteTrouble(error);
+    } finally {
+      this.#appending.delete(appended);
+    }
+  }
+
+  /** Puts text that the ledger can't use into a file beside, and says so in the log. Raises what the disk raises. */
+  async setAside({ id, path }: OwnedFile, text: string, why: object): Promise<void> {
     const aside = join(path, '..', `${id}.aside`);
     try {
-      await disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
+      await this.#disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
     } catch (error) {
-      throw noteTrouble(error);
+      throw this.#noteTrouble(error);
     }
-    log.error({ path: aside, ...why }, 'a part of the spool cannot be put into the ledger; it is set aside');
-  };
+    this.#log.error({ path: aside, ...why }, 'a part of the spool cannot be put into the ledger; it is set aside');
+  }
 
-  const read = async (
-    named: SpoolFileId,
-    path: string,
-    adopt: Parameters<SpoolFiles['takeOver']>[0],
-  ): Promise<void> => {
+  /** Shows others that this process is alive. Never rejects. */
+  async touch(): Promise<void> {
+    // Never the same twice, however fast it is called or the clock is set back.
+    this.#touched_ms = Math.max(Date.now(), this.#touched_ms + 1);
+    for (const owned of this.#files.values()) {
+      const now = new Date(this.#touched_ms);
+      await this.#disk.utimes(owned.path, now, now).catch((error) => {
+        // Another machine took this process for dead, and writes what is in the file. What comes needs a new one.
+        if (isMissing(error) && this.#current === owned) this.#current = undefined;
+      });
+    }
+  }
+
+  /** Takes over the files of processes that are gone, as far as they are of this database. Never rejects. */
+  async adoptOrphans(adopt: Adopt): Promise<void> {
+    const directory = this.#spool_dir();
+    try {
+      if (directory === undefined || this.#database_id() === undefined) return;
+      const found = await this.#disk.readdir(directory);
+      this.#names.keepOnly(found);
+      for (const name of this.#told) if (!found.includes(name)) this.#told.delete(name);
+      for (const name of found) {
+        await this.#takeOver(directory, name, adopt).catch((error) => {
+          if (!isMissing(error)) this.#tellOnce(name, { err: error }, 'a spool cannot be taken over');
+        });
+      }
+    } catch (error) {
+      if (!isMissing(error))
+        this.#log.debug({ spool_dir: directory, err: error }, 'the spool directory cannot be read');
+    }
+  }
+
+  /** Leaves the files to whoever comes next. Never rejects. */
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#appending);
+    this.#current = undefined;
+    for (const owned of this.#files.values()) {
+      const { path, file } = owned;
+      await file.close().catch(() => {});
+      await this.#disk.rename(path, join(path, '..', ownerlessName(owned))).catch(() => {});
+    }
+  }
+
+  async #open(): Promise<void> {
+    const directory = this.#spool_dir();
+    const database_id = this.#database_id();
+    if (directory === undefined) throw new SpoolError('no directory is configured for it');
+    if (database_id === undefined) throw new SpoolError(NEVER_REACHED);
+    await this.#disk.mkdir(directory, { recursive: true, mode: 0o700 });
+    const named = { id: crypto.randomUUID(), database_id };
+    const path = join(directory, this.#names.own(named));
+    this.#current = { ...named, path, file: await createSpoolFile(this.#disk, path), requests: 0 };
+    this.#files.set(named.id, this.#current);
+  }
+
+  async #takeOver(directory: string, name: string, adopt: Adopt): Promise<void> {
+    const path = join(directory, name);
+    const orphan = await this.#names.orphan(this.#disk, name, path);
+    if (orphan === undefined || this.#files.has(orphan.id)) return;
+    const { id, database_id } = orphan;
+    const own_database = this.#database_id();
+    if (own_database === undefined) return;
+    if (database_id !== own_database) {
+      const fields = { database_id: own_database, of_database_id: database_id };
+      return this.#tellOnce(name, fields, 'a spool file of another database is left alone');
+    }
+    const named = { id, database_id };
+    const own = join(directory, this.#names.own(named));
+    await this.#disk.rename(path, own);
+    await this.#read(named, own, adopt).catch(async (error) => {
+      await this.#disk.rename(own, join(directory, ownerlessName(named)));
+      throw error;
+    });
+  }
+
+  async #read(named: SpoolFileId, path: string, adopt: Adopt): Promise<void> {
     const found: Found[] = [];
     const broken: Buffer[] = [];
-    const file = await readSpoolFile(disk, path, ({ place, line, record }) => {
+    const file = await readSpoolFile(this.#disk, path, ({ span, line, record }) => {
       if (record === undefined) broken.push(line);
-      else found.push({ what: record.what, request_id: requestOf(record), place });
+      else found.push({ what: record.what, request_id: requestOf(record), span });
     });
     const owned: OwnedFile = { ...named, path, file, requests: 1 };
     try {
-      if (broken.length > 0) await setAside(owned, broken.join('\n'), { lines: broken.length });
+      if (broken.length > 0) await this.setAside(owned, broken.join('\n'), { lines: broken.length });
     } catch (error) {
       await file.close();
       throw error;
     }
-    files.set(owned.id, owned);
+    this.#files.set(owned.id, owned);
     const requests = adopt(owned, found);
     owned.requests += requests;
-    log.warn({ requests }, 'took over the spool of a gateway that ended');
-    await vacate(owned);
-  };
-  const takeOne = async (directory: string, name: string, adopt: Parameters<typeof read>[2]): Promise<void> => {
-    const path = join(directory, name);
-    const left = await names.abandoned(disk, name, path);
-    if (left === undefined || files.has(left.id)) return;
-    const database = database_id();
-    if (database === undefined) return;
-    const { id } = left;
-    if (left.database_id !== database)
-      return tellOnce(name, left.database_id, ownerlessName({ id, database_id: database }));
-    const named = { id, database_id: database };
-    const own = join(directory, names.own(named));
-    await disk.rename(path, own);
-    await read(named, own, adopt).catch(async (error) => {
-      await disk.rename(own, join(directory, ownerlessName(named)));
-      throw error;
-    });
-  };
-  const tellOnce = (name: string, of: string | undefined, rename_to: string) => {
-    if (told.has(name)) return;
-    told.add(name);
-    const fields = { spool_dir: spool_dir(), name, database_id: database_id() };
-    if (of === undefined) {
-      log.warn(
-        { ...fields, rename_to },
-        'a spool file of an earlier version names no database and is left alone; rename it if it belongs to this one',
-      );
-    } else log.warn({ ...fields, of_database_id: of }, 'a spool file of another database is left alone');
-  };
+    this.#log.warn({ requests }, 'took over the spool of a gateway that ended');
+    await this.vacate(owned);
+  }
 
-  return {
-    get bytes() {
-      let bytes = 0;
-      for (const { file } of files.values()) bytes += file.bytes;
-      return bytes;
-    },
-    async occupy() {
-      // Nothing is wrong with the disk.
-      if (database_id() === undefined) throw new SpoolError(NEVER_REACHED);
-      try {
-        while (current === undefined || current.database_id !== database_id()) {
-          opening ??= open().finally(() => {
-            opening = undefined;
-          });
-          await opening;
-        }
-      } catch (error) {
-        throw noteTrouble(error);
-      }
-      current.requests++;
-      return current;
-    },
-    vacate,
-    async append({ file }, record) {
-      const appended = file.append(record);
-      appending.add(appended);
-      try {
-        const place = await appended;
-        noteSuccess();
-        return place;
-      } catch (error) {
-        throw noteTrouble(error);
-      } finally {
-        appending.delete(appended);
-      }
-    },
-    setAside,
-    async touch() {
-      // Never the same twice, however fast it is called or the clock is set back.
-      touched_ms = Math.max(Date.now(), touched_ms + 1);
-      for (const owned of files.values()) {
-        const now = new Date(touched_ms);
-        await disk.utimes(owned.path, now, now).catch((error) => {
-          // Another machine took this process for dead. What is in the file is in good hands; what comes needs a new one.
-          if (isMissing(error) && current === owned) current = undefined;
-        });
-      }
-    },
-    async takeOver(adopt) {
-      const directory = spool_dir();
-      try {
-        if (directory === undefined || database_id() === undefined) return;
-        const found = await disk.readdir(directory);
-        names.keepOnly(found);
-        for (const name of told) if (!found.includes(name)) told.delete(name);
-        for (const name of found) {
-          await takeOne(directory, name, adopt).catch((error) => {
-            if (isMissing(error) || told.has(name)) return;
-            told.add(name);
-            log.warn({ spool_dir: directory, name, err: error }, 'a spool cannot be taken over');
-          });
-        }
-      } catch (error) {
-        if (!isMissing(error)) log.debug({ spool_dir: directory, err: error }, 'the spool directory cannot be read');
-      }
-    },
-    async close() {
-      await Promise.allSettled(appending);
-      current = undefined;
-      for (const owned of files.values()) {
-        const { path, file } = owned;
-        await file.close().catch(() => {});
-        await disk.rename(path, join(path, '..', ownerlessName(owned))).catch(() => {});
-      }
-    },
-  };
+  #tellOnce(name: string, fields: object, message: string): void {
+    if (this.#told.has(name)) return;
+    this.#told.add(name);
+    this.#log.warn({ spool_dir: this.#spool_dir(), name, ...fields }, message);
+  }
+
+  #noteTrouble(error: unknown): unknown {
+    if (!this.#in_trouble)
+      this.#log.error({ spool_dir: this.#spool_dir(), err: error }, 'the spool cannot be written to');
+    this.#in_trouble = true;
+    return error;
+  }
 }
 
 function isMissing(error: unknown): boolean {

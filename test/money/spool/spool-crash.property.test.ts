@@ -9,11 +9,7 @@ import type { ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import {
-  type LedgerOfRows,
-  openSpoolingLedger,
-  type SpoolingLedger,
-} from '../../../engine/money/spool/spooling-ledger.ts';
+import { type LedgerOfRows, SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { CrashingDisk } from '../../support/crashing-disk.ts';
 import { away, deadProcess } from '../../support/spool.ts';
@@ -98,7 +94,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
       }));
       let is_away = true;
       const start = (crashing: CrashingDisk): SpoolingLedger =>
-        openSpoolingLedger({
+        new SpoolingLedger({
           ledger: behindCrash(crashing, () => is_away),
           spool_dir: () => directory,
           clock,
@@ -133,10 +129,10 @@ it('wherever a process ends, a request that went out has one row, of what it cam
         const crashing = new CrashingDisk(directory, steps, random);
         const ledger = start(crashing);
         if (life === 0) {
-          await ledger.lookAround();
+          await ledger.adoptOrphans();
           await Promise.all([...courses.map((_, index) => goThrough(ledger, crashing, index)), bringBack(ledger)]);
         } else {
-          await ledger.lookAround();
+          await ledger.adoptOrphans();
           await ledger.drain();
         }
         // It ends here at the latest; what is under way for it can't do anything any more.
@@ -151,7 +147,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
       }
       is_away = false;
       const last = start(new CrashingDisk(directory, Number.MAX_SAFE_INTEGER, random));
-      await last.lookAround();
+      await last.adoptOrphans();
       await last.drain();
       await last.close();
 

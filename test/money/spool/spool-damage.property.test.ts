@@ -33,7 +33,7 @@ it('however a file is damaged, what is whole in it is written as it was, and not
       writeFileSync(path, damaged);
 
       const next = scene.open();
-      await next.lookAround();
+      await next.adoptOrphans();
       await next.drain(scene.write);
 
       const lines = new Set(damaged.toString('latin1').split('\n').slice(0, -1));

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { openAuditLog } from '../../../engine/audit/audit-log.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { openLedger } from '../../../engine/money/ledger/ledger.ts';
-import { openSpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
+import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { away, deadProcess } from '../../support/spool.ts';
 import { ledgerRowsOf, openTestStore, quietLog, reservation, settlement, type TestStore } from '../../support/store.ts';
@@ -41,7 +41,7 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
   const clock = frozenClock('2026-03-10T12:00:00Z');
   const behind = openLedger({ database, clock, log: quietLog, every: never });
   const audit = openAuditLog({ database, clock, log: quietLog, every: never });
-  const ledger = openSpoolingLedger({
+  const ledger = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
@@ -51,7 +51,7 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
     ...(is_dead && { process: deadProcess() }),
   });
   closing.push(behind, ledger);
-  await ledger.lookAround();
+  await ledger.adoptOrphans();
   return {
     ledger,
     is_at,
@@ -67,7 +67,7 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
       is_at.now = before;
     },
     async drain() {
-      await ledger.lookAround();
+      await ledger.adoptOrphans();
       await ledger.drain();
     },
   };
@@ -177,25 +177,6 @@ test('a database that was moved or restored is known again', async () => {
   assert.deepEqual(await foundOf(ours!, 'moved'), [1, 1]);
 });
 
-test('a file of an earlier version, which names no database, is left alone until somebody says whose it is', async () => {
-  const directory = directoryOf();
-  const left = await openGateway(directory, ours!, { is_dead: true });
-  await left.letOut('earlier');
-  const [name] = readdirSync(directory);
-  const earlier = name!.split('.').slice(-2).join('.');
-  renameSync(join(directory, name!), join(directory, earlier));
-  const gateway = await openGateway(directory, ours!);
-  await gateway.drain();
-  await gateway.drain();
-  assert.deepEqual(readdirSync(directory), [earlier]);
-  const told = gateway.logged.filter((entry) => entry.name === earlier);
-  assert.equal(told.length, 1);
-  renameSync(join(directory, earlier), join(directory, String(told[0]!.rename_to)));
-  await gateway.drain();
-  assert.deepEqual(await foundOf(ours!, 'earlier'), [1, 1]);
-  assert.deepEqual(readdirSync(directory), []);
-});
-
 test('a gateway that never reached its database lets nothing out, for it does not know whose it would be', async () => {
   const directory = directoryOf();
   const behind = openLedger({
@@ -204,7 +185,7 @@ test('a gateway that never reached its database lets nothing out, for it does no
     log: quietLog,
     every: never,
   });
-  const ledger = openSpoolingLedger({
+  const ledger = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock: frozenClock(0),
@@ -212,10 +193,10 @@ test('a gateway that never reached its database lets nothing out, for it does no
     every: never,
   });
   closing.push(behind, ledger);
-  await ledger.lookAround();
+  await ledger.adoptOrphans();
   await assert.rejects(ledger.reserve(reservation({ on_store_error: 'allow' })), {
     code: 'store_unavailable',
     message: /the database was not reached since the start/,
   });
-  assert.equal(await ledger.tryOut(), false);
+  assert.equal(await ledger.probe(), false);
 });

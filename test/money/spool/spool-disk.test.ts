@@ -36,7 +36,7 @@ describe('a disk in trouble', () => {
       await spool.forward(request);
       const next = scene.open();
       await spool.close();
-      await next.lookAround();
+      await next.adoptOrphans();
       await next.drain(scene.write);
       assert.deepEqual(scene.ids, [request.request_id]);
       assert.ok(scene.logged.some(({ text }) => text === 'the spool can be written to again'));
@@ -49,7 +49,7 @@ describe('a disk in trouble', () => {
     writeFileSync(scene.directory, '');
     const spool = scene.open();
     await assert.rejects(spool.forward(reservation()), { message: 'its directory is a file' });
-    await spool.lookAround();
+    await spool.adoptOrphans();
   });
 
   it('that has no room for what is set aside is told of once, however often it is tried', async () => {
@@ -77,10 +77,10 @@ describe('a disk in trouble', () => {
     await doomed.forward(reservation());
     const { state, disk } = failing(['rename'], 'EROFS');
     const next = scene.open({ disk });
-    for (let attempt = 0; attempt < 3; attempt++) await next.lookAround();
+    for (let attempt = 0; attempt < 3; attempt++) await next.adoptOrphans();
     assert.equal(scene.logged.filter(({ text }) => text === 'a spool cannot be taken over').length, 1);
     state.on = false;
-    await next.lookAround();
+    await next.adoptOrphans();
     assert.equal(next.due, 1);
   });
 
@@ -99,7 +99,7 @@ describe('a disk in trouble', () => {
       }
     }
     const next = scene.open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain(scene.write);
     assert.deepEqual(scene.ids, kept.sort());
     assert.ok(!scene.errors().some((text) => text.includes('set aside')));
@@ -122,7 +122,7 @@ describe('a disk in trouble', () => {
     state.on = false;
     await assert.rejects(spool.drain(once));
     const next = scene.open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain(scene.write);
     assert.deepEqual(
       scene.rows.map((row) => row.settlement.cost_nano_usd),
@@ -157,7 +157,7 @@ describe('a disk in trouble', () => {
 
   it('is not asked for when no directory is configured', async () => {
     const spool = new Scene().open({ spool_dir: () => undefined });
-    await spool.lookAround();
+    await spool.adoptOrphans();
     await assert.rejects(spool.forward(reservation()), { message: 'no directory is configured for it' });
   });
 });

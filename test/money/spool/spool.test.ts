@@ -125,7 +125,7 @@ describe('the spool of a process that ended', () => {
     await doomed.settle(settlement(over, { cost_nano_usd: 12 }));
     await doomed.release(released.request_id);
     const successor = scene.open();
-    await successor.lookAround();
+    await successor.adoptOrphans();
     await successor.drain(scene.write);
     const by_id = new Map(scene.rows.map((row) => [row.settlement.request_id, row]));
     assert.deepEqual([...by_id.keys()].sort(), [over.request_id, open.request_id].sort());
@@ -144,7 +144,7 @@ describe('the spool of a process that ended', () => {
     const doomed = scene.doomed();
     for (let i = 0; i < 20; i++) await doomed.forward(reservation());
     const finders = Array.from({ length: 5 }, () => scene.open());
-    await Promise.all(finders.map((spool) => spool.lookAround()));
+    await Promise.all(finders.map((spool) => spool.adoptOrphans()));
     await Promise.all(finders.map((spool) => spool.drain(scene.write)));
     assert.equal(scene.rows.length, 20);
     assert.deepEqual(scene.files, []);
@@ -154,9 +154,9 @@ describe('the spool of a process that ended', () => {
     const scene = new Scene();
     await scene.open().forward(reservation());
     const other = scene.open();
-    await other.lookAround();
+    await other.adoptOrphans();
     scene.clock.advance(3_600_000);
-    await other.lookAround();
+    await other.adoptOrphans();
     assert.equal(other.due, 0);
   });
 
@@ -165,22 +165,22 @@ describe('the spool of a process that ended', () => {
     const distant = scene.doomed('elsewhere');
     await distant.forward(reservation());
     const near = scene.open();
-    await near.lookAround();
+    await near.adoptOrphans();
     for (let seconds = 0; seconds < 300; seconds += 10) {
       scene.clock.advance(10_000);
-      await distant.lookAround();
-      await near.lookAround();
+      await distant.adoptOrphans();
+      await near.adoptOrphans();
     }
     assert.equal(near.due, 0, 'it says that it lives');
     scene.clock.advance(59_000);
-    await near.lookAround();
+    await near.adoptOrphans();
     assert.equal(near.due, 0);
     scene.clock.advance(1000);
-    await near.lookAround();
+    await near.adoptOrphans();
     assert.equal(near.due, 1);
     // It was only cut off, and goes on in a file of its own.
     const later = reservation();
-    await distant.lookAround();
+    await distant.adoptOrphans();
     await distant.forward(later);
     await distant.settle(settlement(later));
     await distant.drain(scene.write);
@@ -198,7 +198,7 @@ describe('the spool of a process that ended', () => {
     void leaving.settle(settlement(request, { cost_nano_usd: 5 }));
     assert.equal(await leaving.close(), 1);
     const next = scene.open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain(scene.write);
     assert.deepEqual(
       scene.rows.map((row) => row.settlement.cost_nano_usd),
@@ -216,7 +216,7 @@ describe('the spool of a process that ended', () => {
     lines[3] = lines[3]!.slice(0, 50);
     writeFileSync(scene.file, lines.slice(0, 4).join('\n'));
     const next = scene.open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain(scene.write);
     assert.deepEqual(scene.ids, [requests[0]!.request_id, requests[2]!.request_id].sort());
     assert.match(scene.file, /\.aside$/);
@@ -233,7 +233,7 @@ describe('the spool of a process that ended', () => {
     const [beginning, end] = readFileSync(scene.file, 'utf8').split('\n');
     writeFileSync(scene.file, `x${beginning}\n${end}\n`);
     const next = scene.open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain(scene.write);
     assert.deepEqual(
       scene.rows[0]!.counters.map(({ scope, key, window }) => [scope, key, window]),
@@ -255,7 +255,7 @@ describe('the spool of a process that ended', () => {
     writeFileSync(join(scene.directory, 'notes.spool'), 'x');
     writeFileSync(join(scene.directory, `${id()}.aside`), 'x');
     const spool = scene.open();
-    await spool.lookAround();
+    await spool.adoptOrphans();
     assert.equal(spool.due, 0);
     const kept = scene.files.filter((name) => !/^[-0-9a-f]{36}\.aside$/.test(name));
     assert.equal(kept.length, 2, `the directory and the notes, not ${kept}`);

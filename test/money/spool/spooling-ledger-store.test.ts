@@ -6,7 +6,7 @@ import { after, it } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import { openSpoolingLedger, type SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
+import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { away, deadProcess } from '../../support/spool.ts';
 import {
@@ -52,7 +52,7 @@ async function openGateway(more: {
     return store.query(...statement);
   };
   const behind = openLedger({ database: { query }, clock, log: quietLog, every: never });
-  const ledger = openSpoolingLedger({
+  const ledger = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
@@ -61,7 +61,7 @@ async function openGateway(more: {
     ...(more.is_dead && { process: deadProcess() }),
   });
   ledgers.push(behind, ledger);
-  await ledger.lookAround();
+  await ledger.adoptOrphans();
   opened = true;
   return { ledger, behind };
 }
@@ -152,8 +152,8 @@ it('what a process left is in the ledger once, also when its reservation was pla
   await orphans.behind.beat();
   await Promise.all([
     orphans.behind.recover(),
-    spools.ledger.lookAround().then(() => spools.ledger.drain()),
-    orphans.ledger.lookAround().then(() => orphans.ledger.drain()),
+    spools.ledger.adoptOrphans().then(() => spools.ledger.drain()),
+    orphans.ledger.adoptOrphans().then(() => orphans.ledger.drain()),
   ]);
   // Where the estimate came first, a second row puts it right.
   const kinds = (await database.knex('ledger').where({ request_id: request.request_id })).map(({ kind }) => kind);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { openSpoolingLedger, type SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
+import { SpoolingLedger, type SpoolingLedgerOptions } from '../../../engine/money/spool/spooling-ledger.ts';
 import { away, deadProcess, diskError, type FakeLedger, fakeLedger, faultyDisk } from '../../support/spool.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
@@ -18,7 +18,7 @@ after(() => rmSync(root, { recursive: true }));
 
 const never = () => () => {};
 
-async function openScene(more: Partial<Parameters<typeof openSpoolingLedger>[0]> = {}) {
+async function openScene(more: Partial<SpoolingLedgerOptions> = {}) {
   const behind: FakeLedger = fakeLedger();
   const clock = frozenClock('2026-03-10T12:00:00Z');
   const directory = mkdtempSync(join(root, 'spool-'));
@@ -29,9 +29,9 @@ async function openScene(more: Partial<Parameters<typeof openSpoolingLedger>[0]>
   }
   const open = async (other: typeof more = {}) => {
     const spool_dir = () => directory;
-    const ledger = openSpoolingLedger({ ledger: behind, spool_dir, clock, log, every: never, ...more, ...other });
+    const ledger = new SpoolingLedger({ ledger: behind, spool_dir, clock, log, every: never, ...more, ...other });
     // It was there once, so that it is known whose the files are.
-    await ledger.lookAround();
+    await ledger.adoptOrphans();
     opened.push(ledger);
     return ledger;
   };
@@ -134,7 +134,7 @@ describe('while the store is away', () => {
     await doomed.settle(settlement(over));
     behind.trouble = undefined;
     const next = await open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.drain();
     assert.deepEqual(
       [over, lost].map(({ request_id }) => behind.rows.get(request_id)?.settlement.cost_nano_usd),
@@ -152,7 +152,7 @@ describe('while the store is away', () => {
     assert.equal(files().length, 1);
     behind.trouble = undefined;
     const next = await open();
-    await next.lookAround();
+    await next.adoptOrphans();
     await next.close();
     assert.deepEqual([behind.rows.size, files()], [2, []]);
   });
@@ -270,7 +270,7 @@ it('a spool directory that is a file does not keep the ledger from opening, work
   const path = join(directory, 'file');
   writeFileSync(path, '');
   const ledger = await open({ spool_dir: () => path });
-  await ledger.lookAround();
+  await ledger.adoptOrphans();
   await ledger.reserve(allowed());
   behind.trouble = away();
   await assert.rejects(ledger.reserve(allowed()), unavailable);
