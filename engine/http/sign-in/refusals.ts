@@ -1,6 +1,6 @@
 import type { Admission, Person } from '../../identity/provider/admit.ts';
 import type { Claims } from '../../identity/provider/provider.ts';
-import { noteRefusal, type RefusedSignIn } from '../../identity/provider/refused-sign-ins.ts';
+import { noteRefusal } from '../../identity/provider/refused-sign-ins.ts';
 import type { ClaimProblem } from '../../identity/sessions/bindings.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { shownText } from './caller.ts';
@@ -8,6 +8,8 @@ import { deniedPage } from './pages/pages.ts';
 import type { Answer, SignIn, Visit } from './routes.ts';
 
 const LOGGED_CHARS = 200;
+
+const deviceOf = ({ client, client_address }: PendingGrant) => ({ client, client_address });
 
 /** Turns away somebody whom the configuration does not let in. */
 export async function refusePerson(
@@ -29,7 +31,7 @@ export async function refusePerson(
   const fields = { subject, email, client: grant.client, refused, detail, groups, expected, request_id };
   sign_in.log.info(fields, 'somebody who may not use the gateway tried to sign in');
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
-  await note(sign_in, visit, grant, { ...who, refused, detail, groups, expected });
+  await noteRefusal(sign_in, { ...who, ...deviceOf(grant), request_id, refused, detail, groups, expected });
   return endRefused(sign_in, visit, grant, { message });
 }
 
@@ -56,7 +58,8 @@ export async function refuseAddress(
     { email, subject, issuer, client: grant.client, problem, request_id },
     `a sign-in was refused: ${detail}`,
   );
-  await note(sign_in, visit, grant, { email, subject, issuer, refused: problem, detail, groups: [], expected: [] });
+  const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
+  await noteRefusal(sign_in, { ...noted, ...deviceOf(grant), request_id });
   const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
   return endRefused(sign_in, visit, grant, { message: CLAIM_REASON[problem](email), advice });
 }
@@ -70,19 +73,4 @@ export async function endRefused(
 ): Promise<Answer> {
   await identity.device_grants.deny(grant.id, message);
   return { status: 403, page: deniedPage({ reason: message, advice, reference, user_code: grant.user_code }) };
-}
-
-/** For "appscli sessions explain". The refusal itself does not wait for a database that has no room for it. */
-async function note(
-  { database, clock, log }: SignIn,
-  { reference }: Visit,
-  { client, client_address }: PendingGrant,
-  refused: Omit<RefusedSignIn, 'at' | 'client' | 'client_address' | 'request_id'>,
-): Promise<void> {
-  try {
-    const { request_id } = reference;
-    await noteRefusal({ database, clock }, { ...refused, client, client_address, request_id });
-  } catch (error) {
-    log.warn({ err: error }, 'a refused sign-in could not be written down');
-  }
 }

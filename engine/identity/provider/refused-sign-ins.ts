@@ -1,4 +1,4 @@
-import type { Clock } from '../../contract/services.ts';
+import type { Clock, Log } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { ClaimProblem } from '../sessions/bindings.ts';
@@ -30,11 +30,25 @@ const MAX_CHARS = 300;
 
 const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected';
 
-/** Writes down that somebody was turned away; the oldest give way. Raises store_unavailable. */
-export async function noteRefusal(
-  { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Clock },
-  refused: Omit<RefusedSignIn, 'at'>,
-): Promise<void> {
+interface Noting {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Writes down that somebody was turned away, for "appscli sessions explain"; the oldest give way. Never rejects: trouble is
+ * logged, for a refusal does not wait for a database that has no room for it.
+ */
+export async function noteRefusal(noting: Noting, refused: Omit<RefusedSignIn, 'at'>): Promise<void> {
+  try {
+    await insertRefusal(noting, refused);
+  } catch (error) {
+    noting.log.warn({ err: error }, 'a refused sign-in could not be written down');
+  }
+}
+
+async function insertRefusal({ database, clock }: Noting, refused: Omit<RefusedSignIn, 'at'>): Promise<void> {
   const text = (value: string) => storable(value.slice(0, MAX_CHARS));
   const { subject, issuer, groups, expected } = refused;
   await database.query(

@@ -4,6 +4,7 @@ import { explain } from '../../../engine/cli/explain/explain-sign-ins.ts';
 import { noteRefusal, type RefusedSignIn } from '../../../engine/identity/provider/refused-sign-ins.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
+import { quietLog } from '../../support/store.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
 import { assertNarrow, backendOf } from '../tokens/backend-at-gateway.ts';
 
@@ -28,7 +29,7 @@ const REFUSED: Omit<RefusedSignIn, 'at'> = {
 
 describe('appscli sessions explain', () => {
   test('says why somebody was refused, with the groups that came and those expected', async () => {
-    await noteRefusal({ database: bench.gateway.database, clock: systemClock }, REFUSED);
+    await noteRefusal({ database: bench.gateway.database, clock: systemClock, log: quietLog }, REFUSED);
     const { stdout } = await bench.succeed('sessions', 'explain', 'Dana@example.com');
     assertNarrow(stdout);
     assert.match(
@@ -45,7 +46,7 @@ describe('appscli sessions explain', () => {
 
   test('tells of refusals that nobody asked for but the gateway', async () => {
     const refused = { ...REFUSED, email: 'erin@example.com', request_id: '' };
-    await noteRefusal({ database: bench.gateway.database, clock: systemClock }, refused);
+    await noteRefusal({ database: bench.gateway.database, clock: systemClock, log: quietLog }, refused);
     const { stdout } = await bench.succeed('sessions', 'explain', 'erin@example.com');
     assert.match(stdout.replace(/\s+/g, ' '), /from 192\.0\.2\.7, asked about by the gateway itself came/);
   });
@@ -53,7 +54,7 @@ describe('appscli sessions explain', () => {
   test('keeps ten refusals of one address, and says where there are none', async () => {
     for (let n = 0; n < 25; n++) {
       const refused = { ...REFUSED, email: 'often@example.com', request_id: `request-${n}` };
-      await noteRefusal({ database: bench.gateway.database, clock: systemClock }, refused);
+      await noteRefusal({ database: bench.gateway.database, clock: systemClock, log: quietLog }, refused);
     }
     const { stdout } = await bench.succeed('sessions', 'explain', 'often@example.com', '--json');
     const { refused } = JSON.parse(stdout) as { refused: { request_id: string }[] };
@@ -66,7 +67,7 @@ describe('appscli sessions explain', () => {
   });
 
   test('asks a gateway, too', async () => {
-    await noteRefusal({ database: api.database, clock: systemClock }, REFUSED);
+    await noteRefusal({ database: api.database, clock: systemClock, log: quietLog }, REFUSED);
     const backend = backendOf('root', api.url);
     assert.equal(await explain(backend.context, 'dana@example.com', { config: 'gateway.yaml', baseUrl: api.url }), 0);
     assert.match(backend.data(), /came {6}\/engineering, everybody/);

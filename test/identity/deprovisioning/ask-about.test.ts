@@ -124,4 +124,17 @@ describe('asking about somebody', () => {
     );
     assert.deepEqual(rows, [{ sealed_grant: 'a-next', refreshing_until: null, groups: ['staff', 'leads'] }]);
   });
+
+  it('gives back what the provider gave last when a session ends, not what that replaced', async () => {
+    await store.database.query('test_clear', 'delete from ended_grants', []);
+    for (const now of [{ groups: ['nobody'] }, { email: 'other@example.com' }]) {
+      await ask({ a: now });
+      const given = await store.database.query<object>(
+        'test_given',
+        'delete from ended_grants returning sealed_grant',
+        [],
+      );
+      assert.deepEqual(given, [{ sealed_grant: 'a-next' }]);
+    }
+  });
 });
