@@ -43,7 +43,7 @@ export const ERRORS = {
     status: 400,
     type: 'invalid_request_error',
     compat: { type: 'invalid_request_error', code: 'not_translatable' },
-    meaning: 'The request has something that cannot be said in the API of its upstream',
+    meaning: 'The request has something that the protocol of its upstream cannot express',
     retry: false,
   },
   bad_http: {
@@ -213,7 +213,7 @@ export const ERRORS = {
     status: 502,
     type: 'api_error',
     compat: server,
-    meaning: 'The upstream answered with something that is not the API',
+    meaning: 'The upstream answered with something that is not its protocol',
     retry: true,
   },
   store_unavailable: {
@@ -234,7 +234,7 @@ export const ERRORS = {
     status: 503,
     type: 'overloaded_error',
     compat: { type: 'server_error', code: 'server_is_overloaded' },
-    meaning: 'The gateway holds as many request bytes as it may',
+    meaning: 'The gateway keeps as many request bytes in memory as it may',
     retry: true,
   },
   draining: { status: 503, type: 'api_error', compat: server, meaning: 'The gateway is shutting down', retry: true },

@@ -24,7 +24,7 @@ export const FACTS = {
   'request.path': { kind: 'string', meaning: 'URL path without the query string' },
   'request.protocol': {
     kind: 'string',
-    meaning: 'API the pipeline serves',
+    meaning: 'Protocol the pipeline serves',
     values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],
   },
   'request.received_at': {
@@ -70,7 +70,7 @@ export const FACTS = {
   },
   'request.decisive_fields': {
     kind: 'object',
-    meaning: 'Fields beside `model` that decide over models, prices or accounts, by their place in the body',
+    meaning: 'Fields beside `model` that decide over models, prices or accounts, by their position in the body',
   },
   'request.other_models': {
     kind: 'strings',
@@ -143,7 +143,7 @@ export const FACTS = {
   'route.upstream': { kind: 'string', meaning: 'Upstream the request goes to' },
   'route.protocol': {
     kind: 'string',
-    meaning: 'API in which the upstream is asked',
+    meaning: 'Protocol in which the upstream is asked',
     values: PROTOCOLS,
   },
   'route.upstream_model': { kind: 'string', meaning: 'Model identifier the upstream knows' },
@@ -176,7 +176,7 @@ export const FACTS = {
 
   'translation.losses': {
     kind: 'strings',
-    meaning: 'Rules of translation between APIs that changed or dropped something, by name',
+    meaning: 'Rules of translation between protocols that changed or dropped something, by name',
   },
 
   'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
@@ -232,7 +232,7 @@ export const FACTS = {
 
   'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },
   'outcome.error': { kind: 'string', meaning: "Error code of the gateway's own refusal or failure" },
-  'outcome.aborted': { kind: 'boolean', meaning: 'Whether the client went away before the end' },
+  'outcome.aborted': { kind: 'boolean', meaning: 'Whether the client left before the end' },
   'outcome.drained': {
     kind: 'boolean',
     meaning: 'Whether the answer was read to its end for its bill, after nobody waited for it any more; only set then',
@@ -245,7 +245,7 @@ export const FACTS = {
   'outcome.duration_ms': { kind: 'number', meaning: 'Milliseconds from the request head to the end of the response' },
   'outcome.shadow': {
     kind: 'strings',
-    meaning: 'Rules in shadow mode that reserved, by name: what they would have done did not happen',
+    meaning: 'Rules in shadow mode that matched, by name: what they would have done did not happen',
   },
   'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
 

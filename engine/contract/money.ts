@@ -95,7 +95,7 @@ export interface Reservation {
   readonly exceeded: readonly LimitStatus[];
   /** The limits in shadow mode that had no room, when the reservation was placed nevertheless. */
   readonly shadows: readonly LimitStatus[];
-  /** Every limit in money that applies, with this hold in it, when the reservation was placed; empty while the store is away. */
+  /** Every limit in money that applies, with this reservation in it, when the reservation was placed; empty while the store is away. */
   readonly statuses: readonly LimitStatus[];
   /** Whether the request may go out without a reservation because the store is away and the operator wants it so. */
   readonly unreserved: boolean;

@@ -217,7 +217,7 @@ class PathChecker {
     this.tests += 1;
     const gateway = this.gatewayOf(file);
     const known = gateway?.compiled ?? (await this.beside(file, test.pipeline));
-    // What a pipeline with errors would reservation is not known.
+    // What a pipeline with errors would contain is not known.
     if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
     if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);
   }

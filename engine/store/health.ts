@@ -47,7 +47,7 @@ export interface ReadinessTries {
   knowsCallers(): boolean;
   /** Whether the configuration lets requests go out without a reservation. */
   servesWithoutReservations(): boolean;
-  /** Whether requests are reserved money for at all. */
+  /** Whether money is reserved for requests at all. */
   reservesMoney(): boolean;
 }
 

@@ -51,7 +51,7 @@ export interface IdentityProvider {
   reach(): Promise<void>;
   /**
    * Gives back what it takes to ask about a person (RFC 7009). Raises ProviderError.
-   * @returns false when the provider has no route for that, or there is nothing to give back.
+   * @returns false when the provider has no endpoint for that, or there is nothing to give back.
    */
   revoke(grant: ProviderGrant): Promise<boolean>;
 }

@@ -13,7 +13,7 @@ export interface KeyHolders {
    * Raises temporarily_unavailable for the id of a key that another gateway has, or had a few minutes ago, and
    * store_unavailable when that can't be told. Resolves for one that nobody has.
    */
-  demandUnreserved(id: string): Promise<void>;
+  demandUnknown(id: string): Promise<void>;
 }
 
 /** Holders that are asked about and told. */
@@ -22,7 +22,7 @@ export interface OpenKeyHolders extends KeyHolders {
 }
 
 /** Of a gateway that shares its database with no other. */
-export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, demandUnreserved: async () => {} };
+export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, demandUnknown: async () => {} };
 
 const ANNOUNCED_MS = 30_000;
 /**
@@ -99,7 +99,7 @@ export function openKeyHolders(options: {
 
   return {
     announce,
-    async demandUnreserved(id) {
+    async demandUnknown(id) {
       if (!(await readNext()).has(id)) return;
       if (clock.monotonic() - warned_at >= WARN_MS) {
         warned_at = clock.monotonic();

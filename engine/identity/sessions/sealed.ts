@@ -17,14 +17,14 @@ export function sealWith(keys: SessionKeys, value: object, purpose: SealPurpose)
 
 /**
  * The value that was sealed; `undefined` when it was not sealed with one of the keys for this purpose. Raises
- * temporarily_unavailable and store_unavailable, as `demandUnreserved` does.
+ * temporarily_unavailable and store_unavailable, as `demandUnknown` does.
  * @param key_holders are asked about a key that is not among these.
  */
 export async function openWith(
   keys: SessionKeys,
   sealed: string,
   purpose: SealPurpose,
-  { demandUnreserved }: Pick<KeyHolders, 'demandUnreserved'> = NO_OTHER_HOLDERS,
+  { demandUnknown }: Pick<KeyHolders, 'demandUnknown'> = NO_OTHER_HOLDERS,
 ): Promise<unknown> {
   if (sealed.length > MAX_CHARS) return undefined;
   try {
@@ -33,7 +33,7 @@ export async function openWith(
       async ({ kid }) => {
         const key = keys.all.get(String(kid));
         if (key !== undefined) return key.derive(use(purpose));
-        await demandUnreserved(String(kid));
+        await demandUnknown(String(kid));
         throw new errors.JWEDecryptionFailed();
       },
       { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] },

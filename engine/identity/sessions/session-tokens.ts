@@ -206,7 +206,7 @@ function headerText(kid: string): string {
 }
 
 /** Checks everything about a token but what its claims mean. Raises what `verify` does. */
-function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnreserved }: KeyHolders) {
+function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnknown }: KeyHolders) {
   const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
   const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
   return async (token: string, currentDate: Date): Promise<JWTPayload> => {
@@ -214,7 +214,7 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnreserv
     const key = by_header.get(header);
     if (key === undefined) {
       const kid = foreignKeyIn(header);
-      if (kid !== undefined) await demandUnreserved(kid);
+      if (kid !== undefined) await demandUnknown(kid);
       throw notOurs();
     }
     try {

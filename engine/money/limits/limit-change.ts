@@ -39,7 +39,7 @@ export function countsOnly(row: string, scopes: string, keys: string): string {
     from unnest(${scopes}::text[], ${keys}::text[]) as wanted (wanted_scope, wanted_key)
     cross join lateral (select case when position('+' in ${row}.scope) = 0
       then case when ${row}.scope = wanted_scope then ${row}.key end
-      -- What no text can reservation is escaped in the key, and nobody asks for it.
+      -- What no text can contain is escaped in the key, and nobody asks for it.
       when ${row}.key ~ '\\\\u(?:0000|d[89a-f])' then null
       else ${row}.key::jsonb ->> (array_position(string_to_array(${row}.scope, '+'), wanted_scope) - 1) end as part) as p
   )`;

@@ -46,7 +46,7 @@ const BESIDE = ['models that a request names beside its own', 'summaries of conv
 const OTHER_FEES = 'fees that are not by use';
 const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
 
-/** Whether every request that a pipeline sends out has first reserved what it is to hold. Counting tokens is free. */
+/** Whether every request that a pipeline sends out has first reserved what it may cost. Counting tokens is free. */
 function holdsAll({ match, stages }: PipelineSpec): boolean {
   if (match.protocol === 'count_tokens') return true;
   const runs = stages.filter(({ mode }) => mode === 'enforce');

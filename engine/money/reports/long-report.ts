@@ -9,7 +9,7 @@ export interface SqlPart {
   readonly values: readonly ReportValue[];
 }
 
-/** Runs one statement, `?` status for each value, and gives its rows. */
+/** Runs one statement, with a `?` for each value, and gives its rows. */
 export type ReportRead = <Row>(text: string, values: readonly ReportValue[]) => Promise<Row[]>;
 
 /** A report on years takes its time, and the gateway goes on meanwhile. */

@@ -118,7 +118,7 @@ describe('what somebody sees of limits', () => {
     assert.equal(limits[0].room, 0);
   });
 
-  test('of somebody with a name that no text can reservation is told like any other', async () => {
+  test('of somebody with a name that no text can contain is told like any other', async () => {
     const row = { scope: 'user+model', window: 'day', start: TODAY, spent: 90_000_000_000 };
     for (const name of ['a\u0000', 'b\ud800']) {
       await count(bench.database, { ...row, key: JSON.stringify([`${name}@example.com`, 'writer-1']) });

@@ -178,7 +178,7 @@ describe('the provider is told that a session ended', () => {
     assert.equal(await waiting(), 0);
   });
 
-  it('unless it has no route for that, is another one now, or the key is gone', async () => {
+  it('unless it has no endpoint for that, is another one now, or the key is gone', async () => {
     answer = () => false;
     await end(await begin(somebody(), 'no-route'));
     await ended.sweep();

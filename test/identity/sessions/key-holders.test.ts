@@ -41,13 +41,13 @@ const UNAVAILABLE = { code: 'temporarily_unavailable', status: 503, headers: { '
 describe('a key that a gateway does not have', () => {
   it('is known once another one has said that it has it, at that very moment and for five minutes', async () => {
     const [one, other] = [open(), open()];
-    await other.holders.demandUnreserved('key-of-one');
+    await other.holders.demandUnknown('key-of-one');
     await one.holders.announce(['key-of-one']);
-    await assert.rejects(other.holders.demandUnreserved('key-of-one'), UNAVAILABLE);
+    await assert.rejects(other.holders.demandUnknown('key-of-one'), UNAVAILABLE);
     other.clock.advance(299_000);
-    await assert.rejects(other.holders.demandUnreserved('key-of-one'), UNAVAILABLE);
+    await assert.rejects(other.holders.demandUnknown('key-of-one'), UNAVAILABLE);
     other.clock.advance(1000);
-    await other.holders.demandUnreserved('key-of-one');
+    await other.holders.demandUnknown('key-of-one');
     assert.equal(other.warnings.length, 2, 'once a minute');
   });
 
@@ -55,7 +55,7 @@ describe('a key that a gateway does not have', () => {
     const { holders, statements } = open();
     const started = performance.now();
     for (let round = 0; round < 3; round++) {
-      await Promise.all(Array.from({ length: 500 }, (_, i) => holders.demandUnreserved(`made-up-${round}-${i}`)));
+      await Promise.all(Array.from({ length: 500 }, (_, i) => holders.demandUnknown(`made-up-${round}-${i}`)));
     }
     assert.equal(statements.length, 3);
     assert.ok(performance.now() - started >= 490);
@@ -64,9 +64,9 @@ describe('a key that a gateway does not have', () => {
   it('cannot be told apart while the database is away, and can afterwards', async () => {
     const { holders, state } = open();
     state.away = true;
-    await assert.rejects(holders.demandUnreserved('nobody-has-it'), { code: 'store_unavailable' });
+    await assert.rejects(holders.demandUnknown('nobody-has-it'), { code: 'store_unavailable' });
     state.away = false;
-    await holders.demandUnreserved('nobody-has-it');
+    await holders.demandUnknown('nobody-has-it');
   });
 });
 
@@ -91,7 +91,7 @@ describe('a gateway', () => {
     one.clock.advance(300_000);
     one.tick();
     await one.holders.close();
-    await other.holders.demandUnreserved('first');
-    await assert.rejects(other.holders.demandUnreserved('second'), UNAVAILABLE);
+    await other.holders.demandUnknown('first');
+    await assert.rejects(other.holders.demandUnknown('second'), UNAVAILABLE);
   });
 });
