@@ -267,6 +267,11 @@ describe('the READMEs of engine and tests', () => {
     assert.deepEqual(missing, [], 'name the file that is there now, or leave it out');
   });
 
+  test('the one of the engine lists the rooms in the order of their floors', () => {
+    const listed = [...read('engine/README.md').matchAll(/^\| \[`([\w-]+)\/`\]/gm)].map(([, room]) => room);
+    assert.deepEqual(listed, FLOORS);
+  });
+
   test('every room has one, and together with those of its folders it names every folder', () => {
     const folders = globSync('engine/**/*.ts', { cwd: ROOT }).map((file) => dirname(file));
     for (const folder of new Set(folders)) {
