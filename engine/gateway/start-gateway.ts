@@ -1,5 +1,5 @@
 import type { Router } from 'express';
-import { openAuditLog } from '../audit/audit-log.ts';
+import { OpenAuditLog } from '../audit/audit-log.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Log, Services } from '../contract/services.ts';
@@ -225,7 +225,7 @@ async function openServices(
   const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
   const spooling = new SpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
   opened('spool', spooling);
-  const audit = opened('audit log', openAuditLog({ database, clock, log, spool: spooling }));
+  const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
   const lasting: LastingServices = {
     clock,
     log,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { AuditRecord } from '../../engine/api.ts';
-import { openAuditLog } from '../../engine/audit/audit-log.ts';
+import { type AuditLogOptions, OpenAuditLog } from '../../engine/audit/audit-log.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { auditTail } from '../../engine/money/reports/usage.ts';
 import { openTestStore, quietLog, spoiltStore, type TestStore } from '../support/store.ts';
@@ -22,8 +22,8 @@ after(async () => {
   await rm(directory, { recursive: true });
 });
 
-function open(more: Partial<Parameters<typeof openAuditLog>[0]> = {}) {
-  return openAuditLog({ database: store.database, clock, log: quietLog, every: () => () => {}, ...more });
+function open(more: Partial<AuditLogOptions> = {}) {
+  return new OpenAuditLog({ database: store.database, clock, log: quietLog, every: () => () => {}, ...more });
 }
 
 /** A log that keeps its fields by message. */
@@ -82,6 +82,7 @@ describe('the audit table', () => {
     const { log, kept } = keepingLog();
     const audit = open({ database: spoiltStore(store.database, 'audit_append', 1, 'before'), log });
     for (let n = 0; n < 10_005; n++) audit.write({ request_id: `flood-${n}` });
+    await audit.flush();
     await audit.flush();
     await audit.close();
     const records = await stored('flood-');

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { openAuditLog } from '../../engine/audit/audit-log.ts';
+import { OpenAuditLog } from '../../engine/audit/audit-log.ts';
 import { systemClock as clock } from '../../engine/kit/clock.ts';
 import { openLedger } from '../../engine/money/ledger/ledger.ts';
 import { SpoolingLedger } from '../../engine/money/spool/spooling-ledger.ts';
@@ -39,7 +39,7 @@ async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?
     ...(more.is_dead && { process: deadProcess() }),
     ...(more.max_bytes !== undefined && { max_bytes: more.max_bytes }),
   });
-  const audit = openAuditLog({ database: { query }, clock, log: quietLog, every: never, spool });
+  const audit = new OpenAuditLog({ database: { query }, clock, log: quietLog, every: never, spool });
   await spool.adoptOrphans();
   return { audit, spool, behind, trouble };
 }

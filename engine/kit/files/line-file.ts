@@ -1,80 +1,85 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Log } from '../../contract/services.ts';
 
-/** A file that lines are appended to, in order, without waiting. */
-export interface LineFile {
-  /** `line` holds no line break. */
-  append(line: string): void;
-  /** Resolves when what was appended is written, or can't be. */
-  flush(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const MAX_WAITING = 10_000;
 
 /**
- * Opens a file for appending, readable by its owner only. While it can't be written to, lines wait for the next one
- * that comes; the oldest are dropped beyond 10,000. The log says so once per trouble.
+ * A file that lines are appended to, in order, without waiting; readable by its owner only. While it can't be written to,
+ * lines wait for the next one that comes; the oldest are dropped beyond 10,000. The log says so once per trouble.
  */
-export function openLineFile(path: string, log: Log): LineFile {
-  let waiting: string[] = [];
+export class LineFile {
+  readonly #path: string;
+  readonly #log: Log;
+  #waiting: string[] = [];
   /** Bytes whose writing began; they end before anything else begins, so that no line is ever torn. */
-  let begun: Buffer | undefined;
-  let file: FileHandle | undefined;
-  let writing: Promise<void> | undefined;
-  let dropped = 0;
-  let in_trouble = false;
+  #begun: Buffer | undefined;
+  #file: FileHandle | undefined;
+  #writing: Promise<void> | undefined;
+  #dropped = 0;
+  #in_trouble = false;
 
-  const writeAll = async () => {
-    while (begun !== undefined || waiting.length > 0) {
-      if (begun === undefined) {
-        begun = Buffer.from(`${waiting.join('\n')}\n`);
-        waiting = [];
-      }
-      file ??= await open(path, 'a', 0o600);
-      const { bytesWritten } = await file.write(begun);
-      begun = bytesWritten < begun.length ? begun.subarray(bytesWritten) : undefined;
+  constructor(path: string, log: Log) {
+    this.#path = path;
+    this.#log = log;
+  }
+
+  /** @param line holds no line break. */
+  append(line: string): void {
+    this.#waiting.push(line);
+    if (this.#waiting.length > MAX_WAITING) {
+      this.#waiting.shift();
+      this.#dropped++;
     }
-  };
-  const write = async () => {
+    this.#flush();
+  }
+
+  /** Resolves when what was appended is written, or can't be. */
+  async close(): Promise<void> {
+    await this.#flush();
+    await this.#flush();
+    const lines = this.#waiting.length + this.#dropped;
+    if (lines > 0) {
+      this.#log.error({ path: this.#path, lines }, 'lines were lost because this file could not be written to');
+    }
+    await this.#file?.close();
+    this.#file = undefined;
+  }
+
+  #flush(): Promise<void> {
+    if (this.#begun !== undefined || this.#waiting.length > 0) this.#writing ??= this.#write();
+    return this.#writing ?? Promise.resolve();
+  }
+
+  async #write(): Promise<void> {
+    const path = this.#path;
     try {
-      await writeAll();
-      writing = undefined;
+      await this.#writeAll();
+      this.#writing = undefined;
       // What came between the last look and now did not start a writing of its own.
-      flush();
-      if (in_trouble) log.warn({ path, dropped }, 'lines can be written to this file again');
-      in_trouble = false;
-      dropped = 0;
+      this.#flush();
+      if (this.#in_trouble) this.#log.warn({ path, dropped: this.#dropped }, 'lines can be written to this file again');
+      this.#in_trouble = false;
+      this.#dropped = 0;
     } catch (error) {
-      if (!in_trouble) log.error({ path, err: error }, 'lines cannot be written to this file; they wait in memory');
-      in_trouble = true;
-      await file?.close().catch(() => {});
-      file = undefined;
-      writing = undefined;
-    }
-  };
-  const flush = () => {
-    if (begun !== undefined || waiting.length > 0) writing ??= write();
-    return writing ?? Promise.resolve();
-  };
-
-  return {
-    append(line) {
-      waiting.push(line);
-      if (waiting.length > MAX_WAITING) {
-        waiting.shift();
-        dropped++;
+      if (!this.#in_trouble) {
+        this.#log.error({ path, err: error }, 'lines cannot be written to this file; they wait in memory');
       }
-      flush();
-    },
-    flush,
-    async close() {
-      await flush();
-      await flush();
-      const left = waiting.length + dropped;
-      if (left > 0) log.error({ path, lines: left }, 'lines were lost because this file could not be written to');
-      await file?.close();
-      file = undefined;
-    },
-  };
+      this.#in_trouble = true;
+      await this.#file?.close().catch(() => {});
+      this.#file = undefined;
+      this.#writing = undefined;
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#begun !== undefined || this.#waiting.length > 0) {
+      if (this.#begun === undefined) {
+        this.#begun = Buffer.from(`${this.#waiting.join('\n')}\n`);
+        this.#waiting = [];
+      }
+      this.#file ??= await open(this.#path, 'a', 0o600);
+      const { bytesWritten } = await this.#file.write(this.#begun);
+      this.#begun = bytesWritten < this.#begun.length ? this.#begun.subarray(bytesWritten) : undefined;
+    }
+  }
 }

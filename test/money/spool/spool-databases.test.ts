@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { openAuditLog } from '../../../engine/audit/audit-log.ts';
+import { OpenAuditLog } from '../../../engine/audit/audit-log.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { openLedger } from '../../../engine/money/ledger/ledger.ts';
 import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
@@ -40,14 +40,14 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
   const log = { ...quietLog, warn: (fields: object, text: string) => void logged.push({ text, ...fields }) };
   const clock = frozenClock('2026-03-10T12:00:00Z');
   const behind = openLedger({ database, clock, log: quietLog, every: never });
-  const audit = openAuditLog({ database, clock, log: quietLog, every: never });
+  const audit = new OpenAuditLog({ database, clock, log: quietLog, every: never });
   const ledger = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
     log,
     every: never,
-    writeRecords: audit.writeAgain,
+    writeRecords: (texts, database_id) => audit.writeAgain(texts, database_id),
     ...(is_dead && { process: deadProcess() }),
   });
   closing.push(behind, ledger);
