@@ -1,17 +1,7 @@
 import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/protocols/body/decisive-fields.ts';
 import { DECISIVE_HEADERS } from '../../engine/upstreams/decisive-headers.ts';
 import { code, codes, page, table } from './markdown.ts';
-
-const APIS: Readonly<Record<DecisiveField['apis'][number], string>> = {
-  messages: 'Messages',
-  chat: 'chat completions',
-  responses: 'Responses',
-};
-
-const apisOf = ({ apis }: DecisiveField) =>
-  apis.length === Object.keys(APIS).length ? 'all' : apis.map((api) => APIS[api]).join(', ');
-
-const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+import { protocolNames, sentence } from './words.ts';
 
 function fieldsOf(rule: DecisiveField['rule']): string {
   return table(
@@ -19,7 +9,7 @@ function fieldsOf(rule: DecisiveField['rule']): string {
     DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
       code(field.name),
       field.place === 'top' ? 'top level' : 'anywhere',
-      apisOf(field),
+      protocolNames(field.apis, 'all'),
       sentence(field.meaning),
       codes(field.harmless ?? []),
       field.source,

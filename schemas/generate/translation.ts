@@ -2,18 +2,7 @@ import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
 import type { TranslationRule } from '../../engine/protocols/translation/rule.ts';
 import { TRANSLATION_RULES } from '../../engine/protocols/translation/rules.ts';
 import { code, page, table } from './markdown.ts';
-
-const NAMES: Readonly<Record<Protocol, string>> = {
-  messages: 'Messages',
-  chat: 'chat completions',
-  responses: 'Responses',
-};
-
-const isEvery = (protocols: readonly Protocol[]) => protocols.length === PROTOCOLS.length;
-
-const namesOf = (protocols: readonly Protocol[]) => protocols.map((protocol) => NAMES[protocol]);
-
-const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+import { protocolNames, sentence } from './words.ts';
 
 /** One table per side that has what cannot be said, so that whoever looks for one protocol finds everything about it together. */
 function rulesOf(part: TranslationRule['part']): string[] {
@@ -22,7 +11,7 @@ function rulesOf(part: TranslationRule['part']): string[] {
     ([, rule]) => rule.part === part,
   );
   const titleOf = (protocols: readonly Protocol[]) =>
-    isEvery(protocols) ? `${from} of every protocol` : `${from} of ${namesOf(protocols).join(' and ')}`;
+    `${from} of ${protocolNames(protocols, 'every protocol', ' and ')}`;
   const groups = [...Map.groupBy(rules, ([, rule]) => titleOf(rule.from))].sort(
     ([, [a]], [, [b]]) => b![1].from.length - a![1].from.length,
   );
@@ -32,9 +21,12 @@ function rulesOf(part: TranslationRule['part']): string[] {
       ['What', to, 'Handling', 'What happens', 'Name'],
       of_group.map(([name, rule]) => [
         rule.field,
-        isEvery(rule.to)
+        rule.to.length === PROTOCOLS.length
           ? 'any other'
-          : namesOf(rule.to.filter((protocol) => rule.from.join() !== protocol)).join(', '),
+          : protocolNames(
+              rule.to.filter((protocol) => rule.from.join() !== protocol),
+              'any other',
+            ),
         rule.handling,
         sentence(rule.meaning),
         code(name),
