@@ -8,7 +8,7 @@ import { keyName, quote } from '../source/describe.ts';
 import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
 import { namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
-import { isWritten, type Node, nodeAt } from '../source/node.ts';
+import { isWritten, type Node, nodeAt, pointerTokens } from '../source/node.ts';
 import { reportLiteralSecret } from '../source/schema-wording.ts';
 import type { Validated } from '../source/validate.ts';
 import type { Annotation } from '../source/validator.ts';
@@ -214,10 +214,7 @@ function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationCon
 
 /** Puts a value at a JSON pointer of a plain value. */
 function replaceAt(root: unknown, pointer: string, value: unknown): void {
-  const tokens = pointer
-    .split('/')
-    .slice(1)
-    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const tokens = pointerTokens(pointer);
   const last = tokens.pop();
   if (last === undefined) return;
   let owner = root as Record<string, unknown>;

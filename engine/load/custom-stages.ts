@@ -50,7 +50,7 @@ export interface StageSet {
 
 /**
  * Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code.
- * @param complete whether \`files\` are all that gateway.yaml means to name.
+ * @param complete whether `files` are all that gateway.yaml means to name.
  */
 export async function loadStages(
   shipped: readonly StageDefinition[],

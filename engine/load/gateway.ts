@@ -18,7 +18,7 @@ export interface CheckedGateway {
   readonly config: GatewayConfig | undefined;
   /** Absolute paths of stage modules, also when something else is wrong. */
   readonly modules: readonly string[];
-  /** Whether \`modules\` holds all that the file means to name. */
+  /** Whether `modules` holds all that the file means to name. */
   readonly knows_modules: boolean;
   /** Absolute path of the operator's pipelines, also when something else is wrong. */
   readonly pipelines: string | undefined;

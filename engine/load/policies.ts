@@ -33,7 +33,7 @@ export interface PolicySource {
 export function policySource(root: MapNode, value: unknown): PolicySource | undefined {
   const managed = (value as { policies?: { managed?: { enabled?: unknown; directory?: unknown } } }).policies?.managed;
   if (managed?.enabled !== true || typeof managed.directory !== 'string') return undefined;
-  const node = childOf(childOf(root, 'policies'), 'managed');
+  const node = childOf(root, 'policies', 'managed');
   const { directory } = managed;
   return {
     directory,
@@ -156,7 +156,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
   const { value, ok, node: root } = validate(POLICY_SCHEMA, text, dirname(file), findings);
   const settings = childOf(root, 'settings');
   if (settings?.kind === 'map') checkSettings(settings, ok, findings);
-  checkGroups(itemsOf(childOf(childOf(root, 'match'), 'groups')), source, findings);
+  checkGroups(itemsOf(childOf(root, 'match', 'groups')), source, findings);
   const name = childOf(root, 'policy');
   if (name !== undefined) reportOtherName(name, nameOf(file), findings);
   allowWarnings(root, findings);

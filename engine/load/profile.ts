@@ -44,7 +44,7 @@ export function loadProfiles(
 ): LoadedProfiles {
   const files = new Map<string, Profile>();
   const named = (node: Node | undefined) => profileNamed(node, gateway_file, files, context);
-  const server = named(childOf(childOf(root, 'server'), 'profile')) ?? BUILT_IN.neutral;
+  const server = named(childOf(root, 'server', 'profile')) ?? BUILT_IN.neutral;
   const fallback = server === BUILT_IN.neutral ? undefined : server;
   const upstreams = itemsOf(childOf(root, 'upstreams')).map(
     (upstream) =>

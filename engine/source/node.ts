@@ -56,9 +56,9 @@ export function entryOf(node: Node | undefined, key: string): Entry | undefined 
   return node.entries.find((entry) => entry.key === key);
 }
 
-/** The value of `key`; `undefined` when `node` is no mapping or lacks the key. */
-export function childOf(node: Node | undefined, key: string): Node | undefined {
-  return entryOf(node, key)?.value;
+/** The value that keys lead to; `undefined` where one of them is missing, or there is no mapping. */
+export function childOf(node: Node | undefined, ...keys: readonly string[]): Node | undefined {
+  return keys.reduce<Node | undefined>((owner, key) => entryOf(owner, key)?.value, node);
 }
 
 /** The items of a list; none when `node` is something else. */
@@ -82,7 +82,8 @@ export function pointerToken(key: string | number): string {
   return `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
-function pointerTokens(pointer: string): string[] {
+/** The tokens of a JSON pointer. */
+export function pointerTokens(pointer: string): string[] {
   return pointer
     .split('/')
     .slice(1)

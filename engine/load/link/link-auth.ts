@@ -184,7 +184,7 @@ export function checkGroupName(node: Node, findings: Findings): void {
 
 /** The globs of groups that are kept at sign-in; none when all are. */
 export function keptGroups(root: MapNode): readonly string[] {
-  const kept = childOf(childOf(childOf(root, 'auth'), 'oidc'), 'keep_groups');
+  const kept = childOf(root, 'auth', 'oidc', 'keep_groups');
   return itemsOf(kept).flatMap((item) => textOf(item) ?? []);
 }
 

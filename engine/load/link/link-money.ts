@@ -33,11 +33,11 @@ export function linkMoney(root: MapNode, known: KnownNames, findings: Findings):
 }
 
 function spendRulesOf(root: MapNode): readonly Node[] {
-  return itemsOf(childOf(childOf(root, 'spend_limits'), 'rules'));
+  return itemsOf(childOf(root, 'spend_limits', 'rules'));
 }
 
 function priceRowsOf(root: MapNode): readonly Node[] {
-  return itemsOf(childOf(childOf(root, 'prices'), 'rows'));
+  return itemsOf(childOf(root, 'prices', 'rows'));
 }
 
 interface Amount {
@@ -119,7 +119,7 @@ function checkSpendRule(rule: Node, findings: Findings): void {
 /** An amount for a group that nobody can be a member of is a slip of the pen: its members would have that of the others. */
 function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }: KnownNames, findings: Findings): void {
   if (token_groups === undefined) return;
-  const can_sign_in = childOf(childOf(root, 'auth'), 'oidc') !== undefined;
+  const can_sign_in = childOf(root, 'auth', 'oidc') !== undefined;
   const kept = can_sign_in ? keptGroups(root) : [];
   for (const { key, key_mark } of entriesOf(childOf(rule, 'limit_usd_by_group'))) {
     if (key.trim() === '' || token_groups.includes(key)) continue;

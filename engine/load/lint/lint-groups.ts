@@ -11,7 +11,7 @@ export function lintGroups(
   root: MapNode,
   findings: Findings,
 ): void {
-  const oidc = childOf(childOf(root, 'auth'), 'oidc');
+  const oidc = childOf(root, 'auth', 'oidc');
   const { names } = decidingGroups(config, more);
   const chars = tokenChars(names);
   if (oidc === undefined || chars <= MOST_TOKEN_CHARS) return;

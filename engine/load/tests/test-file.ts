@@ -71,7 +71,7 @@ function checkExclusive(step: Node, findings: Findings): void {
 }
 
 function checkAddress(step: Node, findings: Findings): void {
-  const address = childOf(childOf(step, 'caller'), 'address');
+  const address = childOf(step, 'caller', 'address');
   const text = textOf(address) ?? '';
   // A range has been found to be one before.
   if (address === undefined || !text.includes('/')) return;
@@ -81,7 +81,7 @@ function checkAddress(step: Node, findings: Findings): void {
 }
 
 function checkFacts(step: Node, findings: Findings): void {
-  for (const { key, key_mark } of entriesOf(childOf(childOf(step, 'expect'), 'facts'))) {
+  for (const { key, key_mark } of entriesOf(childOf(step, 'expect', 'facts'))) {
     if (Object.hasOwn(FACTS, key)) continue;
     const help = didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model');
     findings.report('C3001', key_mark, `there is no fact ${quote(key)}`, { help });
@@ -220,7 +220,7 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
   for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
     for (const key of ['runs', 'skips']) {
-      for (const item of itemsOf(childOf(childOf(step, 'expect'), key))) {
+      for (const item of itemsOf(childOf(step, 'expect', key))) {
         const id = textOf(item) ?? '';
         if (ids.includes(id)) continue;
         const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(id)}`;
@@ -234,7 +234,7 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
 export function checkCallers(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
   const groups = config.token_groups.map(({ name }) => name);
   for (const step of stepNodes(nodeAt(test.root, `/cases/${index}`))) {
-    const group = childOf(childOf(step, 'caller'), 'group');
+    const group = childOf(step, 'caller', 'group');
     const name = textOf(group) ?? '';
     if (group !== undefined && groups.length > 0 && !groups.includes(name)) {
       findings.report('C4020', group.mark, `there is no token group ${quote(name)}`, {
