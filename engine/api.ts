@@ -1,5 +1,6 @@
 /**
- * The one public protocol of the engine for stages: everything a stage may import from this project.
+ * What stages of operators import, as `appscli`. Nothing inside the engine imports this; shipped stages may also import the
+ * `index.ts` of a room.
  * @module
  */
 
@@ -17,7 +18,6 @@ export type {
 export { WINDOWS } from './contract/config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contract/errors.ts';
 export type { FactPath, FactValue } from './contract/facts.ts';
-export { askedIn, type Protocol, protocolOf } from './contract/protocol.ts';
 export type {
   AuditLog,
   AuditRecord,
@@ -76,9 +76,8 @@ export {
   type ValueOf,
 } from './contract/stage.ts';
 export { matchesGlob } from './kit/glob.ts';
-export { isEventStream, isPlain, jsonTypeProblem } from './kit/media-type.ts';
+export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
-export { createOnceLog } from './kit/once-log.ts';
 export { type Ending, endingOf, type Settled, settleUnknown } from './money/ledger/ending.ts';
 export { ledgerIdentity } from './money/ledger/ledger-identity.ts';
 export { moreToReserve, type ReservationWatch, watchReservation } from './money/ledger/reservation-watch.ts';
@@ -95,32 +94,3 @@ export { type Charged, chargeFor, clampedNumbers } from './money/prices/charge.t
 export { type Possible, possibleFor } from './money/prices/possible.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './money/prices/prices.ts';
 export { servedAsAsked } from './money/prices/served-prices.ts';
-export { type BodyFacts, readBodyFacts } from './protocols/body/body-facts.ts';
-export { spellBound } from './protocols/body/output-bound.ts';
-export type { DecisiveChoice } from './protocols/body/read-decisive.ts';
-export { removeMadeReasoning } from './protocols/translation/features/made-reasoning.ts';
-export { createTranslator, type Translation, translateRequest } from './protocols/translation/translate.ts';
-export { withoutUsageChunk } from './protocols/translation/usage-chunk.ts';
-export { newUsageReading, type UsageReading } from './protocols/usage/reading.ts';
-export { type UsageReader, usageReader } from './protocols/usage/usage-reader.ts';
-export { type RoutingRule, routingRules } from './rules/config-rules.ts';
-export { windowAsked } from './upstreams/decisive-headers.ts';
-export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedWords } from './upstreams/decisive-values.ts';
-export { refuseForeignAnswer } from './upstreams/foreign-answer.ts';
-export { modelNotFound } from './upstreams/model-refusals.ts';
-export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './upstreams/route-facts.ts';
-export {
-  createUpstreamClient,
-  type OutgoingRequest,
-  type Sending,
-  type UpstreamClient,
-} from './upstreams/upstream-client.ts';
-export {
-  describeTranslated,
-  dropDigests,
-  forwardedHeaders,
-  type MessagesHeaders,
-  messagesHeaders,
-  upstreamCredential,
-} from './upstreams/upstream-headers.ts';
-export { API_PATHS, upstreamPaths } from './upstreams/upstream-path.ts';

@@ -1,4 +1,5 @@
-import { defineStage, isEventStream, type JsonValue, withoutUsageChunk } from '../engine/api.ts';
+import { defineStage, isEventStream, type JsonValue } from '../engine/api.ts';
+import { withoutUsageChunk } from '../engine/protocols/index.ts';
 
 function optionsOf(value: unknown): Readonly<Record<string, JsonValue>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};

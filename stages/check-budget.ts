@@ -9,7 +9,6 @@ import {
   mostTokens,
   NO_TOKENS,
   type Possible,
-  type Protocol,
   type Reservation,
   type ReservationRequest,
   refuseForLimits,
@@ -21,6 +20,7 @@ import {
   type TokenCounts,
   type UpstreamConfig,
 } from '../engine/api.ts';
+import type { Protocol } from '../engine/protocols/index.ts';
 
 const READS = [
   'request.id',

@@ -1,31 +1,30 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import {
-  API_PATHS,
-  askedIn,
-  createUpstreamClient,
   type DrainLimits,
   defineStage,
-  describeTranslated,
-  dropDigests,
-  forwardedHeaders,
   isEventStream,
-  type MessagesHeaders,
-  messagesHeaders,
-  type OutgoingRequest,
-  type Protocol,
-  protocolOf,
   type Relay,
-  refuseForeignAnswer,
-  type Sending,
   type Services,
   type StageContext,
   StageError,
-  spellBound,
-  type UpstreamClient,
   type UpstreamConfig,
+} from '../engine/api.ts';
+import { askedIn, type Protocol, protocolOf, spellBound } from '../engine/protocols/index.ts';
+import {
+  API_PATHS,
+  createUpstreamClient,
+  describeTranslated,
+  dropDigests,
+  forwardedHeaders,
+  type MessagesHeaders,
+  messagesHeaders,
+  type OutgoingRequest,
+  refuseForeignAnswer,
+  type Sending,
+  type UpstreamClient,
   upstreamCredential,
   upstreamPaths,
-} from '../engine/api.ts';
+} from '../engine/upstreams/index.ts';
 
 /** An upstream with everything a request to it needs, prepared once. */
 interface Target {

@@ -6,7 +6,6 @@ import {
   chargeFor,
   clampedNumbers,
   costOf,
-  createOnceLog,
   defineStage,
   type EffectivePrice,
   type Ending,
@@ -15,7 +14,6 @@ import {
   type ModelConfig,
   moreToReserve,
   NO_TOKENS,
-  newUsageReading,
   type Possible,
   type PriceNote,
   type Provenance,
@@ -28,12 +26,11 @@ import {
   type StageContext,
   servedAsAsked,
   settleUnknown,
-  type UsageReader,
-  type UsageReading,
   unpricedTools,
-  usageReader,
   watchReservation,
 } from '../engine/api.ts';
+import { createOnceLog } from '../engine/kit/index.ts';
+import { newUsageReading, type UsageReader, type UsageReading, usageReader } from '../engine/protocols/index.ts';
 
 /** What is kept between the events of one response. */
 interface Metering {

@@ -1,18 +1,15 @@
 import {
   defineStage,
-  isPlain,
-  jsonTypeProblem,
   limitHeaders,
   limitsAtOnce,
-  modelNames,
-  readBodyFacts,
   refuseForLimits,
   type Services,
   type StageContext,
   StageError,
-  servedWords,
-  windowAsked,
 } from '../engine/api.ts';
+import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
+import { readBodyFacts } from '../engine/protocols/index.ts';
+import { modelNames, servedWords, windowAsked } from '../engine/upstreams/index.ts';
 
 const CALLER = [
   'principal.email',

@@ -1,24 +1,25 @@
 import {
-  createDecisiveCheck,
-  type DecisiveChoice,
   defineStage,
   type FactView,
-  MODEL_FACTS,
   type ModelCaller,
   type ModelConfig,
   matchesGlob,
-  modelFacts,
-  modelNotFound,
   type PricedRoute,
-  type RoutingRule,
-  refuseDecisiveQuery,
-  routingRules,
   type Services,
   type TokenCounts,
-  UPSTREAM_FACTS,
   type UpstreamConfig,
-  upstreamFacts,
 } from '../engine/api.ts';
+import type { DecisiveChoice } from '../engine/protocols/index.ts';
+import { type RoutingRule, routingRules } from '../engine/rules/index.ts';
+import {
+  createDecisiveCheck,
+  MODEL_FACTS,
+  modelFacts,
+  modelNotFound,
+  refuseDecisiveQuery,
+  UPSTREAM_FACTS,
+  upstreamFacts,
+} from '../engine/upstreams/index.ts';
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;

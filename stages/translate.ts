@@ -1,13 +1,12 @@
+import { defineStage, StageError } from '../engine/api.ts';
 import {
   createTranslator,
-  defineStage,
   type Protocol,
   protocolOf,
   removeMadeReasoning,
-  StageError,
   type Translation,
   translateRequest,
-} from '../engine/api.ts';
+} from '../engine/protocols/index.ts';
 
 export default defineStage({
   name: 'translate',

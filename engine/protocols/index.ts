@@ -1,0 +1,10 @@
+/** What shipped stages use of this room. */
+export { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
+export { type BodyFacts, readBodyFacts } from './body/body-facts.ts';
+export { spellBound } from './body/output-bound.ts';
+export type { DecisiveChoice } from './body/read-decisive.ts';
+export { removeMadeReasoning } from './translation/features/made-reasoning.ts';
+export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
+export { withoutUsageChunk } from './translation/usage-chunk.ts';
+export { newUsageReading, type UsageReading } from './usage/reading.ts';
+export { type UsageReader, usageReader } from './usage/usage-reader.ts';

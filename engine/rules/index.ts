@@ -1,0 +1,2 @@
+/** What shipped stages use of this room. */
+export { type RoutingRule, routingRules } from './config-rules.ts';
