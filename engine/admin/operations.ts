@@ -40,11 +40,16 @@ type Input<Name extends keyof AdminOperations> = Parameters<AdminOperations[Name
 type Answer<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
 /** Fields that the description has a default for. */
 type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds';
+type MayLack<T> = {
+  [Key in keyof T]-?: Key extends Defaulted ? Key : Record<never, never> extends Pick<T, Key> ? Key : never;
+}[keyof T];
+/** What a caller says: fields with a default may be left out, and what is `undefined` was not said. */
+type Said<T> = Omit<T, MayLack<T>> & { readonly [Key in MayLack<T>]?: T[Key] | undefined };
 
 /** Carries out an admin operation somewhere: here, or at a running gateway. Values are as JSON has them. */
 export type AdminApi = <Name extends keyof AdminOperations>(
   name: Name,
-  input: Omit<Input<Name>, Defaulted> & Partial<Pick<Input<Name>, Defaulted & keyof Input<Name>>>,
+  input: Said<Input<Name>>,
 ) => Promise<Answer<Name>>;
 
 /** Carries out an operation as somebody who may ask for it. Raises AdminError, TokenError, LimitError, the errors of the store. */

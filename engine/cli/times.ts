@@ -8,34 +8,36 @@ export function localZone(): string {
 
 const two = (number: number) => String(number).padStart(2, '0');
 
+/** Formats a moment, which somebody else may have written down (ISO 8601): what is no moment stays as it is. */
+function format(moment: Date | string, as: (date: Date) => string): string {
+  const date = new Date(moment);
+  return Number.isNaN(date.getTime()) ? String(moment) : as(date);
+}
+
 /** A calendar day in the local time zone, as 2027-01-31. */
-export function dayWords(date: Date): string {
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+export function formatDay(moment: Date | string): string {
+  return format(moment, (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`);
 }
 
 /** A moment to the minute in the local time zone, without its name. */
-export function minuteWords(date: Date): string {
-  return `${dayWords(date)} ${two(date.getHours())}:${two(date.getMinutes())}`;
+export function formatMinute(moment: Date | string): string {
+  return format(moment, (date) => `${formatDay(date)} ${two(date.getHours())}:${two(date.getMinutes())}`);
 }
 
 /** A moment to the minute with the local time zone, as 2027-01-31 14:05 Europe/Berlin. */
-export function momentWords(date: Date): string {
-  return `${minuteWords(date)} ${localZone()}`;
-}
-
-/** A moment that somebody else wrote down (ISO 8601) as `momentWords` has it; as it is where it is no moment. */
-export function readMoment(text: string): string {
-  const date = new Date(text);
-  return Number.isNaN(date.getTime()) ? text : momentWords(date);
+export function formatMoment(moment: Date | string): string {
+  return format(moment, (date) => `${formatMinute(date)} ${localZone()}`);
 }
 
 /** A moment to the millisecond in one word (ISO 8601): the local time with its distance from UTC. */
-export function momentWord(date: Date): string {
-  const minutes = -date.getTimezoneOffset();
-  const local = new Date(date.getTime() + minutes * 60_000).toISOString();
-  if (minutes === 0) return local;
-  const distance = Math.abs(minutes);
-  return local.replace('Z', `${minutes < 0 ? '-' : '+'}${two(Math.floor(distance / 60))}:${two(distance % 60)}`);
+export function formatTimestamp(moment: Date | string): string {
+  return format(moment, (date) => {
+    const minutes = -date.getTimezoneOffset();
+    const local = new Date(date.getTime() + minutes * 60_000).toISOString();
+    if (minutes === 0) return local;
+    const distance = Math.abs(minutes);
+    return local.replace('Z', `${minutes < 0 ? '-' : '+'}${two(Math.floor(distance / 60))}:${two(distance % 60)}`);
+  });
 }
 
 /** A title of a column of days, with a short name of the time zone they are in: there is no room for a long one. */

@@ -91,7 +91,7 @@ test('a wrong command line is one line with what was probably meant, and exit co
     [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
     [['audit', 'tail', '-n', 'many'], /Write a number/],
     [['tokens', 'create', 'extra'], /./],
-    [['people', 'list', '--base-url', 'https://gateway.example.com'], /\(appscli people list --help shows how\)/],
+    [['policy', 'list', '--base-url', 'https://gateway.example.com'], /\(appscli policy list --help shows how\)/],
   ];
   const refused = wrong.map(async ([arguments_, expected]) => {
     const { exit_code, stdout, stderr } = await cli(arguments_);

@@ -14,7 +14,7 @@ function evaluate(module: string, expression: string, env: Record<string, string
 
 describe('times for people', () => {
   const MOMENT = "new Date('2027-01-31T23:30:05.123Z')";
-  const all = `[m.dayWords(${MOMENT}), m.momentWords(${MOMENT}), m.momentWord(${MOMENT})]`;
+  const all = `[m.formatDay(${MOMENT}), m.formatMoment(${MOMENT}), m.formatTimestamp(${MOMENT})]`;
 
   test('are in the time zone that TZ names, and name it', () => {
     assert.deepEqual(evaluate(TIMES, all, { TZ: 'Europe/Berlin' }), [

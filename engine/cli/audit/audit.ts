@@ -4,7 +4,7 @@ import { type AuditRow, auditTail } from '../../money/reports/usage.ts';
 import type { Database } from '../../store/database.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
-import { momentWord } from '../times.ts';
+import { formatTimestamp } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
 const POLL_MS = 500;
@@ -61,7 +61,7 @@ function readableLine({ at, record }: AuditRow): string {
   const where = word(upstream);
   const lost = Array.isArray(losses) && losses.length > 0 ? losses.map(word).join(', ') : undefined;
   return [
-    momentWord(at),
+    formatTimestamp(at),
     word(status) ?? 'no answer',
     word(error),
     aborted === true ? 'aborted' : undefined,

@@ -1,9 +1,9 @@
 import { fieldsOf } from '../../client/answers.ts';
 import { sentence } from '../../client/errors.ts';
 import { createAsk, type Fetch } from '../../client/http.ts';
+import { safeToShow } from '../../client/shape-answer.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
-import { safeToShow } from '../at-gateway.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
 
 /** The largest page of models. */

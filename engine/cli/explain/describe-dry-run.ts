@@ -5,7 +5,7 @@ import type { Reason } from '../../rules/reasons.ts';
 import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../simulate/dry-run.ts';
 import type { LimitStep } from '../../simulate/dry-run-limits.ts';
 import { formatTable } from '../table.ts';
-import { momentWords } from '../times.ts';
+import { formatMoment } from '../times.ts';
 
 const DETAIL = ' '.repeat(7);
 
@@ -13,7 +13,7 @@ const DETAIL = ' '.repeat(7);
 function shown(path: string, value: unknown): string {
   if (value === null || value === undefined) return 'not set';
   if (path.endsWith('_nano_usd')) return `${formatUsd(Number(value))} USD`;
-  if (path.endsWith('_at')) return momentWords(new Date(Number(value)));
+  if (path.endsWith('_at')) return formatMoment(new Date(Number(value)));
   return jsonText(value);
 }
 

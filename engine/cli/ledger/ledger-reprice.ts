@@ -15,7 +15,7 @@ import { EXIT_OK } from '../exit-codes.ts';
 import { operator } from '../operator.ts';
 import { demandPeriod } from '../period.ts';
 import { type Column, formatTable } from '../table.ts';
-import { momentWords } from '../times.ts';
+import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
@@ -42,7 +42,7 @@ export async function reprice(
   const onProgress = ({ requests, until }: RepriceProgress) => {
     if (performance.now() - told_at < PROGRESS_MS) return;
     told_at = performance.now();
-    terminal.words(`read ${counted(requests, 'request')}, to ${momentWords(until)}\n`);
+    terminal.words(`read ${counted(requests, 'request')}, to ${formatMoment(until)}\n`);
   };
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),

@@ -15,7 +15,7 @@ import {
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
-import { momentWords } from '../times.ts';
+import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
@@ -95,7 +95,7 @@ function describeKind<Finding>(
 
 function describeDifference(difference: CounterDifference): string {
   const { counter_id, scope, key, window, unit, window_start, amount, kept, recomputed } = difference;
-  const since = window_start === null ? '' : ` from ${momentWords(window_start)}`;
+  const since = window_start === null ? '' : ` from ${formatMoment(window_start)}`;
   const counter =
     scope === null || key === null
       ? `counter ${counter_id ?? 'without an id'}, which does not exist`
@@ -115,8 +115,8 @@ function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd
 }
 
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
-  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${momentWords(heartbeat_at)}`;
-  return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${momentWords(reserved_at)}; its gateway ${heard}`;
+  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${formatMoment(heartbeat_at)}`;
+  return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${formatMoment(reserved_at)}; its gateway ${heard}`;
 }
 
 function usd(nano_usd: bigint): string {

@@ -1,39 +1,38 @@
+import type { InJson } from '../../admin/operations.ts';
 import type { Fetch } from '../../client/http.ts';
 import { SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
 import type { LimitWindow } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
-import { wrapText } from '../../kit/text/wrap-text.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
   amountUnit,
   type LimitParts,
+  partsToFind,
   unitOfWindow,
 } from '../../money/limits/limit-names.ts';
 import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
-import { openAtGateway } from '../at-gateway.ts';
+import { type Location, withAdmin } from '../admin.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
-import { momentWords } from '../times.ts';
-import type { Place } from '../tokens/tokens.ts';
-import { withDatabase } from '../with-database.ts';
+import { say, showResult } from '../show.ts';
+import { formatMoment } from '../times.ts';
 import {
-  amountWords,
   describeInForce,
+  describeNoRoom,
+  describeNothingLimited,
+  describeWhere,
   describeWritten,
-  noRoomWords,
-  nothingLimitedWords,
-  onlyWhereWords,
-  whoseWords,
-} from './limit-words.ts';
-import { type LimitBackend, limitsAtDatabase, limitsAtGateway } from './limits-backend.ts';
+  formatAmount,
+  formatWhose,
+} from './format-limits.ts';
 
 /** Whose limit it is, as options say it: several together are a combination. */
 export type WhoseOptions = Readonly<Partial<Record<SpendScope, string>>>;
 
 /** What a command is given that names one limit and an amount of it. */
-export type AmountOptions = Place &
+export type AmountOptions = Location &
   WhoseOptions &
   Readonly<Partial<Record<AmountUnit, number>>> & {
     readonly window: LimitWindow;
@@ -41,16 +40,14 @@ export type AmountOptions = Place &
     readonly json?: true;
   };
 
-const WIDTH = 80;
-
 /** `appscli limits list`: what is in force, spent and reserved, for somebody or at a glance. */
 export async function list(
   context: CommandContext,
-  given: Place & WhoseOptions & { readonly json?: true },
+  given: Location & WhoseOptions & { readonly json?: true },
   fetch?: Fetch,
 ): Promise<number> {
   const { terminal } = context;
-  const found = await withBackend(context, given, (backend) => backend.list(partsIn(given)), fetch);
+  const found = await withAdmin(context, given, (admin) => admin('listLimits', partsToFind(partsIn(given))), fetch);
   const { written, limits } = found;
   if (given.json) terminal.data(`${jsonText(found, 2)}\n`);
   else if (written.length === 0 && limits.length === 0) terminal.words('There are no such limits.\n');
@@ -74,37 +71,38 @@ export async function list(
 
 /** `appscli limits set`: a limit on one counter in place of those of gateway.yaml. */
 export async function set(context: CommandContext, given: AmountOptions, fetch?: Fetch): Promise<number> {
-  const wish = { of: partsIn(given), window: given.window, ...amountIn(given), reason: given.reason };
-  const done = await withBackend(context, given, (backend) => backend.set(wish), fetch);
-  if (given.json) return inJson(context, done);
-  const { previous, now } = done;
-  const { unit } = now;
-  const before = previous === null ? '' : `, in place of ${amountWords(previous, unit)}`;
-  say(context, `Set ${whoseWords(now)} to ${amountWords(wish.amount, unit)}${before}. In force from now on:`);
-  return tellNow(context, now);
+  const done = await withAdmin(context, given, (admin) => admin('setLimit', wishIn(given)), fetch);
+  return showResult(context, done, given.json, () => {
+    const { previous, now } = done;
+    const before = previous === null ? '' : `, in place of ${formatAmount(previous, now.unit)}`;
+    const amount = formatAmount(given[now.unit]!, now.unit);
+    say(context, `Set ${formatWhose(now)} to ${amount}${before}. In force from now on:`);
+    tellNow(context, now);
+  });
 }
 
 /** `appscli limits clear`: takes back what was set. Exits 1 when nothing is. */
 export async function clear(
   context: CommandContext,
-  given: Place & WhoseOptions & { readonly window: LimitWindow; readonly unit?: AmountUnit; readonly json?: true },
+  given: Location & WhoseOptions & { readonly window: LimitWindow; readonly unit?: AmountUnit; readonly json?: true },
   fetch?: Fetch,
 ): Promise<number> {
   const { window } = given;
   const only = unitOfWindow(window);
   const unit = given.unit ?? (only === undefined ? undefined : amountUnit(only));
   if (unit === undefined) throw usage('a minute can have a limit of requests and one of tokens: which? Give --unit');
-  const done = await withBackend(
+  const done = await withAdmin(
     context,
     given,
-    (backend) => backend.clear({ of: partsIn(given), window, unit }),
+    (admin) => admin('clearLimit', { ...partsIn(given), window, unit }),
     fetch,
   );
-  if (given.json) return inJson(context, done);
-  const { previous, now } = done;
-  const was = previous === null ? '' : ` of ${amountWords(previous, now.unit)}`;
-  say(context, `Took back the limit${was} for ${whoseWords(now)}. In force from now on:`);
-  return tellNow(context, now);
+  return showResult(context, done, given.json, () => {
+    const { previous, now } = done;
+    const was = previous === null ? '' : ` of ${formatAmount(previous, now.unit)}`;
+    say(context, `Took back the limit${was} for ${formatWhose(now)}. In force from now on:`);
+    tellNow(context, now);
+  });
 }
 
 /** `appscli limits grant`: room on top of a limit for a time. */
@@ -113,38 +111,29 @@ export async function grant(
   given: AmountOptions & { readonly expires: Date },
   fetch?: Fetch,
 ): Promise<number> {
-  const { window, reason, expires } = given;
-  const wish = { of: partsIn(given), window, ...amountIn(given), reason, expires };
-  const done = await withBackend(context, given, (backend) => backend.grant(wish), fetch);
-  if (given.json) return inJson(context, done);
-  const { id, amount, unit, expires_at } = done.grant;
-  const until = `until ${momentWords(expires_at)}`;
-  say(context, `Grant ${id}: ${amountWords(amount, unit)} more for ${whoseWords(done.now)}, ${until}.`);
-  return tellNow(context, done.now);
+  const wish = { ...wishIn(given), expires_at: given.expires.toISOString() };
+  const done = await withAdmin(context, given, (admin) => admin('grantLimit', wish), fetch);
+  return showResult(context, done, given.json, () => {
+    const { id, amount, unit, expires_at } = done.grant;
+    const until = `until ${formatMoment(expires_at)}`;
+    say(context, `Grant ${id}: ${formatAmount(amount, unit)} more for ${formatWhose(done.now)}, ${until}.`);
+    tellNow(context, done.now);
+  });
 }
 
 /** `appscli limits revoke`: ends a grant before its time. Exits 1 when there is none to end. */
 export async function revoke(
   context: CommandContext,
   id: string,
-  given: Place & { readonly json?: true },
+  given: Location & { readonly json?: true },
   fetch?: Fetch,
 ): Promise<number> {
-  const done = await withBackend(context, given, (backend) => backend.revoke(id), fetch);
-  if (given.json) return inJson(context, done);
-  const { amount, unit } = done.grant;
-  say(context, `Revoked ${id}: ${amountWords(amount, unit)} for ${whoseWords(done.now)}. In force from now on:`);
-  return tellNow(context, done.now);
-}
-
-async function withBackend<T>(
-  context: CommandContext,
-  { config, baseUrl }: Place,
-  use: (backend: LimitBackend) => Promise<T>,
-  fetch: Fetch | undefined,
-): Promise<T> {
-  if (baseUrl !== undefined) return use(limitsAtGateway(await openAtGateway(context, baseUrl, fetch)));
-  return withDatabase(context, config, (opened) => use(limitsAtDatabase(opened.config, opened.database)));
+  const done = await withAdmin(context, given, (admin) => admin('revokeGrant', { id }), fetch);
+  return showResult(context, done, given.json, () => {
+    const { amount, unit } = done.grant;
+    say(context, `Revoked ${id}: ${formatAmount(amount, unit)} for ${formatWhose(done.now)}. In force from now on:`);
+    tellNow(context, done.now);
+  });
 }
 
 function partsIn(given: WhoseOptions): LimitParts {
@@ -153,32 +142,22 @@ function partsIn(given: WhoseOptions): LimitParts {
   );
 }
 
-function amountIn(given: AmountOptions): { readonly unit: AmountUnit; readonly amount: number } {
+function wishIn(given: AmountOptions) {
   const [unit, another] = AMOUNT_UNITS.filter((each) => given[each] !== undefined);
   if (unit === undefined) throw usage('how much? Give --usd, --requests or --tokens');
   if (another !== undefined) throw usage('give one of --usd, --requests and --tokens, not several');
-  return { unit, amount: given[unit]! };
+  return { ...partsIn(given), window: given.window, [unit]: given[unit], reason: given.reason };
 }
 
 function titled(title: string, lines: readonly string[]): string[] {
   return lines.length === 0 ? [] : [`${title}:`, ...lines, ''];
 }
 
-function inJson({ terminal }: CommandContext, value: object): number {
-  terminal.data(`${jsonText(value)}\n`);
-  return EXIT_OK;
-}
-
-function tellNow(context: CommandContext, now: LimitInForce): number {
+function tellNow(context: CommandContext, now: InJson<LimitInForce>): void {
   context.terminal.words(printableLines(describeInForce(now)));
-  for (const words of [noRoomWords(now), onlyWhereWords(now), nothingLimitedWords(now)]) {
-    if (words !== undefined) say(context, words);
+  for (const text of [describeNoRoom(now), describeWhere(now), describeNothingLimited(now)]) {
+    if (text !== undefined) say(context, text);
   }
-  return EXIT_OK;
-}
-
-function say({ terminal }: CommandContext, words: string): void {
-  terminal.words(printableLines(wrapText(words, WIDTH)));
 }
 
 function usage(message: string): StartError {

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
 import { config, email, examples, json, notEmpty } from '../options.ts';
 
@@ -12,6 +13,7 @@ export function addPeople(program: Command, context: CommandContext, finish: (ex
     .command('list')
     .description('everybody the gateway knows, and the account they sign in with')
     .addOption(config())
+    .addOption(atGateway())
     .option('--user <email>', 'only this person', email)
     .addOption(json('print a JSON array'))
     .addHelpText('after', examples('appscli people list', 'appscli people list --user ana@example.com --json'))
@@ -21,6 +23,7 @@ export function addPeople(program: Command, context: CommandContext, finish: (ex
     .description('let addresses go to another account; their sessions end')
     .argument('[emails...]', 'the addresses')
     .addOption(config())
+    .addOption(atGateway())
     .option('--subject <sub>', 'to the account with this identifier; else the next that signs in', notEmpty)
     .option('--former-issuer <url>', 'instead of addresses: all people of this former provider', notEmpty)
     .addOption(new Option('--tokens <what>', 'what becomes of their access tokens').choices(['keep', 'revoke']))

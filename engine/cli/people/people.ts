@@ -1,34 +1,38 @@
+import type { AdminApi, InJson } from '../../admin/operations.ts';
+import type { Fetch } from '../../client/http.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { type KnownPerson, listPeople, type RebindWish, rebindAs } from '../../identity/sessions/bindings.ts';
-import { systemClock } from '../../kit/clock.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
+import type { KnownPerson, RebindWish } from '../../identity/sessions/bindings.ts';
+import { type Location, withAdmin } from '../admin.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
-import { operator } from '../operator.ts';
-import { type Column, formatList, withoutEmptyColumns } from '../table.ts';
-import { dayWords, titleInZone } from '../times.ts';
-import { withDatabase } from '../with-database.ts';
+import { EXIT_FINDINGS, EXIT_USAGE } from '../exit-codes.ts';
+import { showList, showResult } from '../show.ts';
+import { formatDay, titleInZone } from '../times.ts';
+
+type Shown = InJson<KnownPerson>;
 
 /** `appscli people list`: everybody the gateway knows, and the account they sign in with. */
 export async function list(
   context: CommandContext,
-  given: { readonly config: string; readonly user?: string; readonly json?: true },
+  given: Location & { readonly user?: string; readonly json?: true },
+  fetch?: Fetch,
 ): Promise<number> {
-  const { terminal } = context;
-  const { user } = given;
-  const people = await withDatabase(context, given.config, ({ config, database }) =>
-    listPeople({ config, database, clock: systemClock }, { user }),
-  );
-  if (given.json) terminal.data(`${jsonText(people, 2)}\n`);
-  else if (people.length === 0) terminal.words('Nobody has signed in or had an access token yet.\n');
-  else terminal.data(printableLines(describePeople(people, terminal.table_columns)));
-  return EXIT_OK;
+  const { people } = await withAdmin(context, given, (admin) => admin('listPeople', { user: given.user }), fetch);
+  return showList(context, people, given.json, {
+    none: 'Nobody has signed in or had an access token yet.',
+    columns: ['USER', 'ACCOUNT', titleInZone('SEEN'), 'TOKENS SUSPENDED', 'NOTE'],
+    cells: (person) => [
+      person.email,
+      person.subject ?? '',
+      person.signed_in_at === null ? 'never' : formatDay(person.signed_in_at),
+      suspensionOf(person),
+      noteOf(person),
+    ],
+  });
 }
 
 /** What `appscli people rebind` is told. */
-export interface RebindOptions extends RebindWish {
-  readonly config: string;
+export interface RebindOptions extends Location, RebindWish {
   readonly formerIssuer?: string;
   readonly json?: true;
 }
@@ -38,24 +42,25 @@ export async function rebind(
   context: CommandContext,
   emails: readonly string[],
   given: RebindOptions,
+  fetch?: Fetch,
 ): Promise<number> {
-  const { terminal } = context;
+  const { subject, tokens } = given;
   checkWish(emails, given);
-  const done = await withDatabase(context, given.config, async ({ config, database }) => {
-    const oidc = config.auth?.oidc;
-    if (given.subject !== undefined && oidc === undefined) {
-      throw new StartError('--subject names an account of the identity provider, and auth.oidc names none');
+  const rebindAll = async (admin: AdminApi) => {
+    const done = [];
+    for (const email of await addressesMeant(admin, emails, given)) {
+      done.push(await admin('rebind', { email, subject, tokens }));
     }
-    const by = { database, clock: systemClock, actor: operator() };
-    const ended = [];
-    for (const person of await peopleMeant({ config, database, clock: systemClock }, emails, given)) {
-      ended.push(await rebindAs(by, person, given, oidc));
+    return done;
+  };
+  const done = await withAdmin(context, given, rebindAll, fetch);
+  const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
+  return showResult(context, done, given.json, () => {
+    for (const { user, sessions, tokens } of done) {
+      const ended = `${counted(sessions, 'session')}, ${counted(tokens, 'access token')}`;
+      context.terminal.words(`${user} goes to ${whose}. Ended: ${ended}.\n`);
     }
-    return ended;
   });
-  if (given.json) terminal.data(`${jsonText(done)}\n`);
-  else for (const each of done) terminal.words(`${sentence(each, given)}\n`);
-  return EXIT_OK;
 }
 
 function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindOptions): void {
@@ -66,66 +71,35 @@ function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindO
   if (subject !== undefined && emails.length !== 1) throw wrong('--subject names one account: give one address');
 }
 
-async function peopleMeant(
-  at: Parameters<typeof listPeople>[0],
+/** Nothing is changed while one of them is not known. */
+async function addressesMeant(
+  admin: AdminApi,
   emails: readonly string[],
   { formerIssuer }: RebindOptions,
-): Promise<readonly KnownPerson[]> {
+): Promise<readonly string[]> {
+  const { people } = await admin('listPeople', {});
+  const none = (message: string) => new StartError(message, { exit_code: EXIT_FINDINGS });
   if (formerIssuer !== undefined) {
-    const people = await listPeople(at, { issuer: formerIssuer });
-    if (people.length > 0) return people;
-    throw new StartError(
-      `nobody is bound to an account of ${formerIssuer}; "appscli people list --json" shows issuers`,
-      {
-        exit_code: EXIT_FINDINGS,
-      },
-    );
+    const bare = (issuer: string | null) => issuer?.replace(/\/+$/, '');
+    const bound = people.filter(({ issuer }) => bare(issuer) === bare(formerIssuer)).map(({ email }) => email);
+    if (bound.length > 0) return bound;
+    throw none(`nobody is bound to an account of ${formerIssuer}; "appscli people list --json" shows issuers`);
   }
-  const found = await Promise.all(emails.map((user) => listPeople(at, { user })));
-  const unknown = emails.filter((_, at) => found[at]!.length === 0);
-  if (unknown.length === 0) return found.flat();
-  const who = unknown.join(', ');
-  throw new StartError(
-    `${who}: never signed in here, nor had an access token; nothing was changed, check the address`,
-    {
-      exit_code: EXIT_FINDINGS,
-    },
+  const known = new Set(people.map(({ email }) => email));
+  const unknown = emails.filter((email) => !known.has(email.toLowerCase()));
+  if (unknown.length === 0) return emails;
+  throw none(
+    `${unknown.join(', ')}: never signed in here, nor had an access token; nothing was changed, check the address`,
   );
 }
 
-type Rebound = Awaited<ReturnType<typeof rebindAs>>;
-
-function sentence({ user, sessions, tokens }: Rebound, { subject }: RebindWish): string {
-  const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
-  return `${user} goes to ${whose}. Ended: ${counted(sessions, 'session')}, ${counted(tokens, 'access token')}.`;
+function suspensionOf({ own_tokens_suspended, own_tokens_suspend_at }: Shown): string {
+  if (own_tokens_suspended) return 'now';
+  return own_tokens_suspend_at === null ? '' : formatDay(own_tokens_suspend_at);
 }
 
-const columnsHere = (): Column[] => [
-  { title: 'USER', kind: 'text' },
-  { title: 'ACCOUNT', kind: 'text' },
-  { title: titleInZone('SEEN'), kind: 'text' },
-  { title: 'TOKENS REST', kind: 'text' },
-  { title: 'NOTE', kind: 'text' },
-];
-
-function describePeople(people: readonly KnownPerson[], line_width: number): string[] {
-  const cells = people.map((person) => [
-    person.email,
-    person.subject ?? '',
-    person.signed_in_at === null ? 'never' : dayWords(person.signed_in_at),
-    person.own_tokens_suspended
-      ? 'now'
-      : person.own_tokens_suspend_at === null
-        ? ''
-        : dayWords(person.own_tokens_suspend_at),
-    noteOf(person),
-  ]);
-  const { columns, rows } = withoutEmptyColumns(columnsHere(), cells);
-  return formatList(columns, rows, line_width);
-}
-
-function noteOf({ open_to_sign_in, subject, has_given_tokens, ...tokens }: KnownPerson): string {
+function noteOf({ open_to_sign_in, subject, has_given_tokens, own_tokens_suspended }: Shown): string {
   if (open_to_sign_in) return 'goes to the next account that signs in';
   if (subject === null && has_given_tokens) return 'has tokens of an administrator; signing in is refused';
-  return tokens.own_tokens_suspended && has_given_tokens ? 'tokens of an administrator go on' : '';
+  return own_tokens_suspended && has_given_tokens ? 'tokens of an administrator go on' : '';
 }

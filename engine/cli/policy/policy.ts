@@ -14,7 +14,7 @@ import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
 import { describeSettings, originsOf } from '../explain/describe-settings.ts';
 import { type Column, formatList } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
-import { momentWords } from '../times.ts';
+import { formatMoment } from '../times.ts';
 import { commandLog } from '../with-database.ts';
 
 interface Person {
@@ -78,7 +78,7 @@ function groupsInWords({ groups, signed_in_at }: Person): string {
   const named = groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`;
   if (signed_in_at === undefined) return named;
   if (signed_in_at === null) return `${named}: never signed in`;
-  return `${named}, as of the sign-in or refresh on ${momentWords(signed_in_at)}`;
+  return `${named}, as of the sign-in or refresh on ${formatMoment(signed_in_at)}`;
 }
 
 function describeNothing(config: GatewayConfig, person: Person): string {

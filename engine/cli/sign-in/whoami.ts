@@ -2,14 +2,14 @@ import { fieldsOf } from '../../client/answers.ts';
 import { openClient } from '../../client/api-client.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { sentence } from '../../client/errors.ts';
+import { safeToShow } from '../../client/shape-answer.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import { safeToShow } from '../at-gateway.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
-import { readMoment } from '../times.ts';
+import { formatMoment } from '../times.ts';
 
 const PATH = '/admin/api/me';
 const WIDTH = 80;
@@ -46,7 +46,7 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
     ['Roles', me.roles],
     ['Token group', me.token_group],
     ['Models', modelsOf(me)],
-    ['Token until', expires_at === undefined ? undefined : readMoment(expires_at)],
+    ['Token until', expires_at === undefined ? undefined : formatMoment(expires_at)],
     ['Own tokens', ownTokens(me)],
   ];
   return [
@@ -77,7 +77,7 @@ function ownTokens({
   const at = sentence(own_tokens_suspend_at);
   return at === undefined
     ? String(own_tokens)
-    : `${own_tokens}, suspended from ${readMoment(at)} unless you are seen before`;
+    : `${own_tokens}, suspended from ${formatMoment(at)} unless you are seen before`;
 }
 
 /** Texts and lists of them, or of things with an id; nothing for anything else. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import * as people from '../../../engine/cli/people/people.ts';
 import { end, list } from '../../../engine/cli/sessions/sessions.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from '../../http/admin/support.ts';
@@ -68,7 +69,7 @@ describe('on the database', () => {
     assert.deepEqual(JSON.parse(second.stdout), { sessions: 0, tokens: 1, service_tokens: [] });
     const unknown = await bench.run('sessions', 'end', '--user', 'nobody@example.com');
     assert.equal(unknown.exit_code, 1);
-    assert.match(unknown.stderr, /nobody@example\.com has never signed in here/);
+    assert.match(unknown.stderr, /nobody with the address nobody@example\.com has ever signed in here/);
   });
 
   test('a half-said wish is a wrong command line', async () => {
@@ -82,6 +83,23 @@ describe('on the database', () => {
 
 describe('at a running gateway', () => {
   const place = () => ({ config: 'gateway.yaml', baseUrl: api.url });
+
+  test('administrators look up people and let an address go to another account', async () => {
+    await api.addSession('vera@example.com', 'ses_vera');
+    const listing = backendOf('root', api.url);
+    await people.list(listing.context, { ...place(), user: 'vera@example.com', json: true });
+    assert.equal(JSON.parse(listing.data())[0].open_to_sign_in, false);
+    const unknown = people.rebind(listing.context, ['vera@example.com', 'none@example.com'], place());
+    assert.match((await failure(unknown)).message, /^none@example\.com: never signed in here.*nothing was changed/);
+    const rebinding = backendOf('root', api.url);
+    await people.rebind(rebinding.context, ['Vera@example.com'], place());
+    assert.match(
+      rebinding.words(),
+      /^vera@example\.com goes to the next account that signs in with it\. Ended: 1 session/,
+    );
+    const denied = people.list(backendOf('nina', api.url).context, place());
+    assert.match((await failure(denied)).message, /^This is for administrators/);
+  });
 
   test('people see and end their own, the one they use last', async () => {
     for (const id of ['ses_n1', 'ses_n2']) await api.addSession('nina@example.com', id);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { backendAtDatabase } from '../../../engine/cli/tokens/token-backend.ts';
+import { adminAtDatabase } from '../../../engine/cli/admin.ts';
 import { list } from '../../../engine/cli/tokens/tokens.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
@@ -52,7 +52,7 @@ test('what somebody made is suspended from when they are not let in any more, an
   const backend = backendOf('root', bench.url);
   await list(backend.context, { config: '', baseUrl: bench.url, user });
   assert.equal(backend.data().match(/ suspended$/gm)?.length, 3);
-  const at_database = await backendAtDatabase(with_sign_in, bench.database).list({ user });
+  const at_database = (await adminAtDatabase(with_sign_in, bench.database)('listTokens', { user })).tokens;
   assert.deepEqual(Object.fromEntries(at_database.map(({ id, state }) => [id, state])), states('suspended', 'expired'));
   for (const token of at_database) assert.ok(!('verified_at' in token) && !('is_blocked' in token));
 });

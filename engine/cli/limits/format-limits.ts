@@ -1,10 +1,13 @@
+import type { InJson } from '../../admin/operations.ts';
 import type { LimitWindow } from '../../contract/services.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type AmountUnit, type LimitParts, perWindow } from '../../money/limits/limit-names.ts';
-import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
+import type { LimitInForce as Limit } from '../../money/limits/limit-statuses.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
-import { momentWords } from '../times.ts';
+import { formatMoment } from '../times.ts';
+
+type LimitInForce = InJson<Limit>;
 
 const WIDTH = 80;
 const INDENT = '    ';
@@ -12,13 +15,13 @@ const INDENT = '    ';
 const DIGITS = 15;
 
 /** An amount with its unit: `20 USD`, `1 request`. */
-export function amountWords(amount: number, unit: AmountUnit): string {
-  if (unit === 'usd') return `${usdWords(amount)} USD`;
+export function formatAmount(amount: number, unit: AmountUnit): string {
+  if (unit === 'usd') return `${formatUsd(amount)} USD`;
   return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
 }
 
 /** Whose limit it is, for how long: `user ana@example.com per day`. */
-export function whoseWords({ of, window }: { readonly of: LimitParts; readonly window: LimitWindow }): string {
+export function formatWhose({ of, window }: { readonly of: LimitParts; readonly window: LimitWindow }): string {
   const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
   return `${who.join(' and ')} ${perWindow(window)}`;
 }
@@ -26,7 +29,7 @@ export function whoseWords({ of, window }: { readonly of: LimitParts; readonly w
 /** A counter as it stands: a line with the limit in force, and below it what counts and where the limit comes from. */
 export function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules } = limit;
-  const amount = (value: number) => amountWords(value, unit);
+  const amount = (value: number) => formatAmount(value, unit);
   const in_force = limit.limit === null ? 'no limit' : amount(limit.limit);
   const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
@@ -35,32 +38,32 @@ export function describeInForce(limit: LimitInForce): string[] {
     ...idle,
     ...(set === null
       ? []
-      : [`set to ${amount(set.limit)} by ${printable(set.set_by)}, ${momentWords(set.set_at)}${because(set.reason)}`]),
+      : [`set to ${amount(set.limit)} by ${printable(set.set_by)}, ${formatMoment(set.set_at)}${because(set.reason)}`]),
     ...grants.map(
       (grant) =>
-        `plus ${amount(grant.amount)} until ${momentWords(grant.expires_at)}, ${grant.id} by ${printable(grant.granted_by)}${because(grant.reason)}`,
+        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at)}, ${grant.id} by ${printable(grant.granted_by)}${because(grant.reason)}`,
     ),
-    ...rules.map((rule) => `gateway.yaml: ${ruleWords(rule, unit, set !== null)}`),
+    ...rules.map((rule) => `gateway.yaml: ${formatRule(rule, unit, set !== null)}`),
   ];
   return [
-    ...wrapText(`${whoseWords(limit)}: ${in_force}`, WIDTH, '', INDENT),
+    ...wrapText(`${formatWhose(limit)}: ${in_force}`, WIDTH, '', INDENT),
     ...from.flatMap((line) => wrapText(line, WIDTH, INDENT, `${INDENT}  `)),
   ];
 }
 
 /** What somebody must know who has just made a limit smaller than what is spent; `undefined` when there is room. */
-export function noRoomWords({ limit, room, spent, unit, window, resets_at }: LimitInForce): string | undefined {
+export function describeNoRoom({ limit, room, spent, unit, window, resets_at }: LimitInForce): string | undefined {
   if (limit === null || room !== 0) return undefined;
   if (limit === 0) return 'A limit of nothing refuses every request it is for.';
   if (window === 'open') return 'As many requests are under way already: further ones are refused until some are done.';
-  const until = resets_at === null ? '' : ` until ${momentWords(resets_at)}`;
+  const until = resets_at === null ? '' : ` until ${formatMoment(resets_at)}`;
   if (spent < limit)
     return 'The rest of it is reserved by requests in flight: further ones are refused until some are done.';
-  return `Already ${spentWord(unit)} ${amountWords(spent, unit)} of it: further requests are refused${until}.`;
+  return `Already ${verbFor(unit)} ${formatAmount(spent, unit)} of it: further requests are refused${until}.`;
 }
 
 /** Which requests alone meet a limit that was set; `undefined` when all do. */
-export function onlyWhereWords({ window, rules }: LimitInForce): string | undefined {
+export function describeWhere({ window, rules }: LimitInForce): string | undefined {
   if (window !== 'minute' && window !== 'open') return undefined;
   // A rule that only reports counts its requests all the same.
   if (rules.length === 0 || rules.some(({ always }) => always)) return undefined;
@@ -68,7 +71,7 @@ export function onlyWhereWords({ window, rules }: LimitInForce): string | undefi
 }
 
 /** That room was granted where nothing is limited; `undefined` where something is. */
-export function nothingLimitedWords({ limit, grants, rules }: LimitInForce): string | undefined {
+export function describeNothingLimited({ limit, grants, rules }: LimitInForce): string | undefined {
   if (limit !== null || grants.length === 0 || rules.some(({ mode }) => mode === 'enforce')) return undefined;
   return 'Nothing limits it: what is granted counts only once something does.';
 }
@@ -77,8 +80,8 @@ export function nothingLimitedWords({ limit, grants, rules }: LimitInForce): str
 export function describeWritten(written: readonly WrittenLimit[]): string[] {
   return written.flatMap(({ rule, scope, window, unit, limit, by_group, mode, always }) => {
     const amounts = [
-      ...Object.entries(by_group ?? {}).map(([group, most]) => `${amountWords(most, unit)} for ${group}`),
-      ...(limit === null ? [] : [`${amountWords(limit, unit)}${by_group === null ? '' : ' for others'}`]),
+      ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),
+      ...(limit === null ? [] : [`${formatAmount(limit, unit)}${by_group === null ? '' : ' for others'}`]),
     ].join(', ');
     const each = `each ${scope.replaceAll('+', ' and ')} ${perWindow(window)}`;
     const extra = [always ? '' : ' where its condition holds', mode === 'shadow' ? ', only reported (shadow)' : ''];
@@ -86,31 +89,31 @@ export function describeWritten(written: readonly WrittenLimit[]): string[] {
   });
 }
 
-function spentWord(unit: AmountUnit): string {
+function verbFor(unit: AmountUnit): string {
   return unit === 'usd' ? 'spent' : 'used';
 }
 
-function usdWords(usd: number): string {
+function formatUsd(usd: number): string {
   const decimal = Number(usd.toPrecision(DIGITS)).toFixed(9);
   return decimal.replace(/\.?0+$/, '');
 }
 
 function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_at }: LimitInForce): string {
-  const bare = (value: number) => (unit === 'usd' ? usdWords(value) : String(value));
+  const bare = (value: number) => (unit === 'usd' ? formatUsd(value) : String(value));
   const left = room === null ? '' : `, ${bare(room)} left`;
   if (window === 'open') return `${in_flight} under way${left}`;
   const holding =
-    reserved === 0 ? '' : `, ${bare(reserved)} reserved by ${amountWords(in_flight, 'requests')} in flight`;
-  const resets = resets_at === null ? '' : `; resets ${momentWords(resets_at)}`;
-  return `${amountWords(spent, unit)} ${spentWord(unit)}${holding}${left}${resets}`;
+    reserved === 0 ? '' : `, ${bare(reserved)} reserved by ${formatAmount(in_flight, 'requests')} in flight`;
+  const resets = resets_at === null ? '' : `; resets ${formatMoment(resets_at)}`;
+  return `${formatAmount(spent, unit)} ${verbFor(unit)}${holding}${left}${resets}`;
 }
 
-function ruleWords(
+function formatRule(
   { rule, limit, mode, always }: LimitInForce['rules'][number],
   unit: AmountUnit,
   is_set: boolean,
 ): string {
-  const amount = limit === null ? 'by group' : amountWords(limit, unit);
+  const amount = limit === null ? 'by group' : formatAmount(limit, unit);
   const name = `${amount} (${printable(rule)})`;
   if (mode === 'shadow') return `${name}, only reported`;
   if (is_set) return `${name}, replaced`;

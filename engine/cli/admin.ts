@@ -1,0 +1,90 @@
+import { programCaller } from '../admin/caller.ts';
+import { splitInput } from '../admin/input.ts';
+import { type AdminApi, createRunOperation, operationOf } from '../admin/operations.ts';
+import { refusalOf } from '../admin/problem.ts';
+import { createAdminApi } from '../client/admin-api.ts';
+import { openClient } from '../client/api-client.ts';
+import type { Fetch } from '../client/http.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { StartError } from '../contract/start-error.ts';
+import { createSessions } from '../identity/sessions/sessions.ts';
+import { systemClock } from '../kit/clock.ts';
+import type { Database } from '../store/database.ts';
+import { createModelCatalog } from '../upstreams/models.ts';
+import type { CommandContext } from './context.ts';
+import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
+import { operator } from './operator.ts';
+import { warner } from './surroundings.ts';
+import { withDatabase } from './with-database.ts';
+
+/** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
+export interface Location {
+  readonly config: string;
+  readonly baseUrl?: string;
+}
+
+/**
+ * Gives a command the admin operations of where it works, as whoever runs it or as the person who signed in there. Raises
+ * StartError for what is refused.
+ */
+export async function withAdmin<T>(
+  context: CommandContext,
+  { config, baseUrl }: Location,
+  use: (admin: AdminApi) => Promise<T>,
+  fetch?: Fetch,
+): Promise<T> {
+  const used = async (admin: AdminApi): Promise<T> => {
+    try {
+      return await use(admin);
+    } catch (error) {
+      const refusal = refusalOf(error);
+      if (refusal === undefined) throw error;
+      throw new StartError(refusal.message, { exit_code: exitCodeOf(refusal.status) });
+    }
+  };
+  if (baseUrl === undefined) {
+    return withDatabase(context, config, (opened) => used(adminAtDatabase(opened.config, opened.database)));
+  }
+  const client = await openClient({ base_url: baseUrl, env: context.env, fetch, warn: warner(context.terminal) });
+  return used(createAdminApi(client, exitCodeOf));
+}
+
+/** The same operations as at a gateway, with answers as JSON would have them. */
+export function adminAtDatabase(config: GatewayConfig, database: Database): AdminApi {
+  const clock = systemClock;
+  const sessions = createSessions({ database, clock });
+  const run = createRunOperation({ config, database, clock, sessions, models: createModelCatalog(config) });
+  const actor = operator();
+  const caller = programCaller('command', actor.name, actor);
+  return async (name, input) => {
+    const operation = operationOf(name);
+    return JSON.parse(JSON.stringify(await run(operation, caller, splitInput(operation, input))));
+  };
+}
+
+function exitCodeOf(status: number): number {
+  if (status === 400) return EXIT_USAGE;
+  return status >= 500 ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
+}
+
+const PAGE = 1000;
+/** More than anybody reads; a gateway that never comes to an end does not keep a command for ever. */
+const MAX_PAGES = 100;
+
+/** All entries of a list that comes in pages. */
+export async function allPages<Entry>(
+  read: (page: { readonly limit: number; readonly after?: string }) => Promise<{
+    readonly entries: readonly Entry[];
+    readonly next: string | null;
+  }>,
+): Promise<Entry[]> {
+  const all: Entry[] = [];
+  let after: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const { entries, next } = await read({ limit: PAGE, ...(after !== undefined && { after }) });
+    all.push(...entries);
+    if (next === null) break;
+    after = next;
+  }
+  return all;
+}

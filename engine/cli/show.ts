@@ -1,0 +1,56 @@
+import { jsonText, printableLines } from '../kit/text/printable.ts';
+import { wrapText } from '../kit/text/wrap-text.ts';
+import type { CommandContext } from './context.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import { type Column, formatList, withoutEmptyColumns } from './table.ts';
+
+const WIDTH = 80;
+
+/** Tells a person something, in lines of 80 columns. */
+export function say({ terminal }: CommandContext, text: string): void {
+  terminal.words(printableLines(wrapText(text, WIDTH)));
+}
+
+/** Prints what came of a command as one line of JSON, or tells it to a person. */
+export function showResult(context: CommandContext, result: object, json: true | undefined, tell: () => void): number {
+  if (json) context.terminal.data(`${jsonText(result)}\n`);
+  else tell();
+  return EXIT_OK;
+}
+
+/** Prints a secret that was made: alone on standard output after a word about it, or all that is known of it as JSON. */
+export function showSecret(
+  context: CommandContext,
+  made: { readonly token: string },
+  json: true | undefined,
+  about: string,
+): number {
+  return showResult(context, made, json, () => {
+    say(context, `${about}, and is shown only this once:`);
+    context.terminal.data(`${made.token}\n`);
+  });
+}
+
+/** Prints a list: as JSON, as a table with columns that say something, or as a sentence when it is empty. */
+export function showList<Entry>(
+  { terminal }: CommandContext,
+  entries: readonly Entry[],
+  json: true | undefined,
+  how: {
+    readonly none: string;
+    readonly columns: readonly (string | Column)[];
+    cells(entry: Entry): readonly string[];
+    readonly width?: number;
+  },
+): number {
+  if (json) terminal.data(`${jsonText(entries, 2)}\n`);
+  else if (entries.length === 0) terminal.words(`${how.none}\n`);
+  else {
+    const all = how.columns.map((column) =>
+      typeof column === 'string' ? ({ title: column, kind: 'text' } as const) : column,
+    );
+    const { columns, rows } = withoutEmptyColumns(all, entries.map(how.cells));
+    terminal.data(printableLines(formatList(columns, rows, how.width ?? terminal.table_columns)));
+  }
+  return EXIT_OK;
+}

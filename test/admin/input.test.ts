@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { ADMIN_OPERATIONS } from '../../engine/admin/description.ts';
+import { checkInput, splitInput } from '../../engine/admin/input.ts';
+import { AdminError } from '../../engine/admin/problem.ts';
+import { SERVICE_SCOPES } from '../../engine/identity/tokens/service-scopes.ts';
+import { times } from '../support/times.ts';
+
+const operation = (name: string) => ADMIN_OPERATIONS.get(name)!;
+const check = (name: string, input: object) => checkInput(operation(name), splitInput(operation(name), { ...input }));
+
+describe('what is sent to an admin operation', () => {
+  test('is taken as it is meant: trimmed, addresses in lower case, numbers of a query, defaults', () => {
+    assert.deepEqual(check('createToken', { name: ' laptop ', user: 'Ana@Example.com', team: null }), {
+      ...{ name: 'laptop', user: 'ana@example.com', team: null },
+    });
+    const sent = { path: {}, query: { limit: '7' }, body: undefined };
+    assert.deepEqual(checkInput(operation('listSessions'), sent), { limit: 7, ended: 'false' });
+    assert.deepEqual(check('rotateToken', { id: 'tok_1' }), { id: 'tok_1', overlap_seconds: 86_400 });
+    assert.deepEqual(check('deprovision', { email: 'A@b.c' }), { email: 'A@b.c', tokens: 'all' });
+  });
+
+  test('is refused by name, with what was expected', () => {
+    const wrong: [string, object, string][] = [
+      ['createToken', { nmae: 'x' }, 'unknown field "nmae": did you mean `name`?'],
+      ['createToken', {}, 'the field "name" is missing'],
+      ['createToken', { name: 'x', user: 'ana' }, 'the field "user" is wrong: expected an e-mail address'],
+      ['createToken', { name: 'a\u0007' }, 'the field "name" is wrong: expected a text that can be printed'],
+      [
+        'createToken',
+        { name: 'x', expires_at: 'soon' },
+        'the field "expires_at" is wrong: expected a time such as 2027-01-31T18:00:00Z',
+      ],
+      ['listTokens', { limit: 0 }, 'the parameter "limit" is wrong: expected a whole number from 1 to 1000'],
+      ['listTokens', { colour: 'red' }, 'unknown parameter "colour": expected user, limit or after'],
+      ['setLimit', { usd: 1 }, 'the field "window" is missing: expected day, week, month, minute or open'],
+      ['setLimit', { window: 'day' }, 'send one of "usd", "requests" and "tokens"'],
+      [
+        'grantLimit',
+        { window: 'day', usd: 0 },
+        'the field "usd" is wrong: expected a number above 0 and up to 4000000',
+      ],
+      [
+        'createServiceToken',
+        { name: 'x', scopes: 'all' },
+        `the field "scopes" is wrong: expected some of ${SERVICE_SCOPES.join(', ')}`,
+      ],
+    ];
+    for (const [name, input, message] of wrong) {
+      assert.throws(() => check(name, input), { name: 'AdminError', message, problem: 'invalid' });
+    }
+  });
+
+  test('never makes anything but an AdminError, whatever it is', () => {
+    const names = [...ADMIN_OPERATIONS.keys()];
+    const known = [...ADMIN_OPERATIONS.values()].flatMap(({ body, query }) =>
+      Object.keys({ ...(body?.properties ?? {}), ...(query.properties as object) }),
+    );
+    const input = fc.dictionary(fc.constantFrom(...known, '__proto__', 'other'), fc.jsonValue({ maxDepth: 2 }));
+    fc.assert(
+      fc.property(fc.constantFrom(...names), input, (name, values) => {
+        try {
+          check(name, values);
+        } catch (error) {
+          assert.ok(error instanceof AdminError, String(error));
+        }
+      }),
+      { numRuns: times(200) },
+    );
+  });
+});
+
+test('every operation says who may use it, and the scopes are those that service tokens have', () => {
+  const scopes = [...ADMIN_OPERATIONS.values()].flatMap(({ scope }) => scope ?? []);
+  assert.deepEqual([...new Set(scopes)].sort(), SERVICE_SCOPES.toSorted());
+  for (const { name, method, scope } of ADMIN_OPERATIONS.values()) {
+    if (scope !== undefined) assert.equal(scope.endsWith(':read'), method === 'GET', name);
+  }
+});
