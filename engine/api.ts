@@ -44,11 +44,13 @@ export type {
   ModelCaller,
   ModelCatalog,
   ModelRefusal,
+  Outcome,
   PricedRoute,
   PriceNote,
   Principal,
   Provenance,
   Reservation,
+  ReservationDecision,
   ReservationRequest,
   Served,
   Services,
@@ -78,19 +80,3 @@ export {
 export { matchesGlob } from './kit/glob.ts';
 export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
-export { type Ending, endingOf, type Settled, settleUnknown } from './money/ledger/ending.ts';
-export { ledgerIdentity } from './money/ledger/ledger-identity.ts';
-export { moreToReserve, type ReservationWatch, watchReservation } from './money/ledger/reservation-watch.ts';
-export { settleUnmetered } from './money/ledger/unmetered.ts';
-export { type LimitsAtOnce, limitsAtOnce } from './money/limits/at-once.ts';
-export { highestCost } from './money/limits/highest-cost.ts';
-export { compileLimits } from './money/limits/limit-demands.ts';
-export { limitHeaders } from './money/limits/limit-headers.ts';
-export { type MostTokens, mostTokens } from './money/limits/most-tokens.ts';
-export { refuseForLimits } from './money/limits/refusals.ts';
-export { usageReport } from './money/limits/usage-report.ts';
-export { type Bill, billFor, emptyBill } from './money/prices/bill.ts';
-export { type Charged, chargeFor, clampedNumbers } from './money/prices/charge.ts';
-export { type Possible, possibleFor } from './money/prices/possible.ts';
-export { costOf, NO_TOKENS, unpricedTools } from './money/prices/prices.ts';
-export { servedAsAsked } from './money/prices/served-prices.ts';

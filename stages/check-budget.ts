@@ -1,43 +1,41 @@
 import {
-  compileLimits,
   defineStage,
-  highestCost,
   type LimitStatus,
-  limitHeaders,
   type ModelConfig,
+  type Outcome,
+  type ReservationDecision,
+  type ReservationRequest,
+  type StageContext,
+  StageError,
+  type TokenCounts,
+  type UpstreamConfig,
+} from '../engine/api.ts';
+import {
+  compileLimits,
+  highestCost,
+  IDENTITY_FACTS,
+  limitHeaders,
   type MostTokens,
   mostTokens,
   NO_TOKENS,
   type Possible,
-  type Reservation,
-  type ReservationRequest,
   refuseForLimits,
-  type Settlement,
-  type StageContext,
-  StageError,
+  requestIdentity,
   servedAsAsked,
   settleUnmetered,
-  type TokenCounts,
-  type UpstreamConfig,
-} from '../engine/api.ts';
+} from '../engine/money/index.ts';
 import type { Protocol } from '../engine/protocols/index.ts';
 
 const READS = [
-  'request.id',
-  'request.protocol',
+  ...IDENTITY_FACTS.reads,
   'request.received_at',
-  'request.model',
   'request.input_tokens_estimate',
   'request.input_tokens_max',
-  'principal.id',
-  'principal.email',
   'principal.groups',
-  'principal.token.id',
-  'route.upstream',
-  'route.upstream_model',
 ] as const;
 
 const READS_IF_SET = [
+  ...IDENTITY_FACTS.reads_if_set,
   'request.max_tokens',
   'request.context_window',
   'request.choices',
@@ -51,8 +49,6 @@ const READS_IF_SET = [
   'route.protocol',
   'request.cache.ttl',
   'request.server_tool_uses',
-  'principal.team',
-  'principal.project',
   'upstream.attempts',
   'upstream.status',
   'error.code',
@@ -69,9 +65,9 @@ const WRITES = [
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What was reserved for a request, the token counts behind it, and how its limits in money stand with it. */
-interface Hold {
-  readonly reservation: ReservationRequest;
+/** What was reserved for a request, in nano-USD and tokens, and how its limits in money stand with it. */
+interface Reserved {
+  readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;
   readonly statuses: readonly LimitStatus[];
 }
@@ -139,18 +135,11 @@ function likelyTokens(ctx: BudgetContext, model: ModelConfig): number {
   return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
-/** The bill of a request that nobody metered. */
-function estimate(ctx: BudgetContext, { reservation, tokens }: Hold, counts_possible: boolean): Settlement {
-  const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
-  const ended = { status, error, aborted: ctx.aborted, relayed_bytes: ctx.relayed_bytes };
-  const { amount_nano_usd } = reservation;
-  return settleUnmetered({ identity: reservation, amount_nano_usd, tokens, ended, counts_possible });
-}
-
 export default defineStage({
   name: 'check-budget',
   version: 1,
-  summary: 'Holds what a request can cost against the limits that apply, or refuses it; tells callers how they stand.',
+  summary:
+    'Reserves what a request can cost on every limit that applies, or refuses it; tells callers how much of their limits is used.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -164,7 +153,7 @@ export default defineStage({
     },
   },
   examples: [
-    { title: 'Hold what the request may cost', yaml: '- stage: check-budget' },
+    { title: 'Reserve what the request may cost', yaml: '- stage: check-budget' },
     {
       title: 'Only note that a free request goes out',
       yaml: '- stage: check-budget\n  options: { charge: nothing }',
@@ -236,31 +225,17 @@ export default defineStage({
 
     /** What is asked of the ledger; a typical reservation asks for what such requests usually cost. */
     function reservationFor(ctx: BudgetContext, { most_nano_usd, likely_tokens }: Forecast): ReservationRequest {
-      const keys = {
-        user: ctx.get('principal.email'),
-        team: ctx.get('principal.team'),
-        project: ctx.get('principal.project'),
-        token: ctx.get('principal.token.id'),
-        model: ctx.get('request.model'),
-        upstream: ctx.get('route.upstream'),
-      };
+      const identity = requestIdentity(ctx);
+      const { user, team, project, token_id, model, upstream } = identity;
+      const keys = { user, team: team ?? undefined, project: project ?? undefined, token: token_id!, model, upstream };
       // How far a limit can be passed is computed for one answer, and several are not what such requests usually cost.
       const typical = reserve === 'typical' && charge === 'full' && choicesOf(ctx) === 1;
-      const usual = typical ? (ledger.typicalCost(keys.user, keys.model) ?? most_nano_usd) : most_nano_usd;
+      const usual = typical ? (ledger.typicalCost(user, model) ?? most_nano_usd) : most_nano_usd;
       const { demands, on_store_error } = limits.demandsOf(keys, ctx.get('principal.groups'), () =>
         services.facts(ctx),
       );
       return {
-        request_id: ctx.get('request.id'),
-        protocol: ctx.get('request.protocol'),
-        principal_id: ctx.get('principal.id'),
-        user: keys.user,
-        team: keys.team ?? null,
-        project: keys.project ?? null,
-        token_id: keys.token,
-        model: keys.model,
-        upstream: keys.upstream,
-        upstream_model: ctx.get('route.upstream_model'),
+        ...identity,
         amount_nano_usd: Math.min(most_nano_usd, usual),
         most_nano_usd,
         ...(typical && { overshoot_percent: overshoot_percent! }),
@@ -270,9 +245,9 @@ export default defineStage({
       };
     }
 
-    async function place(reservation: ReservationRequest): Promise<Reservation> {
+    async function reserveFor(request: ReservationRequest): Promise<ReservationDecision> {
       try {
-        return await ledger.reserve(reservation);
+        return await ledger.reserve(request);
       } catch (error) {
         if (!(error instanceof StageError) || error.code !== 'store_unavailable') throw error;
         const more = { status: error.status, details: error.details, cause: error };
@@ -283,25 +258,34 @@ export default defineStage({
       }
     }
 
+    /** What a request comes to that nobody metered. */
+    function unmetered(ctx: BudgetContext, { amount_nano_usd, tokens }: Reserved): Outcome {
+      const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
+      const ended = { status, error, aborted: ctx.aborted, relayed_bytes: ctx.relayed_bytes };
+      return settleUnmetered({ amount_nano_usd, tokens, ended, counts_possible: reserve === 'worst_case' });
+    }
+
     return {
       async request(ctx) {
         const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
-        const reservation = reservationFor(ctx, expected);
-        const { exceeded, shadows, statuses, unreserved, decided_at } = await place(reservation);
+        const request = reservationFor(ctx, expected);
+        const { amount_nano_usd } = request;
+        const { reservation, exceeded, shadows, statuses, unreserved, decided_at } = await reserveFor(request);
         for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length > 0) {
           ctx.set('spend.rule', exceeded[0]!.rule);
           // Windows end by the database's clock, which this machine's need not agree with.
-          throw refuseForLimits(exceeded, reservation, style, decided_at ?? clock.now());
+          throw refuseForLimits(exceeded, request, style, decided_at ?? clock.now());
         }
         try {
-          ctx.state = { reservation, tokens: expected.most, statuses } satisfies Hold;
+          ctx.reservation = reservation;
+          ctx.state = { amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
         } catch (error) {
           // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the reservation back.
-          void ledger.release(reservation.request_id);
+          void reservation?.release();
           throw error;
         }
-        ctx.set('spend.reserved_nano_usd', unreserved ? 0 : reservation.amount_nano_usd);
+        ctx.set('spend.reserved_nano_usd', unreserved ? 0 : amount_nano_usd);
         ctx.set('spend.most_nano_usd', expected.most_nano_usd);
         ctx.set('spend.most_tokens', expected.possible);
         if (unreserved) ctx.set('spend.unreserved', true);
@@ -310,19 +294,19 @@ export default defineStage({
       // What the upstream says about limits is about the gateway's account. Its errors are passed on as they are.
       response(ctx, head) {
         if (head.status >= 400) return;
-        const hold = ctx.state as Hold | undefined;
-        head.replaceAll(headers.prefix, headers.onSuccess(hold?.statuses ?? []));
+        const reserved = ctx.state as Reserved | undefined;
+        head.replaceAll(headers.prefix, headers.onSuccess(reserved?.statuses ?? []));
       },
       // Nothing is awaited: the ledger keeps what it can't write yet, and the client has its answer.
       finish(ctx) {
-        const hold = ctx.state as Hold | undefined;
-        if (hold === undefined) return;
-        const { request_id } = hold.reservation;
+        const { reservation } = ctx;
+        const reserved = ctx.state as Reserved | undefined;
+        if (reservation === undefined || reserved === undefined) return;
         if (!ctx.get('upstream.attempts')) {
-          void ledger.release(request_id);
+          void reservation.release();
         } else if (ctx.get('usage.provenance') === undefined) {
-          ledger.settle(estimate(ctx, hold, reserve === 'worst_case')).catch((error) => {
-            log.error({ err: error, request_id }, 'a request could not be settled');
+          reservation.settle(unmetered(ctx, reserved)).catch((error) => {
+            log.error({ err: error, request_id: ctx.get('request.id') }, 'a request could not be settled');
           });
         }
       },

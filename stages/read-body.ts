@@ -1,13 +1,6 @@
-import {
-  defineStage,
-  limitHeaders,
-  limitsAtOnce,
-  refuseForLimits,
-  type Services,
-  type StageContext,
-  StageError,
-} from '../engine/api.ts';
+import { defineStage, type Services, type StageContext, StageError } from '../engine/api.ts';
 import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
+import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
 import { readBodyFacts } from '../engine/protocols/index.ts';
 import { modelNames, servedWords, windowAsked } from '../engine/upstreams/index.ts';
 

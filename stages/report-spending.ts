@@ -1,12 +1,5 @@
-import {
-  answerJson,
-  type CounterStatus,
-  compileLimits,
-  defineStage,
-  type LimitDemand,
-  usageReport,
-  WINDOWS,
-} from '../engine/api.ts';
+import { answerJson, type CounterStatus, defineStage, type LimitDemand, WINDOWS } from '../engine/api.ts';
+import { compileLimits, usageReport } from '../engine/money/index.ts';
 
 /** Facts that are the same for this request as for those whose limits it asks about. */
 const KNOWN = ['request.client.address', 'request.region', 'request.received_at'];

@@ -1,5 +1,5 @@
 /**
- * Counters, holds and the ledger as stages see them, as types. Stages import these from `engine/api.ts`.
+ * Counters, reservations and the ledger as stages see them.
  * @module
  */
 import type { Window } from './config.ts';
@@ -56,7 +56,7 @@ export interface LedgerIdentity {
   readonly upstream_model: string;
 }
 
-/** A reservation to place before forwarding. */
+/** What is asked to be reserved before a request is forwarded. */
 export interface ReservationRequest extends LedgerIdentity {
   /** What is reserved: the most the request can cost, or less when the reservation is typical. */
   readonly amount_nano_usd: number;
@@ -81,7 +81,7 @@ export interface LimitStatus extends CounterName {
   readonly limit: number;
   readonly spent: number;
   readonly reserved: number;
-  /** Requests in flight that hold something of it. */
+  /** Requests in flight with a reservation on it. */
   readonly in_flight: number;
   /** The most that what is in flight can come to; `reserved` unless reservations are typical. */
   readonly most: number;
@@ -89,18 +89,33 @@ export interface LimitStatus extends CounterName {
   readonly resets_at: number | null;
 }
 
-/** What came of a reservation. */
-export interface Reservation {
-  /** The limits that had no room, the one that resets last first; empty when the reservation was placed. */
+/** Whether something could be reserved. */
+export interface ReservationDecision {
+  /** Absent when a limit had no room. */
+  readonly reservation?: Reservation;
+  /** The limits that had no room, the one that resets last first. */
   readonly exceeded: readonly LimitStatus[];
-  /** The limits in shadow mode that had no room, when the reservation was placed nevertheless. */
+  /** The limits in shadow mode that had no room, although it was reserved. */
   readonly shadows: readonly LimitStatus[];
-  /** Every limit in money that applies, with this reservation in it, when the reservation was placed; empty while the store is away. */
+  /** Every limit in money that applies, with this reservation in it; empty while the store is away. */
   readonly statuses: readonly LimitStatus[];
-  /** Whether the request may go out without a reservation because the store is away and the operator wants it so. */
+  /** Whether the request may go out with nothing reserved, because the store is away and the operator wants it so. */
   readonly unreserved: boolean;
   /** When a limit had no room: the time by the clock that windows go by, in milliseconds since the epoch. */
   readonly decided_at?: number;
+}
+
+/** Money kept aside for one request until its cost is known. It ends with `settle` or `release`. */
+export interface Reservation {
+  /**
+   * Raises what is reserved for a typical request to `amount_nano_usd` (never above the most it can cost, never lower). Not
+   * waited for, never refused: room for the most it can cost was found before.
+   */
+  topUp(amount_nano_usd: number): void;
+  /** Writes the ledger row and turns the reservation into spend, in one transaction. Kept and retried while the store is away. */
+  settle(outcome: Outcome): Promise<void>;
+  /** Gives it back without a ledger row, for a request that never left. */
+  release(): Promise<void>;
 }
 
 /**
@@ -134,8 +149,8 @@ export interface Billed {
   readonly parts?: readonly BilledPart[];
 }
 
-/** What a forwarded request used, to be written to the ledger. */
-export interface Settlement extends LedgerIdentity {
+/** What a forwarded request came to. */
+export interface Outcome {
   readonly status: number | null;
   readonly aborted: boolean;
   readonly tokens: TokenCounts;
@@ -153,6 +168,10 @@ export interface Settlement extends LedgerIdentity {
    * Kept with the provenance.
    */
   readonly possibly_billed_nano_usd?: number;
+}
+
+/** A ledger row to be written. */
+export interface Settlement extends LedgerIdentity, Outcome {
   /** Whether a reservation was placed under this request id. */
   readonly reserved: boolean;
 }
@@ -160,19 +179,12 @@ export interface Settlement extends LedgerIdentity {
 /** The money: reservations before forwarding, ledger rows after. */
 export interface Ledger {
   /**
-   * Holds an amount against every demand, all or nothing, durably. Raises store_unavailable, unless the request may go out
-   * then: what it costs is kept on disk and written to the ledger when the store is back.
+   * Reserves an amount on every counter demanded, all or nothing, durably. Raises store_unavailable, unless the request may
+   * go out then: what it costs is kept on disk and written to the ledger when the store is back.
    */
-  reserve(request: ReservationRequest): Promise<Reservation>;
-  /**
-   * Raises what a typical reservation holds to `amount_nano_usd` (never above the most it can cost, never lower). Not
-   * waited for, never refused: the most it can cost was found room for before.
-   */
-  topUp(request_id: string, amount_nano_usd: number): void;
-  /** Writes the ledger row and turns the reservation into spend, in one transaction. Kept and retried while the store is away. */
-  settle(settlement: Settlement): Promise<void>;
-  /** Gives a reservation back without a ledger row, for a request that never left. */
-  release(request_id: string): Promise<void>;
+  reserve(request: ReservationRequest): Promise<ReservationDecision>;
+  /** For a request that nothing was reserved for: its row can be written all the same, and there is nothing to give back. */
+  unreserved(identity: LedgerIdentity): Reservation;
   /** What 95 of 100 requests of a caller to a model cost at most, in nano-USD; `undefined` while too little is known. */
   typicalCost(user: string, model: string): number | undefined;
   /** The limits in money among some demands, and counters without a limit, as they stand now. Raises store_unavailable. */

@@ -7,7 +7,7 @@ import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
 import type { KeyNames } from './key-names.ts';
-import type { Services } from './services.ts';
+import type { Reservation, Services } from './services.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
@@ -168,6 +168,8 @@ export interface StageContext<
   readonly body: RequestBody | undefined;
   /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */
   state: unknown;
+  /** What is reserved for the request; set by the stage that reserved it. Needs the `database` capability. */
+  reservation: Reservation | undefined;
   /** Whether the client has gone away. */
   readonly aborted: boolean;
   /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */

@@ -1,7 +1,7 @@
 import type { Clock, Health, Log } from '../contract/services.ts';
 import type { OpenRevocations } from '../identity/sessions/revocations.ts';
 import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
-import type { OpenLedger } from '../money/ledger/ledger.ts';
+import type { DatabaseLedger } from '../money/ledger/ledger.ts';
 import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { servesWithoutReservations } from '../money/spool/without-store.ts';
 import type { Database } from '../store/database.ts';
@@ -11,7 +11,7 @@ import type { Reloader } from './reload.ts';
 /** Readiness of a running gateway, whose configuration a reload can change. */
 export function createGatewayHealth(parts: {
   readonly database: Pick<Database, 'check'>;
-  readonly ledger: Pick<OpenLedger, 'sayAlive'>;
+  readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
   readonly spooling: Pick<SpoolingLedger, 'probe'>;
   readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
   readonly revocations: Pick<OpenRevocations, 'known'>;
@@ -28,7 +28,7 @@ export function createGatewayHealth(parts: {
     stopping,
     reloads: () => reloader().state(),
     tries: {
-      write: ledger.sayAlive,
+      write: () => ledger.sayAlive(),
       read: database.check,
       spool: () => spooling.probe(),
       knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),

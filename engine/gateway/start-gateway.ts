@@ -22,7 +22,7 @@ import { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { everyInBackground, systemClock } from '../kit/clock.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
-import { openLedger } from '../money/ledger/ledger.ts';
+import { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
 import { createLimitsInForce } from '../money/limits/limits-in-force.ts';
 import type { WriteRecords } from '../money/spool/spooled-records.ts';
@@ -213,7 +213,7 @@ async function openServices(
       await revocations.catchUp();
     },
   };
-  const ledger = openLedger({
+  const ledger = new DatabaseLedger({
     database,
     clock,
     log,

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { FactPath, FactValue } from '../contract/facts.ts';
-import type { Clock, FactView } from '../contract/services.ts';
+import type { Clock, FactView, Reservation } from '../contract/services.ts';
 import type {
   Capability,
   DrainLimits,
@@ -55,6 +55,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   /** The stage whose hook is running; facts it writes and errors it throws are its own. */
   stage: CompiledStage | undefined;
   body: HeldBody | undefined;
+  reservation: Reservation | undefined;
   aborted = false;
   /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */
   ended_at: number | undefined;

@@ -1,6 +1,6 @@
 import type { StageError } from '../contract/errors.ts';
 import { FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
-import type { FactView } from '../contract/services.ts';
+import type { FactView, Reservation } from '../contract/services.ts';
 import type {
   Capability,
   DrainLimits,
@@ -131,6 +131,16 @@ export class Lease implements StageContext {
   set state(value: unknown) {
     this.#check();
     this.#ctx.keepState(this.#stage, value);
+  }
+
+  get reservation(): Reservation | undefined {
+    this.#check('database', 'reservation');
+    return this.#ctx.reservation;
+  }
+
+  set reservation(reservation: Reservation | undefined) {
+    this.#check('database', 'reservation');
+    this.#ctx.reservation = reservation;
   }
 
   get exchange(): StageContext['exchange'] {

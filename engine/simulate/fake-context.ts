@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { ENGINE_FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
-import type { FactView } from '../contract/services.ts';
+import type { FactView, Reservation } from '../contract/services.ts';
 import type { RequestBody, ResponseConverter, ResponseHead, StageContext, StageDefinition } from '../contract/stage.ts';
 import { HeldBody } from '../run/body.ts';
 import { FactStore } from '../run/fact-store.ts';
@@ -27,6 +27,7 @@ export class FakeContext implements StageContext {
   readonly written: Record<string, unknown> = {};
   readonly exchange: StageContext['exchange'];
   state: unknown;
+  reservation: Reservation | undefined;
   aborted = false;
   relayed_bytes = 0;
   /** What the stage gave to `convertResponse`. */

@@ -2,10 +2,10 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { FactView } from '../contract/services.ts';
 import { systemClock } from '../kit/clock.ts';
 import { compileLimits } from '../money/limits/limit-demands.ts';
-import type { Hold } from '../money/limits/room.ts';
+import type { Needs } from '../money/limits/room.ts';
 import { compileCondition } from '../rules/compile.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';
-import { type Counted, openMemoryLedger } from './memory/memory-ledger.ts';
+import { type Counted, MemoryLedger } from './memory/memory-ledger.ts';
 
 /**
  * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
@@ -30,7 +30,7 @@ export function limitsOfPast(
   };
   const { spend_limits } = config;
   const amount_nano_usd = number('route.estimate_nano_usd');
-  const likely: Hold = {
+  const likely: Needs = {
     amount_nano_usd,
     most_nano_usd: amount_nano_usd,
     tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
@@ -38,7 +38,7 @@ export function limitsOfPast(
   };
   const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
   const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
-  const ledger = openMemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
+  const ledger = new MemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
   ledger.count(counted);
   return limitSteps(ledger.look(demands, likely));
 }

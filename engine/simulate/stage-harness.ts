@@ -1,13 +1,14 @@
 /** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
 
 import type { GatewayConfig } from '../contract/config.ts';
+import type { FactPath } from '../contract/facts.ts';
 import type {
   AuditRecord,
   CounterStatus,
   LimitDemand,
   ManagedPolicies,
   Principal,
-  Reservation,
+  ReservationDecision,
   ReservationRequest,
   Services,
   Settlement,
@@ -16,6 +17,7 @@ import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { type FrozenClock, frozenClock } from '../kit/clock.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { definitionProblem } from '../load/stage-definition.ts';
+import { BookedReservation, type Books, requestIdentity } from '../money/ledger/reservation.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import { createFindings } from '../source/findings.ts';
@@ -121,7 +123,7 @@ export interface ServiceWishes {
   /** What `ledger.reserve` finds, as far as it is not a reservation that was placed where nothing is limited; throws to fail. */
   readonly reserve?: (
     request: ReservationRequest,
-  ) => Partial<Reservation> | undefined | Promise<Partial<Reservation> | undefined>;
+  ) => Partial<ReservationDecision> | undefined | Promise<Partial<ReservationDecision> | undefined>;
   /** What `ledger.typicalCost` knows; nothing unless this says so. */
   readonly typicalCost?: (user: string, model: string) => number | undefined;
   /** What `ledger.statuses` finds; throws to fail. */
@@ -141,7 +143,7 @@ export interface ServiceWishes {
 function fakeServices(
   config: GatewayConfig,
   wishes: ServiceWishes,
-): Services & { readonly recorded: Recorded; readonly clock: FrozenClock } {
+): Services & { readonly recorded: Recorded; readonly clock: FrozenClock; readonly books: Books } {
   const recorded: Recorded = {
     settlements: [],
     reservations: [],
@@ -152,8 +154,21 @@ function fakeServices(
     log: [],
   };
   const { policies = { of: () => undefined } } = wishes;
+  const books: Books = {
+    topUp(request_id, amount_nano_usd) {
+      recorded.topped_up.push({ request_id, amount_nano_usd });
+    },
+    async settle(settlement) {
+      recorded.settlements.push(settlement);
+      await wishes.settle?.();
+    },
+    async release(request_id) {
+      recorded.released.push(request_id);
+    },
+  };
   const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
   return {
+    books,
     recorded,
     config,
     clock: frozenClock(wishes.now ?? 0),
@@ -174,18 +189,12 @@ function fakeServices(
     ledger: {
       async reserve(request) {
         recorded.reservations.push(request);
-        return { exceeded: [], shadows: [], statuses: [], unreserved: false, ...(await wishes.reserve?.(request)) };
+        const granted = { exceeded: [], shadows: [], statuses: [], unreserved: false };
+        const decision: ReservationDecision = { ...granted, ...(await wishes.reserve?.(request)) };
+        const reservation = new BookedReservation(books, request, true);
+        return decision.exceeded.length > 0 ? decision : { ...decision, reservation };
       },
-      topUp(request_id, amount_nano_usd) {
-        recorded.topped_up.push({ request_id, amount_nano_usd });
-      },
-      async settle(settlement) {
-        recorded.settlements.push(settlement);
-        await wishes.settle?.();
-      },
-      async release(request_id) {
-        recorded.released.push(request_id);
-      },
+      unreserved: (identity) => new BookedReservation(books, identity, false),
       typicalCost: (user, model) => wishes.typicalCost?.(user, model),
       async statuses(demands) {
         if (wishes.statuses === undefined) throw new Error('the test does not say how limits stand');
@@ -244,6 +253,14 @@ export function openStage(
     services,
     clock: services.clock,
     hooks: definition.create(readOptions(definition, options, config), services),
-    request: (request_wishes = {}) => new FakeContext(definition, request_wishes),
+    request(request_wishes = {}) {
+      const ctx = new FakeContext(definition, request_wishes);
+      const { facts = {} } = request_wishes;
+      if (facts['spend.reserved_nano_usd'] !== undefined) {
+        const identity = requestIdentity({ get: (path: FactPath) => facts[path] as never });
+        ctx.reservation = new BookedReservation(services.books, identity, true);
+      }
+      return ctx;
+    },
   };
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { OpenAuditLog } from '../../engine/audit/audit-log.ts';
 import { systemClock as clock } from '../../engine/kit/clock.ts';
-import { openLedger } from '../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
 import { SpoolingLedger } from '../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { away, deadProcess, fakeLedger } from '../support/spool.ts';
@@ -27,10 +27,10 @@ async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?
     if (trouble.now !== undefined) throw trouble.now;
     return database.query(...statement);
   };
-  const behind = openLedger({ database, clock, log: quietLog, every: never });
+  const behind = new DatabaseLedger({ database, clock, log: quietLog, every: never });
   ledgers.push(behind);
   const spool = new SpoolingLedger({
-    ledger: { ...fakeLedger(), databaseId: behind.databaseId },
+    ledger: { ...fakeLedger(), databaseId: () => behind.databaseId() },
     spool_dir: () => directory,
     clock,
     log: quietLog,

@@ -3,14 +3,15 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { CounterName, Ledger, LimitDemand } from '../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
-import { openMemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
+import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
+import type { Books } from '../../engine/money/ledger/reservation.ts';
+import { MemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
 import { ledgerRows } from '../e2e/support/state.ts';
 import { counterStatesOf, quietLog, reservation, type TestStore } from '../support/store.ts';
 
 /** One of the two ledgers, and what tests may look at. */
 export interface Bench {
-  readonly ledger: Ledger;
+  readonly ledger: Ledger & Books;
   readonly clock: FrozenClock;
   balance(name: CounterName): Promise<{ spent: number; reserved: number; most: number; in_flight: number }>;
   /** Sets a limit at run time. */
@@ -29,14 +30,14 @@ export interface Kind {
 }
 
 /** Both kinds; opened ledgers go to `open`, to be closed before the store is. */
-export function ledgerKinds(storeOf: () => TestStore, open: Pick<OpenLedger, 'close'>[]): readonly Kind[] {
+export function ledgerKinds(storeOf: () => TestStore, open: Pick<DatabaseLedger, 'close'>[]): readonly Kind[] {
   return [
     {
       name: 'in the database',
       open(start, time_zone = 'UTC') {
         const clock = frozenClock(start);
         const { database } = storeOf();
-        const ledger = openLedger({
+        const ledger = new DatabaseLedger({
           database,
           clock,
           log: quietLog,
@@ -86,13 +87,13 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<OpenLedger, 'cl
       name: 'in memory',
       open(start, time_zone = 'UTC') {
         const clock = frozenClock(start);
-        const ledger = openMemoryLedger({ clock, time_zone });
+        const ledger = new MemoryLedger({ clock, time_zone });
         return {
           ledger,
           clock,
           balance: async (demand) => ledger.balance(demand),
-          set: async (name, amount) => ledger.set(name, amount),
-          grant: async (name, amount, hours) => ledger.grant(name, amount, clock.now() + hours * 3_600_000),
+          set: async (name, amount) => ledger.counters.set(name, amount),
+          grant: async (name, amount, hours) => ledger.counters.grant(name, amount, clock.now() + hours * 3_600_000),
           topUp: async (request_id, amount) => ledger.topUp(request_id, amount),
           rows: async (request_id) => ledger.rows.filter((row) => row.request_id === request_id),
         };

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CounterName } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { openMemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
+import { MemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
 import { reservation, settlement } from '../support/store.ts';
 import { demand } from './ledger-benches.ts';
 
@@ -12,7 +12,7 @@ const NOON = '2026-03-10T12:00:00Z';
 function open() {
   const state = { away: false };
   const clock = frozenClock(NOON);
-  return { state, clock, ledger: openMemoryLedger({ clock, isAway: () => state.away }) };
+  return { state, clock, ledger: new MemoryLedger({ clock, isAway: () => state.away }) };
 }
 
 const day = demand('ana', 100);
@@ -33,7 +33,8 @@ describe('a ledger in memory that is away', () => {
     const { state, ledger } = open();
     state.away = true;
     const request = reservation({ demands: [day, week, parallel], on_store_error: 'allow' });
-    assert.deepEqual(await ledger.reserve(request), { exceeded: [], shadows: [], statuses: [], unreserved: true });
+    const { reservation: _, ...decision } = await ledger.reserve(request);
+    assert.deepEqual(decision, { exceeded: [], shadows: [], statuses: [], unreserved: true });
     ledger.topUp(request.request_id, 100);
     assert.deepEqual([ledger.reserved(), ledger.balance(day).in_flight], [0, 0]);
     await ledger.settle(settlement(request, { reserved: false }));
@@ -76,10 +77,10 @@ describe('a ledger in memory', () => {
   it('goes back to the limits of the configuration when one is unset and a grant revoked', async () => {
     const { ledger } = open();
     const limits = async () => (await ledger.statuses([day])).map(({ limit }) => limit);
-    ledger.set(day, 5);
-    const revoke = ledger.grant(day, 3, Number.POSITIVE_INFINITY);
+    ledger.counters.set(day, 5);
+    const revoke = ledger.counters.grant(day, 3, Number.POSITIVE_INFINITY);
     assert.deepEqual(await limits(), [8]);
-    ledger.unset(day);
+    ledger.counters.unset(day);
     assert.deepEqual(await limits(), [103]);
     revoke();
     assert.deepEqual(await limits(), [100]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { openLedger } from '../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
 import { reportUsage } from '../../engine/money/reports/usage.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement, userDemand, useTestStore } from '../support/store.ts';
@@ -46,7 +46,13 @@ for (const [zone, from, to] of FOLDS) {
 test('where midnight comes twice a used-up limit opens when the refusal said, and no earlier', async () => {
   const time_zone = 'America/Havana';
   const clock = frozenClock('2026-11-01T03:30:00Z');
-  const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {}, time_zone: () => time_zone });
+  const ledger = new DatabaseLedger({
+    database,
+    clock,
+    log: quietLog,
+    every: () => () => {},
+    time_zone: () => time_zone,
+  });
   const user = 'havana@example.com';
   const ask = () => reservation({ user, demands: [userDemand(user, 1_000_000_000)], amount_nano_usd: 1_000_000_000 });
   const first = ask();

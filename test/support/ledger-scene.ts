@@ -1,9 +1,9 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
-import type { LimitDemand, LimitStatus, Reservation, ReservationRequest } from '../../engine/api.ts';
+import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../engine/money/ledger/ledger.ts';
-import { lacksRoom, overshootOf } from '../../engine/money/limits/room.ts';
+import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
+import { lackOf, overshootOf } from '../../engine/money/limits/room.ts';
 import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { quietLog, reservation, settlement } from './store.ts';
@@ -69,11 +69,11 @@ export class LedgerScene {
   readonly clock = frozenClock('2026-03-29T12:00:00Z');
   readonly #run = crypto.randomUUID();
   readonly #databases: readonly [Database, Database];
-  readonly #gateways: [OpenLedger, OpenLedger];
+  readonly #gateways: [DatabaseLedger, DatabaseLedger];
   /** Requests in flight, by gateway. */
   readonly #flying: [ReservationRequest[], ReservationRequest[]] = [[], []];
   /** Requests of gateways that crashed, with the gateway. */
-  readonly #lost: { readonly gateway: OpenLedger; readonly request: ReservationRequest }[] = [];
+  readonly #lost: { readonly gateway: DatabaseLedger; readonly request: ReservationRequest }[] = [];
   /** The least and the most that each request in the ledger may have cost. */
   readonly #costs = new Map<string, readonly [least: number, most: number]>();
 
@@ -164,9 +164,15 @@ export class LedgerScene {
     assert.deepEqual(left, []);
   }
 
-  #boot(which: number): OpenLedger {
+  #boot(which: number): DatabaseLedger {
     const database = this.#databases[which]!;
-    return openLedger({ database, clock: this.clock, log: quietLog, every: () => () => {}, reserve_timeout_ms });
+    return new DatabaseLedger({
+      database,
+      clock: this.clock,
+      log: quietLog,
+      every: () => () => {},
+      reserve_timeout_ms,
+    });
   }
 
   #boundOf(unit: string, limit: number): number {
@@ -215,8 +221,8 @@ export class LedgerScene {
   }
 
   /** What was without room is without room by what is told of it, and what was let in is within what is told of it. */
-  #assertSensible(request: ReservationRequest, { exceeded, shadows, statuses }: Reservation): void {
-    const isLacking = (limit: LimitStatus) => lacksRoom(limit, request);
+  #assertSensible(request: ReservationRequest, { exceeded, shadows, statuses }: ReservationDecision): void {
+    const isLacking = (limit: LimitStatus) => lackOf(limit, request) !== undefined;
     assert.ok(exceeded.every(isLacking) && shadows.every(isLacking));
     assert.ok(shadows.every(({ rule, limit }) => rule === 'trial' && limit === SHADOW_LIMIT));
     assert.ok(exceeded.every(({ rule }) => rule !== 'trial'));

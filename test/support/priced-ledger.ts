@@ -4,7 +4,7 @@ import { beforeEach } from 'node:test';
 import type { Settlement } from '../../engine/api.ts';
 import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/contract/config.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { openLedger } from '../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
 import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/money/reports/reprice.ts';
 import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../engine/store/database.ts';
@@ -63,7 +63,7 @@ export function usePricedLedger(): PricedLedger {
     const { database } = books;
     await database.knex.raw('truncate ledger, reservations, spend_counters, processes, admin_changes');
     const clock = frozenClock('2026-03-10T12:00:00Z');
-    const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+    const ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
     ledgers.push(ledger);
     books.clock = clock;
     books.used = async (more = {}) => {

@@ -2,8 +2,16 @@
 
 import type { FileHandle } from 'node:fs/promises';
 import * as file_system from 'node:fs/promises';
-import { type CounterName, type ReservationRequest, type Settlement, StageError } from '../../engine/api.ts';
+import {
+  type CounterName,
+  type Ledger,
+  type Reservation,
+  type ReservationRequest,
+  type Settlement,
+  StageError,
+} from '../../engine/api.ts';
 import { type GatewayProcess, ownProcess } from '../../engine/kit/process/gateway-process.ts';
+import { BookedReservation, type Books } from '../../engine/money/ledger/reservation.ts';
 import type { LedgerOfRows } from '../../engine/money/spool/spooling-ledger.ts';
 import type { Disk } from '../../engine/store/spool/spool-file.ts';
 
@@ -15,7 +23,7 @@ export interface WrittenRow {
 }
 
 /** A ledger in memory, and what it was asked. */
-export interface FakeLedger extends LedgerOfRows {
+export interface FakeLedger extends LedgerOfRows, Books {
   /** The error that everything fails with, while there is one. */
   trouble: Error | undefined;
   readonly rows: Map<string, WrittenRow>;
@@ -30,6 +38,27 @@ export interface FakeLedger extends LedgerOfRows {
   onReserve: () => Promise<void>;
   /** Which database it plays. */
   database_id: string;
+}
+
+/** A ledger whose reservations are ended by the ids of their requests, for tests that tell many apart. */
+export function byRequest<L extends Ledger>(ledger: L): L & Books {
+  const reservations = new Map<string, Reservation>();
+  const own: Pick<Ledger, 'reserve'> & Books = {
+    async reserve(request) {
+      const decision = await ledger.reserve(request);
+      if (decision.reservation !== undefined) reservations.set(request.request_id, decision.reservation);
+      return decision;
+    },
+    topUp: (request_id, amount) => reservations.get(request_id)?.topUp(amount),
+    settle: (entry) => (reservations.get(entry.request_id) ?? ledger.unreserved(entry)).settle(entry),
+    release: async (request_id) => reservations.get(request_id)?.release(),
+  };
+  return new Proxy(ledger, {
+    get(target, name) {
+      const value = Reflect.get(name in own ? own : target, name);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  }) as L & Books;
 }
 
 /** A database, where it does not matter which. */
@@ -57,8 +86,10 @@ export function fakeLedger(): FakeLedger {
       ledger.reserved.push(request);
       await ledger.onReserve();
       if (ledger.trouble !== undefined) throw ledger.trouble;
-      return { exceeded: [], shadows: [], statuses: [], unreserved: false };
+      const reservation = new BookedReservation(ledger, request, true);
+      return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: false };
     },
+    unreserved: (identity) => new BookedReservation(ledger, identity, false),
     topUp: (request_id) => void ledger.topped_up.push(request_id),
     async settle(settlement) {
       ledger.settled.push(settlement);

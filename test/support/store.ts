@@ -4,14 +4,14 @@ import { after, before } from 'node:test';
 import {
   type LimitDemand,
   type Log,
-  ledgerIdentity,
-  type Reservation,
+  type ReservationDecision,
   type ReservationRequest,
   type Settlement,
   StageError,
 } from '../../engine/api.ts';
 import type { GatewayConfig } from '../../engine/contract/config.ts';
-import type { OpenLedger } from '../../engine/money/ledger/ledger.ts';
+import type { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
+import { ledgerIdentity } from '../../engine/money/ledger/reservation.ts';
 import { type Database, openDatabase } from '../../engine/store/database.ts';
 import { createTestDatabase } from './database.ts';
 
@@ -50,8 +50,8 @@ export async function openTestStore(): Promise<TestStore> {
  * Opens a store for the tests of a file; `take` is given it before the first of them.
  * @returns where the ledgers of the file are put, to be closed before the store is.
  */
-export function useTestStore(take: (opened: TestStore) => void): Pick<OpenLedger, 'close'>[] {
-  const ledgers: Pick<OpenLedger, 'close'>[] = [];
+export function useTestStore(take: (opened: TestStore) => void): Pick<DatabaseLedger, 'close'>[] {
+  const ledgers: Pick<DatabaseLedger, 'close'>[] = [];
   let store: TestStore | undefined;
   before(async () => {
     store = await openTestStore();
@@ -105,7 +105,7 @@ export function settlement(request: ReservationRequest, more: Partial<Settlement
 }
 
 /** Fails unless a reservation was placed. */
-export function assertGranted({ exceeded, unreserved }: Reservation): void {
+export function assertGranted({ exceeded, unreserved }: ReservationDecision): void {
   assert.deepEqual({ exceeded, unreserved }, { exceeded: [], unreserved: false });
 }
 
@@ -188,8 +188,8 @@ export function spoiltStore(
 ): Pick<Database, 'query'> {
   let left = times;
   const isMeant = (name: string, values: readonly unknown[]): boolean => {
-    if (name === 'ledger_exchange_late') return statement === 'settle';
-    if (name !== 'ledger_exchange') return name === statement;
+    if (name === 'ledger_batch_late') return statement === 'settle';
+    if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, its last two values say.
     const [rows, requests] = values.slice(-2);
     return (statement === 'settle' && rows !== '[]') || (statement === 'reserve' && requests !== '[]');

@@ -4,27 +4,6 @@ import type { GatewayProcess } from '../../kit/process/gateway-process.ts';
 import { isRunning } from '../../kit/process/process-identity.ts';
 import { databaseTime, type LedgerStatements, type LedgerStore } from './ledger-statements.ts';
 
-/** How a process stays known as alive, and how the money of dead ones is recorded. */
-export interface Heartbeat {
-  /** Makes this process known; nothing is reserved before. */
-  register(): Promise<void>;
-  beat(): Promise<void>;
-  /** The part of a beat that every beat has. Raises store_unavailable. */
-  sayAlive(): Promise<void>;
-  recover(): Promise<number>;
-  /**
-   * A moment by the database's clock, as far as that is known; `undefined` before it was first heard of.
-   * @param at by this process's monotonic clock
-   */
-  databaseTimeOf(at: number): Date | undefined;
-  /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
-  doubt(): void;
-  /** Stops the timer. */
-  stop(): void;
-  /** Makes this process unknown; what it left is an orphan from now on. */
-  leave(): Promise<void>;
-}
-
 const FIRST_BEAT_MS = 100;
 const BEAT_MS = 5000;
 const PATIENCE_SECONDS = 30;
@@ -39,8 +18,8 @@ const MAX_MINUTE_BATCHES = 100;
 const BEATS_OF_DOUBT = 6;
 const MAX_RECOVERED = 500;
 
-/** Creates the heartbeat of a process; it beats by itself until it is stopped. */
-export function createHeartbeat(options: {
+/** What the heartbeat of a process needs. */
+export interface HeartbeatOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly log: Log;
@@ -48,20 +27,40 @@ export function createHeartbeat(options: {
   readonly process_id: string;
   readonly process: GatewayProcess;
   isLive(request_id: string): boolean;
-  readonly release: LedgerStatements['release'];
+  readonly statements: Pick<LedgerStatements, 'release'>;
   /** Done once the database is known to be there; it may fail. */
   onFirstBeat(): Promise<void>;
-}): Heartbeat {
-  const { database, clock, log, every, process_id, process, isLive, release, onFirstBeat } = options;
-  let registered: Promise<void> | undefined;
-  let beats = 0;
-  let beats_in_a_row = 0;
-  let doubtful_beats = 0;
+}
 
+/** How a process stays known as alive, and how the money of dead ones is recorded. It beats by itself until it is stopped. */
+export class Heartbeat {
+  readonly #options: HeartbeatOptions;
+  #registered: Promise<void> | undefined;
+  #beats = 0;
+  #beats_in_a_row = 0;
+  #doubtful_beats = 0;
+  #beating = false;
   /** How far the database's clock is ahead of the monotonic one. */
-  let ahead_ms: number | undefined;
+  #ahead_ms: number | undefined;
+  #stopTimer: () => void;
 
-  const sayAlive = async () => {
+  constructor(options: HeartbeatOptions) {
+    this.#options = options;
+    this.#stopTimer = options.every(FIRST_BEAT_MS, () => this.#beatInBackground());
+  }
+
+  /** Makes this process known; nothing is reserved before. */
+  register(): Promise<void> {
+    this.#registered ??= this.sayAlive().catch((error) => {
+      this.#registered = undefined;
+      throw error;
+    });
+    return this.#registered;
+  }
+
+  /** The part of a beat that every beat has. Raises store_unavailable. */
+  async sayAlive(): Promise<void> {
+    const { database, clock, process_id, process } = this.#options;
     const asked_at = clock.monotonic();
     const [row] = await database.query<{ heartbeat_at: Date }>(
       'process_alive',
@@ -70,17 +69,85 @@ export function createHeartbeat(options: {
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
     // A stopped clock says nothing about the server's, and of the others the answer was on its way a little.
-    if (!clock.frozen && row !== undefined) ahead_ms = row.heartbeat_at.getTime() - asked_at;
-  };
-  const register = () => {
-    registered ??= sayAlive().catch((error) => {
-      registered = undefined;
-      throw error;
-    });
-    return registered;
-  };
+    if (!clock.frozen && row !== undefined) this.#ahead_ms = row.heartbeat_at.getTime() - asked_at;
+  }
 
-  const recordOrphans = async (dead: readonly string[]): Promise<number> => {
+  async beat(): Promise<void> {
+    const { database, clock, log, onFirstBeat } = this.#options;
+    if (this.#registered === undefined) await this.register();
+    else await this.sayAlive();
+    if (this.#beats === 0) {
+      await this.#recordPredecessors();
+      await onFirstBeat().catch((error) => log.debug({ err: error }, 'what costs are typical is not known'));
+    }
+    if (this.#doubtful_beats > 0) {
+      await this.#releaseUnknown();
+      this.#doubtful_beats--;
+    }
+    if (this.#beats % BEATS_BETWEEN_PARTITIONS === 0) {
+      await database.query('ensure_partitions', 'select ensure_partitions($1)', [databaseTime(clock)]);
+    }
+    if (this.#beats % BEATS_BETWEEN_MINUTES === 0) await this.#deleteMinutes();
+    this.#beats++;
+  }
+
+  /** Records the reservations of processes that have not been heard of for long. Returns how many. */
+  recover(): Promise<number> {
+    return this.#recordOrphans([]);
+  }
+
+  /**
+   * A moment by the database's clock, as far as that is known; `undefined` before it was first heard of.
+   * @param at by this process's monotonic clock
+   */
+  databaseTimeOf(at: number): Date | undefined {
+    return this.#ahead_ms === undefined ? undefined : new Date(this.#ahead_ms + at);
+  }
+
+  /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
+  doubt(): void {
+    this.#doubtful_beats = BEATS_OF_DOUBT;
+  }
+
+  /** Stops the timer. */
+  stop(): void {
+    this.#stopTimer();
+  }
+
+  /** Makes this process unknown; what it left is an orphan from now on. */
+  async leave(): Promise<void> {
+    const { database, log, process_id } = this.#options;
+    try {
+      if (this.#doubtful_beats > 0) await this.#releaseUnknown();
+      await database.query('process_gone', 'delete from processes where id = $1', [process_id]);
+    } catch (error) {
+      log.debug({ err: error }, 'this process could not say goodbye to the database');
+    }
+  }
+
+  async #beatInBackground(): Promise<void> {
+    if (this.#beating) return;
+    this.#beating = true;
+    try {
+      await this.beat();
+      this.#beats_in_a_row++;
+      if (this.#beats === 1) this.#slowDown();
+      if (this.#beats_in_a_row % BEATS_BEFORE_RECOVERY === 0) await this.recover();
+    } catch (error) {
+      this.#beats_in_a_row = 0;
+      this.#options.log.debug({ err: error }, 'a heartbeat failed');
+    } finally {
+      this.#beating = false;
+    }
+  }
+
+  #slowDown(): void {
+    this.#stopTimer();
+    this.#stopTimer = this.#options.every(BEAT_MS, () => this.#beatInBackground());
+  }
+
+  async #recordOrphans(dead: readonly string[]): Promise<number> {
+    const { database, clock, log } = this.#options;
     let total = 0;
     for (;;) {
       const [row] = await database.query<{ orphans: number }>(
@@ -95,95 +162,35 @@ export function createHeartbeat(options: {
     }
     if (total > 0) log.warn({ requests: total }, 'recorded requests of a gateway that died, at their estimates');
     return total;
-  };
-  const recordPredecessors = async () => {
+  }
+
+  /** Those that have provably ended on this machine. */
+  async #recordPredecessors(): Promise<void> {
+    const { database, process, process_id } = this.#options;
     const others = await database.query<{ id: string; identity: string }>(
       'process_neighbours',
       'select id, identity from processes where machine = $1 and id <> $2',
       [process.machine, process_id],
     );
     const dead = others.filter(({ identity }) => !isRunning(identity)).map(({ id }) => id);
-    if (dead.length > 0) await recordOrphans(dead);
-  };
+    if (dead.length > 0) await this.#recordOrphans(dead);
+  }
 
-  const releaseUnknown = async () => {
-    const rows = await database.query<{ request_id: string }>(
-      'process_reservations',
-      'select request_id from reservations where process_id = $1',
-      [process_id],
-    );
+  async #releaseUnknown(): Promise<void> {
+    const { database, process_id, isLive, statements } = this.#options;
+    const text = 'select request_id from reservations where process_id = $1';
+    const rows = await database.query<{ request_id: string }>('process_reservations', text, [process_id]);
     const unknown = rows.map(({ request_id }) => request_id).filter((request_id) => !isLive(request_id));
-    if (unknown.length > 0) await release(unknown);
-  };
+    if (unknown.length > 0) await statements.release(unknown);
+  }
 
-  const deleteMinutes = async () => {
+  async #deleteMinutes(): Promise<void> {
+    const { database, clock } = this.#options;
     for (let batch = 0; batch < MAX_MINUTE_BATCHES; batch++) {
-      const [row] = await database.query<{ deleted: number }>(
-        'delete_minutes',
-        'select delete_minutes($1, $2) as deleted',
-        [databaseTime(clock), MINUTE_BATCH],
-      );
+      const text = 'select delete_minutes($1, $2) as deleted';
+      const values = [databaseTime(clock), MINUTE_BATCH];
+      const [row] = await database.query<{ deleted: number }>('delete_minutes', text, values);
       if (row!.deleted < MINUTE_BATCH) return;
     }
-  };
-
-  const beat = async () => {
-    if (registered === undefined) await register();
-    else await sayAlive();
-    if (beats === 0) await recordPredecessors();
-    if (beats === 0)
-      await onFirstBeat().catch((error) => log.debug({ err: error }, 'what costs are typical is not known'));
-    if (doubtful_beats > 0) {
-      await releaseUnknown();
-      doubtful_beats--;
-    }
-    if (beats % BEATS_BETWEEN_PARTITIONS === 0) {
-      await database.query('ensure_partitions', 'select ensure_partitions($1)', [databaseTime(clock)]);
-    }
-    if (beats % BEATS_BETWEEN_MINUTES === 0) await deleteMinutes();
-    beats++;
-  };
-  const recover = () => recordOrphans([]);
-
-  let beating = false;
-  const beatInBackground = async () => {
-    if (beating) return;
-    beating = true;
-    try {
-      await beat();
-      beats_in_a_row++;
-      if (beats === 1) restartTimer(BEAT_MS);
-      if (beats_in_a_row % BEATS_BEFORE_RECOVERY === 0) await recover();
-    } catch (error) {
-      beats_in_a_row = 0;
-      log.debug({ err: error }, 'a heartbeat failed');
-    } finally {
-      beating = false;
-    }
-  };
-  let stopTimer = every(FIRST_BEAT_MS, beatInBackground);
-  const restartTimer = (interval_ms: number) => {
-    stopTimer();
-    stopTimer = every(interval_ms, beatInBackground);
-  };
-
-  return {
-    register,
-    beat,
-    sayAlive,
-    recover,
-    databaseTimeOf: (at) => (ahead_ms === undefined ? undefined : new Date(ahead_ms + at)),
-    doubt() {
-      doubtful_beats = BEATS_OF_DOUBT;
-    },
-    stop: () => stopTimer(),
-    async leave() {
-      try {
-        if (doubtful_beats > 0) await releaseUnknown();
-        await database.query('process_gone', 'delete from processes where id = $1', [process_id]);
-      } catch (error) {
-        log.debug({ err: error }, 'this process could not say goodbye to the database');
-      }
-    },
-  };
+  }
 }

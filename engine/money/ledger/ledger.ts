@@ -1,10 +1,13 @@
-import { StageError } from '../../contract/errors.ts';
 import type {
   Clock,
   CounterName,
+  CounterStatus,
   Ledger,
+  LedgerIdentity,
+  LimitDemand,
   Log,
   Reservation,
+  ReservationDecision,
   ReservationRequest,
   Settlement,
 } from '../../contract/services.ts';
@@ -14,80 +17,14 @@ import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-proce
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import { asStoreError, isPermanent } from '../../store/store-errors.ts';
-import { createHeartbeat } from './heartbeat.ts';
-import { createLedgerStatements, isCount, type LateSettlement, type LedgerStore } from './ledger-statements.ts';
-import { readRecentCosts } from './recent-costs.ts';
-import { assertReservable } from './reservable.ts';
-import { createTypicalCosts } from './typical-cost.ts';
-import { createUndecidedReservations } from './undecided-holds.ts';
+import { Heartbeat } from './heartbeat.ts';
+import { type LateSettlement, LedgerStatements, type LedgerStore, type TopUp } from './ledger-statements.ts';
+import { Moves } from './moves.ts';
+import { assertReservable, BookedReservation, type Books, isCount } from './reservation.ts';
+import { TypicalCosts } from './typical-cost.ts';
 
-/** The ledger of one process. Any number of them share a database. */
-export interface OpenLedger extends Ledger {
-  /**
-   * Tells the other processes that this one lives. A timer calls it; so may a test. The first one records the orphans
-   * of processes that have provably ended on this machine. Raises store_unavailable.
-   */
-  beat(): Promise<void>;
-  /** Writes that this process lives, and nothing else. Raises store_unavailable. */
-  sayAlive(): Promise<void>;
-  /**
-   * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount reserved, an estimate.
-   * @returns how many. Raises store_unavailable.
-   */
-  recover(): Promise<number>;
-  /**
-   * Writes the ledger row of a request that went out without a reservation, as of `at_ms` (since the epoch): its money counts on
-   * these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
-   * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
-   * database than the one it belongs to.
-   */
-  settleAt(
-    settlement: Settlement,
-    counters: readonly CounterName[],
-    at_ms: number,
-    database_id: string,
-  ): Promise<boolean>;
-  /** Which database it is in. Raises store_unavailable. */
-  databaseId(): Promise<string>;
-  /**
-   * Says that a request goes out although its reservation failed: if that turns out to have been placed, it is not given
-   * back. To be called in the same turn in which `reserve` failed.
-   */
-  keep(request_id: string): void;
-  /** Ends `keep`: what may still be placed under the id is given back. */
-  forget(request_id: string): void;
-  /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
-  close(): Promise<void>;
-}
-
-const MAX_BATCH = 500;
-/** So few that requests hardly wait for the counters of a batch. */
-const MAX_LATE_BATCH = 500;
-/** One waits for the disk while the other works. */
-const LATE_LANES = 2;
-const CLOSE_PATIENCE_MS = 3000;
-const LEAVE_PATIENCE_MS = 500;
-const RESERVE_TIMEOUT_MS = 5000;
-
-/** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
-const SETTLE_PATIENCE_MS = 10;
-/** What is topped up within this time shares a statement. */
-const TOP_UP_PATIENCE_MS = 20;
-
-/** A reservation on its way; nobody waits for one that is given up, and it need not be placed any more. */
-interface Wish {
-  readonly reserve: ReservationRequest;
-  given_up: boolean;
-}
-type Move = Wish | { readonly settle: Settlement };
-/** For a reservation what came of it, for a settlement whether it was written. */
-type MoveResult = Reservation | boolean;
-
-/**
- * Opens the ledger; needs no database yet. Windows are calendar windows in `time_zone`, by the database's clock.
- * A request counts in the window it was reserved in, also when it is settled after the window's end.
- */
-export function openLedger(options: {
+/** What a ledger needs. It needs no database yet when it is opened. */
+export interface LedgerOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly log: Log;
@@ -97,244 +34,246 @@ export function openLedger(options: {
   readonly reserve_timeout_ms?: () => number;
   readonly process?: GatewayProcess;
   readonly every?: Every;
-}): OpenLedger {
-  const { database, clock, log, time_zone = () => 'UTC', process = ownProcess(), every = everyInBackground } = options;
-  const { reserve_timeout_ms = () => RESERVE_TIMEOUT_MS } = options;
-  const process_id = crypto.randomUUID();
-  const statements = createLedgerStatements({ database, clock, time_zone, process_id });
-  const costs = createTypicalCosts();
+}
+
+const MAX_BATCH = 500;
+/** One late settlement waits for the disk while another works. */
+const LATE_LANES = 2;
+const CLOSE_PATIENCE_MS = 3000;
+const LEAVE_PATIENCE_MS = 500;
+const RESERVE_TIMEOUT_MS = 5000;
+
+/** What is topped up within this time shares a statement. */
+const TOP_UP_PATIENCE_MS = 20;
+
+/**
+ * The ledger of one process, in the database. Any number of them share a database. Windows are calendar windows in
+ * `time_zone`, by the database's clock. A request counts in the window it was reserved in, also when it is settled after the
+ * window's end.
+ */
+export class DatabaseLedger implements Ledger, Books {
+  readonly #log: Log;
+  readonly #statements: LedgerStatements;
+  readonly #heartbeat: Heartbeat;
+  readonly #costs = new TypicalCosts();
   /**
    * Requests whose reservation row may exist and is still needed, and whether a limit on requests at once is among its
    * own: then its end makes room for the next one, which may come at any moment. No Map: see the engine's `Bag`.
    */
-  const live: Record<string, { readonly makes_room: boolean }> = Object.create(null);
-  let unwritten = 0;
-  let onAllWritten = () => {};
-  const retry = createRetryPause();
-  const heartbeat = createHeartbeat({
-    database,
-    clock,
-    log,
-    every,
-    process_id,
-    process,
-    isLive: (request_id) => request_id in live,
-    release: statements.release,
-    async onFirstBeat() {
-      for (const { user, model, cost_nano_usd } of await readRecentCosts(database, clock))
-        costs.add(user, model, cost_nano_usd);
-    },
-  });
+  readonly #live: Record<string, { readonly makes_room: boolean }> = Object.create(null);
+  #unwritten = 0;
+  #onAllWritten = () => {};
+  readonly #retry = createRetryPause();
+  readonly #moves: Moves;
+  readonly #late: GroupCommit<LateSettlement, boolean>;
+  readonly #releases: GroupCommit<string, void>;
+  readonly #top_ups: GroupCommit<TopUp, void>;
 
-  const undecided = createUndecidedReservations(clock);
-  const exchangeInTime = async (settlements: readonly Settlement[], wishes: readonly Wish[]) => {
-    const requests = wishes.map(({ reserve }) => reserve);
-    if (requests.length === 0) return statements.exchange(settlements, requests);
-    const valid_until = clock.monotonic() + reserve_timeout_ms();
-    const database_time = heartbeat.databaseTimeOf(valid_until);
-    const exchange = () => statements.exchange(settlements, requests, database_time);
-    const exchanged = await undecided.place(valid_until, exchange);
-    // The database's clock may have been set; the next ones then go by the new time.
-    if (exchanged.reservations === undefined) heartbeat.sayAlive().catch(() => {});
-    return exchanged;
-  };
+  constructor(options: LedgerOptions) {
+    const {
+      database,
+      clock,
+      log,
+      time_zone = () => 'UTC',
+      process = ownProcess(),
+      every = everyInBackground,
+    } = options;
+    const process_id = crypto.randomUUID();
+    const statements = new LedgerStatements({ database, clock, time_zone, process_id });
+    const { reserve_timeout_ms = () => RESERVE_TIMEOUT_MS } = options;
+    this.#log = log;
+    this.#statements = statements;
+    this.#heartbeat = new Heartbeat({
+      ...{ database, clock, log, every, process_id, process, statements },
+      isLive: (request_id) => request_id in this.#live,
+      onFirstBeat: () => this.#learnRecentCosts(),
+    });
+    this.#moves = new Moves({
+      ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
+      giveBack: async (request_id) => {
+        if (!(request_id in this.#live)) await this.release(request_id);
+      },
+    });
+    const batches = { max_items: MAX_BATCH, isolates: isPermanent };
+    this.#late = createGroupCommit({ ...batches, lanes: LATE_LANES, execute: (late) => statements.settleLate(late) });
+    this.#releases = createGroupCommit({
+      ...{ ...batches, lanes: 1 },
+      execute: async (ids) => Array<void>(ids.length).fill(await statements.release(ids)),
+    });
+    this.#top_ups = createGroupCommit({
+      ...{ ...batches, lanes: 1, patience_ms: TOP_UP_PATIENCE_MS },
+      execute: async (top_ups) => Array<void>(top_ups.length).fill(await statements.topUp(top_ups)),
+    });
+  }
 
-  const moving = createGroupCommit<Move, MoveResult>({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    patience_ms: SETTLE_PATIENCE_MS,
-    isolates: isPermanent,
-    async execute(moves) {
-      const settlements = moves.flatMap((move) => ('settle' in move ? [move.settle] : []));
-      const wanted = () => moves.flatMap((move) => ('reserve' in move && !move.given_up ? [move] : []));
-      if (wanted().length > 0) await heartbeat.register();
-      const wishes = wanted();
-      if (settlements.length + wishes.length === 0) return moves.map(() => GIVEN_UP);
-      const { written, reservations } = await exchangeInTime(settlements, wishes);
-      let [settled, reserved] = [0, 0];
-      return moves.map((move) => {
-        if ('settle' in move) return written[settled++]!;
-        if (move !== wishes[reserved]) return GIVEN_UP;
-        reserved++;
-        return reservations?.[reserved - 1] ?? LATE;
+  async reserve(request: ReservationRequest): Promise<ReservationDecision> {
+    assertReservable(request);
+    const { request_id } = request;
+    this.#live[request_id] = { makes_room: request.demands.some(({ window }) => window === 'open') };
+    try {
+      const decision = await this.#moves.reserve(request);
+      if (decision.exceeded.length === 0)
+        return { ...decision, reservation: new BookedReservation(this, request, true) };
+      delete this.#live[request_id];
+      return decision;
+    } catch (error) {
+      delete this.#live[request_id];
+      // The statement may have been committed although nobody heard of it.
+      if (!isPermanent(error)) this.#heartbeat.doubt();
+      throw asStoreError(error);
+    }
+  }
+
+  unreserved(identity: LedgerIdentity): Reservation {
+    return new BookedReservation(this, identity, false);
+  }
+
+  topUp(request_id: string, amount_nano_usd: number): void {
+    if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
+    this.#top_ups.runSoon({ request_id, amount_nano_usd }).catch((error) => {
+      this.#log.debug({ err: error, request_id }, 'a reservation could not be topped up');
+    });
+  }
+
+  async settle(settlement: Settlement): Promise<void> {
+    this.#unwritten++;
+    try {
+      await this.#settleUntilWritten(settlement);
+    } finally {
+      if (--this.#unwritten === 0) this.#onAllWritten();
+    }
+  }
+
+  async release(request_id: string): Promise<void> {
+    try {
+      await this.#releases.run(request_id);
+    } catch (error) {
+      this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');
+      this.#heartbeat.doubt();
+    } finally {
+      delete this.#live[request_id];
+    }
+  }
+
+  typicalCost(user: string, model: string): number | undefined {
+    return this.#costs.of(user, model);
+  }
+
+  statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]> {
+    return this.#statements.statuses(demands).catch(raiseStoreError);
+  }
+
+  /**
+   * Writes the ledger row of a request that went out with nothing reserved, as of `at_ms` (since the epoch): its money counts
+   * on these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
+   * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
+   * database than the one it belongs to.
+   */
+  async settleAt(
+    settlement: Settlement,
+    counters: readonly CounterName[],
+    at_ms: number,
+    database_id: string,
+  ): Promise<boolean> {
+    const written = await this.#late.run({ settlement, counters, at_ms, database_id }).catch(raiseStoreError);
+    if (written) this.#learn(settlement);
+    return written;
+  }
+
+  /** Which database it is in. Raises store_unavailable. */
+  databaseId(): Promise<string> {
+    return this.#statements.databaseId();
+  }
+
+  /**
+   * Says that a request goes out although its reservation failed: if that turns out to have been placed, it is not given
+   * back. To be called in the same turn in which `reserve` failed.
+   */
+  keep(request_id: string): void {
+    this.#live[request_id] = { makes_room: false };
+  }
+
+  /** Ends `keep`: what may still be placed under the id is given back. */
+  forget(request_id: string): void {
+    delete this.#live[request_id];
+    this.#heartbeat.doubt();
+  }
+
+  /**
+   * Tells the other processes that this one lives. A timer calls it; so may a test. The first one records the orphans
+   * of processes that have provably ended on this machine. Raises store_unavailable.
+   */
+  beat(): Promise<void> {
+    return this.#heartbeat.beat();
+  }
+
+  /** Writes that this process lives, and nothing else. Raises store_unavailable. */
+  sayAlive(): Promise<void> {
+    return this.#heartbeat.sayAlive();
+  }
+
+  /**
+   * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount reserved, an estimate.
+   * @returns how many. Raises store_unavailable.
+   */
+  recover(): Promise<number> {
+    return this.#heartbeat.recover();
+  }
+
+  /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
+  async close(): Promise<void> {
+    this.#heartbeat.stop();
+    const decided = this.#moves.over();
+    if (this.#unwritten > 0) {
+      const all_written = new Promise<void>((resolve) => {
+        this.#onAllWritten = resolve;
       });
-    },
-  });
-  const settlingLate = createGroupCommit<LateSettlement, boolean>({
-    lanes: LATE_LANES,
-    max_items: MAX_LATE_BATCH,
-    isolates: isPermanent,
-    execute: statements.settleLate,
-  });
-  const releasing = inBatches(statements.release);
-  const toppingUp = inBatches(statements.topUp, TOP_UP_PATIENCE_MS);
-
-  const release = async (request_id: string): Promise<void> => {
-    try {
-      await releasing.run(request_id);
-    } catch (error) {
-      log.debug({ err: error, request_id }, 'a reservation could not be released yet');
-      heartbeat.doubt();
-    } finally {
-      delete live[request_id];
+      await waitAtMost(CLOSE_PATIENCE_MS, all_written);
     }
-  };
-
-  const reserveInTime = async (wish: Wish): Promise<Reservation> => {
-    const { request_id } = wish.reserve;
-    const { promise: too_late, reject } = Promise.withResolvers<never>();
-    let over = false;
-    const giveUp = () => {
-      if (over) return;
-      wish.given_up = true;
-      reject(new StageError('store_unavailable', TOO_SLOW));
-    };
-    // An answer that is here already and waits to be read, because this process is the slow one, is not late.
-    const timer = clock.after(reserve_timeout_ms(), () => setImmediate(giveUp));
-    const moved = moving.run(wish) as Promise<Reservation>;
-    try {
-      const reservation = await Promise.race([moved, too_late]);
-      if (reservation === LATE) throw new StageError('store_unavailable', TOO_SLOW);
-      return reservation;
-    } catch (error) {
-      if (wish.given_up) {
-        const giveBack = async (reservation: Reservation) => {
-          if (reservation === LATE) return;
-          const { exceeded } = reservation;
-          if (exceeded.length === 0 && !(request_id in live)) await release(request_id);
-        };
-        moved.then(giveBack).catch(() => {});
-      }
-      throw error;
-    } finally {
-      over = true;
-      timer.close();
+    await decided;
+    this.#retry.end();
+    if (this.#unwritten > 0) {
+      const fields = { requests: this.#unwritten };
+      this.#log.error(fields, 'some requests could not be settled; they will be recorded as estimates');
     }
-  };
+    await waitAtMost(LEAVE_PATIENCE_MS, this.#heartbeat.leave());
+  }
 
-  const settleUntilWritten = async (settlement: Settlement): Promise<void> => {
+  async #settleUntilWritten(settlement: Settlement): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const move = { settle: settlement };
-        const written = await (live[request_id]?.makes_room ? moving.run(move) : moving.runSoon(move));
-        retry.reset();
-        delete live[request_id];
-        if (written) learn(settlement);
-        else log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
+        const written = await this.#moves.settle(settlement, this.#live[request_id]?.makes_room === true);
+        this.#retry.reset();
+        delete this.#live[request_id];
+        if (written) this.#learn(settlement);
+        else this.#log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
         return;
       } catch (error) {
         if (isPermanent(error)) {
           // Its reservation stays, and becomes a ledger row when this process ends.
-          log.error({ err: error, request_id }, 'the ledger refused to settle this request');
+          this.#log.error({ err: error, request_id }, 'the ledger refused to settle this request');
           throw error;
         }
-        if (retry.over) throw asStoreError(error);
-        await retry.wait();
+        if (this.#retry.over) throw asStoreError(error);
+        await this.#retry.wait();
       }
     }
-  };
-  const learn = ({ user, model, cost_nano_usd, provenance }: Settlement) => {
+  }
+
+  #learn({ user, model, cost_nano_usd, provenance }: Settlement): void {
     // Counting tokens and errors of the upstream cost nothing, and say nothing about requests that do.
     if (provenance.cost === 'upstream' && isCount(cost_nano_usd) && cost_nano_usd > 0) {
-      costs.add(user, model, cost_nano_usd);
+      this.#costs.add(user, model, cost_nano_usd);
     }
-  };
+  }
 
-  return {
-    beat: heartbeat.beat,
-    sayAlive: heartbeat.sayAlive,
-    recover: heartbeat.recover,
-    typicalCost: costs.typicalCost,
-    async reserve(request) {
-      assertReservable(request);
-      const { request_id } = request;
-      live[request_id] = { makes_room: request.demands.some(({ window }) => window === 'open') };
-      try {
-        const reservation = await reserveInTime({ reserve: request, given_up: false });
-        if (reservation.exceeded.length > 0) delete live[request_id];
-        return reservation;
-      } catch (error) {
-        delete live[request_id];
-        // The statement may have been committed although nobody heard of it.
-        if (!isPermanent(error)) heartbeat.doubt();
-        throw asStoreError(error);
-      }
-    },
-    topUp(request_id, amount_nano_usd) {
-      if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
-      toppingUp.runSoon({ request_id, amount_nano_usd }).catch((error) => {
-        log.debug({ err: error, request_id }, 'a reservation could not be topped up');
-      });
-    },
-    async settle(settlement) {
-      unwritten++;
-      try {
-        await settleUntilWritten(settlement);
-      } finally {
-        if (--unwritten === 0) onAllWritten();
-      }
-    },
-    release,
-    databaseId: statements.databaseId,
-    async settleAt(settlement, counters, at_ms, database_id) {
-      try {
-        const written = await settlingLate.run({ settlement, counters, at_ms, database_id });
-        if (written) learn(settlement);
-        return written;
-      } catch (error) {
-        throw asStoreError(error);
-      }
-    },
-    keep(request_id) {
-      live[request_id] = { makes_room: false };
-    },
-    forget(request_id) {
-      delete live[request_id];
-      heartbeat.doubt();
-    },
-    async statuses(demands) {
-      try {
-        return await statements.statuses(demands);
-      } catch (error) {
-        throw asStoreError(error);
-      }
-    },
-    async close() {
-      heartbeat.stop();
-      const decided = undecided.over();
-      if (unwritten > 0) {
-        const all_written = new Promise<void>((resolve) => {
-          onAllWritten = resolve;
-        });
-        await waitAtMost(CLOSE_PATIENCE_MS, all_written);
-      }
-      await decided;
-      retry.end();
-      if (unwritten > 0) {
-        log.error({ requests: unwritten }, 'some requests could not be settled; they will be recorded as estimates');
-      }
-      await waitAtMost(LEAVE_PATIENCE_MS, heartbeat.leave());
-    },
-  };
+  async #learnRecentCosts(): Promise<void> {
+    for (const { user, model, cost_nano_usd } of await this.#statements.recentCosts())
+      this.#costs.add(user, model, cost_nano_usd);
+  }
 }
 
-/** Runs a statement that has nothing to tell for all that waits. */
-function inBatches<Item>(execute: (items: readonly Item[]) => Promise<void>, patience_ms = 0): GroupCommit<Item, void> {
-  return createGroupCommit<Item, void>({
-    lanes: 1,
-    max_items: MAX_BATCH,
-    patience_ms,
-    isolates: isPermanent,
-    async execute(items) {
-      await execute(items);
-      return Array<void>(items.length);
-    },
-  });
+function raiseStoreError(error: unknown): never {
+  throw asStoreError(error);
 }
-
-const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
-/** Nothing was placed, and nothing will be. */
-const LATE: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };
-/** Nobody looks at it. */
-const GIVEN_UP: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };

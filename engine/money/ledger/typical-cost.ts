@@ -1,16 +1,5 @@
 import { LRUCache } from 'lru-cache';
 
-/** What requests have cost lately, by caller and model, in one process. */
-export interface TypicalCosts {
-  /** Takes note of what a request cost, in nano-USD. */
-  add(user: string, model: string, cost_nano_usd: number): void;
-  /**
-   * What 95 of 100 requests of a caller to a model cost at most, up to 10 % too high; what everybody's to the model do while
-   * too few of the caller's are known; `undefined` while too few of either are.
-   */
-  typicalCost(user: string, model: string): number | undefined;
-}
-
 /** How many callers and models are remembered, those that were busy last. */
 const MAX_PAIRS = 5000;
 const MAX_MODELS = 1000;
@@ -28,20 +17,25 @@ interface Histogram {
   samples: number;
 }
 
-/** Creates an empty memory of costs. */
-export function createTypicalCosts(): TypicalCosts {
-  const pairs = new LRUCache<string, Histogram>({ max: MAX_PAIRS });
-  const models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
-  return {
-    add(user, model, cost_nano_usd) {
-      const bucket = bucketOf(cost_nano_usd);
-      count(histogramOf(pairs, nameOf(user, model)), bucket);
-      count(histogramOf(models, model), bucket);
-    },
-    typicalCost(user, model) {
-      return percentile(pairs.get(nameOf(user, model))) ?? percentile(models.get(model));
-    },
-  };
+/** What requests have cost lately, by caller and model, in one process. */
+export class TypicalCosts {
+  readonly #pairs = new LRUCache<string, Histogram>({ max: MAX_PAIRS });
+  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
+
+  /** Takes note of what a request cost, in nano-USD. */
+  add(user: string, model: string, cost_nano_usd: number): void {
+    const bucket = bucketOf(cost_nano_usd);
+    count(histogramOf(this.#pairs, nameOf(user, model)), bucket);
+    count(histogramOf(this.#models, model), bucket);
+  }
+
+  /**
+   * What 95 of 100 requests of a caller to a model cost at most, up to 10 % too high; what everybody's to the model do while
+   * too few of the caller's are known; `undefined` while too few of either are.
+   */
+  of(user: string, model: string): number | undefined {
+    return percentile(this.#pairs.get(nameOf(user, model))) ?? percentile(this.#models.get(model));
+  }
 }
 
 function nameOf(user: string, model: string): string {

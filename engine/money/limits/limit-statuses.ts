@@ -14,6 +14,7 @@ import {
   partsOf,
   shownAmount,
 } from './limit-names.ts';
+import { limitInForce, roomLeft } from './room.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 import { type RuleInForce, ruleInForce } from './written-limits.ts';
 
@@ -34,7 +35,7 @@ export interface LimitInForce {
   readonly limit: number | null;
   readonly spent: number;
   readonly reserved: number;
-  /** Requests that hold something. */
+  /** Requests under way with a reservation on it. */
   readonly in_flight: number;
   /** `null` without a limit. */
   readonly room: number | null;
@@ -252,30 +253,27 @@ function unconditional(config: LimitsAt['config']): object[] {
 
 function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit[]): LimitInForce {
   const { scope, window, unit } = name;
-  const show = (amount: number | bigint) => shownAmount(unit, amount);
+  const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
   const isOfIt = (each: CountedName) => each.scope === scope && each.window === window && each.unit === unit;
   const counted = [...ALWAYS_COUNTED, ...limits].some(isOfIt);
   const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, row.groups ?? []));
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
-  const [least] = row.set_amount === null ? enforced.toSorted((a, b) => a - b) : [row.set_amount];
-  const limit =
-    least === undefined || !counted
-      ? undefined
-      : BigInt(least) + grants.reduce((sum, { amount }) => sum + BigInt(amount), 0n);
-  const [spent, reserved] = [BigInt(row.spent), BigInt(row.reserved)];
-  const room = limit === undefined ? undefined : limit - spent - reserved;
+  const [least = null] = enforced.toSorted((a, b) => a - b);
+  const granted = grants.reduce((sum, { amount }) => sum + amount, 0);
+  const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
+  const [spent, reserved] = [Number(row.spent), Number(row.reserved)];
   return {
     scope,
     of: partsOf(name),
     window,
     unit: amountUnit(unit),
     counted,
-    limit: limit === undefined ? null : show(limit),
+    limit: limit === null ? null : show(limit),
     spent: show(spent),
     reserved: show(reserved),
     in_flight: row.in_flight,
-    room: room === undefined ? null : show(room < 0n ? 0n : room),
+    room: limit === null ? null : show(roomLeft({ limit, spent, reserved })),
     resets_at: row.resets_at,
     rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
     set:

@@ -2,6 +2,7 @@ import type { Clock, CounterName, LimitsInForce } from '../../contract/services.
 import { createGroupCommit } from '../../kit/group-commit.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import { limitInForce } from './room.ts';
 
 interface Asked {
   readonly name: CounterName;
@@ -45,7 +46,9 @@ export function createLimitsInForce(options: {
           part(({ unit }) => unit),
         ],
       );
-      return rows.map(({ set_amount, granted }, i) => (set_amount ?? asked[i]!.written) + Number(granted));
+      return rows.map(
+        ({ set_amount, granted }, i) => limitInForce(asked[i]!.written, { set: set_amount, granted: Number(granted) })!,
+      );
     },
   });
   return { amount: (name, written) => lookups.run({ name, written }) };

@@ -1,9 +1,10 @@
 import type { Window } from '../../contract/config.ts';
 import { type ErrorDetails, StageError } from '../../contract/errors.ts';
-import type { LimitStatus, ReservationRequest } from '../../contract/services.ts';
+import type { LimitStatus } from '../../contract/services.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
 import type { LimitHeaders } from './limit-headers.ts';
+import { lackOf, type Needs, neededIn } from './room.ts';
 import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
 
 /** What an operator decides about refusals. */
@@ -14,8 +15,6 @@ export interface RefusalStyle {
   readonly advice: string | undefined;
   readonly headers: LimitHeaders;
 }
-
-type Needs = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'tokens'>;
 
 /** A limit as it is listed beside others that had no room either. */
 type Listed = Readonly<Record<string, string | number | null>>;
@@ -113,11 +112,10 @@ function refuseSpending(
 }
 
 /** Why there is no room, and the amount in nano-USD there was none for. */
-function explainSpending(
-  limit_status: LimitStatus,
-  { amount_nano_usd: amount, most_nano_usd: most }: Needs,
-): Explanation & { readonly needed: number } {
+function explainSpending(limit_status: LimitStatus, needs: Needs): Explanation & { readonly needed: number } {
+  const { amount_nano_usd: amount, most_nano_usd: most } = needs;
   const { window, limit, spent, reserved, in_flight } = limit_status;
+  const lack = lackOf(limit_status, needs);
   const resets = `it resets at ${shortTime(limit_status.resets_at)}`;
   const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(limit_status)}`;
   const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
@@ -134,7 +132,7 @@ function explainSpending(
       needed: amount,
     };
   }
-  if (amount > limit) {
+  if (lack === 'limit') {
     return {
       fact: `${what} is smaller than this request; ${resets}`,
       own: 'Ask for fewer output tokens, or your administrator for a higher limit.',
@@ -142,7 +140,7 @@ function explainSpending(
       needed: amount,
     };
   }
-  if (spent + amount > limit) {
+  if (lack === 'spent') {
     return {
       fact: `${what} has no room for this request; ${resets}`,
       own: 'Until then ask your administrator for a higher limit.',
@@ -150,7 +148,7 @@ function explainSpending(
       needed: amount,
     };
   }
-  if (spent + reserved + amount > limit) {
+  if (lack === 'reserved') {
     return {
       ...busy,
       amounts: `${usd(spent)} is spent, ${usd(reserved)} is reserved by ${others}, and ${costs}`,
@@ -166,16 +164,16 @@ function explainSpending(
 
 function refuseRate(
   limit_status: LimitStatus,
-  { tokens }: Needs,
+  needs: Needs,
   exceeded: readonly Listed[],
   { advice }: RefusalStyle,
   now: number,
 ): StageError {
   const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
   const patience = secondsUntil(resets_at, now);
-  const needed = unit === 'tokens' ? tokens : 1;
+  const needed = neededIn(unit, needs).amount;
   // Waiting does not help a request that is larger than the whole limit.
-  const hopeless = needed > limit;
+  const hopeless = lackOf(limit_status, needs) === 'limit';
   return new StageError('rate_limit_exceeded', sentence(explainRate(), rule, advice), {
     headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
     details: {

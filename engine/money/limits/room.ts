@@ -1,7 +1,35 @@
-import type { LimitStatus, LimitUnit, ReservationRequest } from '../../contract/services.ts';
+/**
+ * Which limit is in force on a counter, and whether it has room. The database decides by the same rules (`lacks_room` and
+ * `limit_in_force`): test/money/limits/room.test.ts asks both the same questions.
+ * @module
+ */
+import type {
+  CounterStatus,
+  LimitDemand,
+  LimitStatus,
+  LimitUnit,
+  ReservationRequest,
+} from '../../contract/services.ts';
 
-/** What decides whether a request has room, of what is reserved for it. */
-export type Hold = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'overshoot_percent' | 'tokens'>;
+/** A counter as it is, in its unit, and what was set and granted on it at run time. */
+export interface CounterNumbers extends Pick<LimitStatus, 'spent' | 'reserved' | 'in_flight' | 'most' | 'resets_at'> {
+  /** The limit that takes the place of the configured ones. */
+  readonly set: number | null;
+  /** What all grants add up to. */
+  readonly granted: number;
+}
+
+/** A demand and the counter it is about. Demands on one counter have the same object. */
+export type CountedDemand = readonly [demand: LimitDemand, counter: CounterNumbers];
+
+/** What a request needs of limits. */
+export type Needs = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'overshoot_percent' | 'tokens'>;
+
+/**
+ * Why a limit has no room for a request. `limit`: it is smaller than the request. `spent`: with what is spent, `reserved`: and
+ * reserved, it is too little. `most`: it could be passed if everything in flight cost the most it can.
+ */
+export type Lack = 'limit' | 'spent' | 'reserved' | 'most';
 
 const PPM_PER_PERCENT = 10_000;
 const PPM = 1_000_000;
@@ -18,34 +46,88 @@ export function overshootOf(limit: number, overshoot_percent: number): number {
   return Math.floor(limit / PPM) * ppm + Math.floor(((limit % PPM) * ppm) / PPM);
 }
 
-/** What a reservation comes to in the unit of a counter, now and at most. */
-export function reservedIn(unit: LimitUnit, hold: Hold): { readonly amount: number; readonly most: number } {
-  if (unit === 'nano_usd') return { amount: hold.amount_nano_usd, most: hold.most_nano_usd };
-  const amount = unit === 'tokens' ? hold.tokens : 1;
+/** What a request needs in the unit of a counter, now and at most. */
+export function neededIn(unit: LimitUnit, needs: Needs): { readonly amount: number; readonly most: number } {
+  if (unit === 'nano_usd') return { amount: needs.amount_nano_usd, most: needs.most_nano_usd };
+  const amount = unit === 'tokens' ? needs.tokens : 1;
   return { amount, most: amount };
 }
 
+/** The limit in force: the one that was set in place of what is configured, and what is granted on top; `null` without any. */
+export function limitInForce(
+  configured: number | null,
+  { set, granted }: Pick<CounterNumbers, 'set' | 'granted'>,
+): number | null {
+  const base = set ?? configured;
+  return base === null ? null : base + granted;
+}
+
+/** What is left of a limit. */
+export function roomLeft({ limit, spent, reserved }: Pick<LimitStatus, 'limit' | 'spent' | 'reserved'>): number {
+  return Math.max(0, limit - spent - reserved);
+}
+
 /**
- * Whether a request has no room under a limit. What is spent and reserved and its own reservation must fit; so must the most that it
- * and everything in flight can cost, which for a typical request may pass the limit by its share, or by anything when
- * nothing else is in flight. The same rule is `lacks_room` in the database, which decides.
+ * What a limit lacks for a request; `undefined`: it has room. What is spent, reserved and needed must fit; so must the most
+ * that the request and everything in flight can cost, which for a typical reservation may pass the limit by its share, or by
+ * anything when nothing else is in flight.
  */
-export function lacksRoom(
-  {
-    unit,
-    limit,
-    spent,
-    reserved,
-    most,
-    in_flight,
-  }: Pick<LimitStatus, 'unit' | 'limit' | 'spent' | 'reserved' | 'most' | 'in_flight'>,
-  hold: Hold,
-): boolean {
-  const mine = reservedIn(unit, hold);
-  if (spent + reserved + mine.amount > limit) return true;
-  const { overshoot_percent: percent } = hold;
-  if (percent === undefined) return spent + most + mine.most > limit;
-  return in_flight > 0 && spent + most + mine.most > limit + overshootOf(limit, percent);
+export function lackOf(
+  status: Omit<LimitStatus, 'scope' | 'key' | 'window' | 'rule' | 'resets_at'>,
+  needs: Needs,
+): Lack | undefined {
+  const { unit, limit, spent, reserved, most, in_flight } = status;
+  const needed = neededIn(unit, needs);
+  if (spent + reserved + needed.amount > limit) {
+    if (needed.amount > limit) return 'limit';
+    return spent + needed.amount > limit ? 'spent' : 'reserved';
+  }
+  const { overshoot_percent: percent } = needs;
+  if (percent !== undefined && in_flight === 0) return undefined;
+  const bound = percent === undefined ? limit : limit + overshootOf(limit, percent);
+  return spent + most + needed.most > bound ? 'most' : undefined;
+}
+
+/** A demand and its counter as they stand. What is set and granted is no part of a limit in shadow mode. */
+export function statusOf([demand, counter]: CountedDemand): CounterStatus {
+  const { scope, key, window, unit, limit: configured, rule: written, shadow = false } = demand;
+  const { spent, reserved, in_flight, most, resets_at, set } = counter;
+  const limit = shadow ? configured : limitInForce(configured, counter);
+  // Nobody knows the limit that was set by a name of gateway.yaml, where that limits nothing.
+  const rule = configured === null && set !== null ? 'set at run time' : written;
+  return { scope, key, window, unit, rule, limit, spent, reserved, in_flight, most, resets_at };
+}
+
+/** How demands that can refuse stand. A limit that was set is one limit, whatever demands it takes the place of. */
+export function statusesOf(demands: readonly CountedDemand[]): CounterStatus[] {
+  const statuses: CounterStatus[] = [];
+  for (let i = 0; i < demands.length; i++) {
+    const [demand, counter] = demands[i]!;
+    if (demand.shadow === true) continue;
+    const isRepeated = () => demands.findIndex(([d, other]) => other === counter && d.shadow !== true) < i;
+    if (counter.set === null || !isRepeated()) statuses.push(statusOf([demand, counter]));
+  }
+  return statuses;
+}
+
+/**
+ * The limits on one counter that can refuse a request, or those in shadow mode. One that was set refuses even where all that
+ * it takes the place of are in shadow mode.
+ */
+export function limitsOn(
+  on_counter: readonly LimitDemand[],
+  counter: CounterNumbers,
+  in_shadow: boolean,
+): LimitStatus[] {
+  const there = on_counter.filter(({ shadow = false }) => shadow === in_shadow);
+  const [first = { ...on_counter[0]!, limit: null, shadow: false }] = there;
+  const meant = !in_shadow && counter.set !== null ? [first] : there;
+  return meant.map((demand) => statusOf([demand, counter])).filter(isLimit);
+}
+
+/** Whether something limits a counter. */
+export function isLimit(status: CounterStatus): status is LimitStatus {
+  return status.limit !== null;
 }
 
 /** Order in which exceeded limits are reported: the one that resets last first, of those that reset together the smallest. */

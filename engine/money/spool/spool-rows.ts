@@ -1,6 +1,6 @@
 import type { CounterName, Provenance, ReservationRequest, Settlement } from '../../contract/services.ts';
 import type { SpooledRequest, SpoolRecord } from '../../store/spool/spool-file.ts';
-import { ledgerIdentity } from '../ledger/ledger-identity.ts';
+import { ledgerIdentity } from '../ledger/reservation.ts';
 import { alwaysCounted } from '../limits/limit-demands.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 

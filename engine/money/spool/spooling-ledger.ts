@@ -1,24 +1,30 @@
 import { StageError } from '../../contract/errors.ts';
-import type { Ledger, Log, Reservation, ReservationRequest, Settlement } from '../../contract/services.ts';
+import type {
+  Ledger,
+  LedgerIdentity,
+  Log,
+  Reservation,
+  ReservationDecision,
+  ReservationRequest,
+} from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import { createStoreBreaker, type StoreBreaker } from '../../store/store-breaker.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
-import type { OpenLedger } from '../ledger/ledger.ts';
+import type { DatabaseLedger } from '../ledger/ledger.ts';
+import { BookedReservation, type Books } from '../ledger/reservation.ts';
 import { Spool, type SpoolOptions } from './spool.ts';
 import type { WriteRow } from './spool-rows.ts';
 import type { WriteRecords } from './spooled-records.ts';
 
 /** What it needs of the ledger of its process. */
-export type LedgerOfRows = Ledger & Pick<OpenLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
+export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
 
 const DRAIN_MS = 1000;
 const ADOPTION_MS = 10_000;
 /** The first time is before the ledger records reservations of processes that ended as estimates. */
 const FIRST_ADOPTION_MS = 10;
 const CLOSE_PATIENCE_MS = 2000;
-
-const UNRESERVED: Reservation = { exceeded: [], shadows: [], statuses: [], unreserved: true };
 
 /** What a spooling ledger depends on. */
 export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'> {
@@ -66,7 +72,7 @@ export class SpoolingLedger implements Ledger {
     this.#stopAdopting = this.#every(FIRST_ADOPTION_MS, () => this.#begin());
   }
 
-  async reserve(request: ReservationRequest): Promise<Reservation> {
+  async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     const may_go_out = request.on_store_error === 'allow';
     try {
       return await this.#breaker.run(() => this.#ledger.reserve(request), !may_go_out);
@@ -76,20 +82,8 @@ export class SpoolingLedger implements Ledger {
     }
   }
 
-  topUp(request_id: string, amount_nano_usd: number): void {
-    if (!this.#spool.has(request_id)) this.#ledger.topUp(request_id, amount_nano_usd);
-  }
-
-  async settle(settlement: Settlement): Promise<void> {
-    if (!this.#spool.has(settlement.request_id)) return this.#ledger.settle(settlement);
-    await this.#spool.settle(settlement);
-    this.#drainSoon();
-  }
-
-  async release(request_id: string): Promise<void> {
-    if (!this.#spool.has(request_id)) return this.#ledger.release(request_id);
-    await this.#spool.release(request_id);
-    this.#ledger.forget(request_id);
+  unreserved(identity: LedgerIdentity): Reservation {
+    return this.#ledger.unreserved(identity);
   }
 
   typicalCost(...about: Parameters<Ledger['typicalCost']>): ReturnType<Ledger['typicalCost']> {
@@ -180,6 +174,19 @@ export class SpoolingLedger implements Ledger {
     this.#ledger.forget(settlement.request_id);
   };
 
+  /** What becomes of requests that nothing is reserved for. */
+  readonly #spooled: Books = {
+    topUp() {},
+    settle: async (settlement) => {
+      await this.#spool.settle(settlement);
+      this.#drainSoon();
+    },
+    release: async (request_id) => {
+      await this.#spool.release(request_id);
+      this.#ledger.forget(request_id);
+    },
+  };
+
   async #adoptNow(): Promise<void> {
     await this.#learnDatabase().catch((error) =>
       this.#log.debug({ err: error }, 'which database it is could not be asked'),
@@ -204,7 +211,7 @@ export class SpoolingLedger implements Ledger {
     return database_id;
   }
 
-  async #letOut(request: ReservationRequest): Promise<Reservation> {
+  async #letOut(request: ReservationRequest): Promise<ReservationDecision> {
     const { request_id } = request;
     this.#ledger.keep(request_id);
     try {
@@ -217,7 +224,8 @@ export class SpoolingLedger implements Ledger {
     }
     if (this.#let_out++ === 0)
       this.#log.warn({}, 'the database is away; requests whose limits allow it go out without a reservation');
-    return UNRESERVED;
+    const reservation = new BookedReservation(this.#spooled, request, true);
+    return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
   }
 }
 

@@ -4,16 +4,29 @@ import type {
   CounterName,
   CounterStatus,
   Ledger,
+  LedgerIdentity,
   LimitDemand,
   LimitStatus,
+  Reservation,
+  ReservationDecision,
   ReservationRequest,
   Settlement,
 } from '../../contract/services.ts';
-import { isCount } from '../../money/ledger/ledger-statements.ts';
-import { assertReservable } from '../../money/ledger/reservable.ts';
+import { countsOf } from '../../money/ledger/batch-request.ts';
+import { assertReservable, BookedReservation, type Books, isCount } from '../../money/ledger/reservation.ts';
 import { alwaysCounted } from '../../money/limits/limit-demands.ts';
-import { byLatestReset, type Hold, lacksRoom, reservedIn } from '../../money/limits/room.ts';
-import { type Counter, openCounters, type RunTimeLimits, stateOf } from './memory-counters.ts';
+import {
+  byLatestReset,
+  type CountedDemand,
+  isLimit,
+  lackOf,
+  limitsOn,
+  type Needs,
+  neededIn,
+  statusesOf,
+  statusOf,
+} from '../../money/limits/room.ts';
+import { type Counter, Counters } from './memory-counters.ts';
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */
 export interface Balance extends CounterName {
@@ -21,7 +34,7 @@ export interface Balance extends CounterName {
   readonly reserved: number;
   /** The most that what is reserved can come to; as much as is reserved where absent. */
   readonly most?: number;
-  /** How many requests hold it; where absent one, or as many as are counted. */
+  /** How many requests it is for; where absent one, or as many as are counted. */
   readonly in_flight?: number;
 }
 
@@ -36,214 +49,202 @@ export interface Counted {
 /** A row of the ledger, by the names of its columns. */
 export type LedgerRow = Readonly<Record<string, unknown>>;
 
-/** A limit as a reservation found it. */
+/** A limit as a request found it. */
 export interface DemandStatus extends LimitDemand {
   /** The limit in force, where the demand has one: that of the demand or one set in its place, and what is granted on top. */
   readonly in_force: number | null;
   readonly spent: number;
   readonly reserved: number;
-  /** What the request would hold of it. */
+  /** What the request needs of it. */
   readonly needed: number;
   /** Whether there is room for it; always where nothing limits it. */
   readonly room: boolean;
 }
 
-/** An attempt to hold money: what was asked, the state of every limit before, and the limits that refused it. */
+/** An attempt to reserve: what was asked, the state of every limit before, and the limits that refused it. */
 export interface Attempt {
   readonly request: ReservationRequest;
   readonly statuses: readonly DemandStatus[];
   readonly exceeded: readonly LimitStatus[];
 }
 
-/** A ledger that lives as long as its process and follows the same rules as the one in the database. */
-export interface MemoryLedger extends Ledger, RunTimeLimits {
-  /** Every reservation that was tried, oldest first. */
-  readonly attempts: readonly Attempt[];
-  /** Rows, oldest first. */
-  readonly rows: readonly LedgerRow[];
-  /** What all open reservations hold, in nano-USD. */
-  reserved(): number;
-  /** What is counted in the current window. */
-  balance(name: CounterName): Pick<LimitStatus, 'spent' | 'reserved' | 'most' | 'in_flight'>;
-  /** Puts something on a counter. */
-  put(balance: Balance): void;
-  /** Takes over what another ledger counts. */
-  count(counted: Counted): void;
-  /** How the limits of demands would stand for a request; nothing is reserved. */
-  look(demands: readonly LimitDemand[], hold: Hold): DemandStatus[];
-  /** Says what requests of a caller to a model usually cost, in nano-USD. */
-  teach(user: string, model: string, nano_usd: number): void;
-}
-
 interface Open {
   readonly request: ReservationRequest;
   readonly counters: readonly Counter[];
   amount_nano_usd: number;
-  /** Whether it went out without a reservation, because the ledger was away. */
+  /** Whether it went out with nothing reserved, because the ledger was away. */
   readonly unreserved: boolean;
 }
 
-/** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
-export function openMemoryLedger(options: {
-  readonly clock: Clock;
-  readonly time_zone?: string;
-  readonly isAway?: () => boolean;
-}): MemoryLedger {
-  const { clock, time_zone = 'UTC', isAway = () => false } = options;
-  const counters = openCounters(() => clock.now(), time_zone);
-  const reservations = new Map<string, Open>();
-  const typical = new Map<string, number>();
-  const attempts: Attempt[] = [];
-  const rows: LedgerRow[] = [];
+/** A ledger that lives as long as its process and follows the same rules as the one in the database. */
+export class MemoryLedger implements Ledger, Books {
+  /** Every reservation that was tried, oldest first. */
+  readonly attempts: Attempt[] = [];
+  /** Rows, oldest first. */
+  readonly rows: LedgerRow[] = [];
+  readonly counters: Counters;
+  readonly #clock: Clock;
+  readonly #isAway: () => boolean;
+  readonly #open = new Map<string, Open>();
+  readonly #typical = new Map<string, number>();
 
-  const away = () => new StageError('store_unavailable', 'The test says that the database is away.');
-
-  /** Counter by counter, those of money first, as the database looks at them. */
-  function byCounter(demands: readonly LimitDemand[]): (readonly LimitDemand[])[] {
-    return [...Map.groupBy(moneyFirst(demands), (demand) => counters.at(demand)).values()];
+  /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
+  constructor(options: {
+    readonly clock: Clock;
+    readonly time_zone?: string;
+    readonly isAway?: () => boolean;
+  }) {
+    const { clock, time_zone = 'UTC', isAway = () => false } = options;
+    this.#clock = clock;
+    this.#isAway = isAway;
+    this.counters = new Counters(() => clock.now(), time_zone);
   }
 
-  /** How the limits of demands stand that can refuse. A limit set at run time can, also where the configuration only has one in shadow mode. */
-  function inForce(demands: readonly LimitDemand[]): CounterStatus[] {
-    return byCounter(demands).flatMap((on_counter) => {
-      const in_shadow = on_counter.every(({ shadow = false }) => shadow);
-      return counters.inForce(in_shadow ? [{ ...on_counter[0]!, limit: null, shadow: false }] : on_counter);
-    });
-  }
-
-  function inShadow(demands: readonly LimitDemand[]): CounterStatus[] {
-    const shadows = demands.filter(({ shadow = false }) => shadow);
-    return shadows.map((demand) => ({ ...stateOf(counters.at(demand)), rule: demand.rule, limit: demand.limit }));
-  }
-
-  function withoutRoom(statuses: readonly CounterStatus[], request: ReservationRequest): LimitStatus[] {
-    return statuses
-      .filter(isLimit)
-      .filter((limit_status) => lacksRoom(limit_status, request))
-      .toSorted(byLatestReset);
-  }
-
-  function found(demand: LimitDemand, request: Hold): DemandStatus {
-    const counter = counters.at(demand);
-    const { shadow = false, unit, limit } = demand;
-    const in_force = shadow ? limit : counters.inForce([demand])[0]!.limit;
-    const room = in_force === null || !lacksRoom({ ...stateOf(counter), limit: in_force }, request);
-    const { spent, reserved } = counter;
-    return { ...demand, in_force, spent, reserved, needed: reservedIn(unit, request).amount, room };
-  }
-
-  function hold(request: ReservationRequest, unreserved: boolean): void {
-    const touched = [...new Set(request.demands.map((demand) => counters.at(demand)))];
-    const open = { request, counters: touched, amount_nano_usd: request.amount_nano_usd, unreserved };
-    if (!unreserved) move(open, 1);
-    reservations.set(request.request_id, open);
-  }
-
-  /** Puts what a reservation holds on its counters, or takes it off again. */
-  function move({ request, counters: touched, amount_nano_usd }: Open, sign: 1 | -1): void {
-    for (const counter of touched) {
-      const { amount, most } = reservedIn(counter.name.unit, { ...request, amount_nano_usd });
-      counter.reserved += sign * amount;
-      counter.most += sign * most;
-      counter.in_flight += sign;
+  async reserve(request: ReservationRequest): Promise<ReservationDecision> {
+    assertReservable(request);
+    const reservation = new BookedReservation(this, request, true);
+    if (this.#isAway()) {
+      if (request.on_store_error !== 'allow') throw away();
+      this.#hold(request, true);
+      return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
     }
+    const exceeded = this.#withoutRoom(request, false);
+    this.attempts.push({ request, statuses: this.look(request.demands, request), exceeded });
+    if (exceeded.length > 0) {
+      return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: this.#clock.now() };
+    }
+    const shadows = this.#withoutRoom(request, true);
+    this.#hold(request, false);
+    const statuses = statusesOf(this.counters.counted(inMoney(request.demands))).filter(isLimit);
+    return { reservation, exceeded, shadows, statuses, unreserved: false };
   }
 
-  function end(request_id: string): Open | undefined {
-    const open = reservations.get(request_id);
-    if (open === undefined) return undefined;
-    reservations.delete(request_id);
-    if (!open.unreserved) move(open, -1);
-    return open;
+  unreserved(identity: LedgerIdentity): Reservation {
+    return new BookedReservation(this, identity, false);
   }
 
-  function put({ spent, reserved, most = reserved, in_flight, ...name }: Balance): void {
-    const counter = counters.at(name);
+  topUp(request_id: string, amount_nano_usd: number): void {
+    const open = this.#open.get(request_id);
+    if (open === undefined || open.unreserved) return;
+    const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
+    if (!(raised > open.amount_nano_usd)) return;
+    move(open, -1);
+    open.amount_nano_usd = raised;
+    move(open, 1);
+  }
+
+  async settle(settlement: Settlement): Promise<void> {
+    const { request_id, reserved } = settlement;
+    const open = this.#end(request_id);
+    if (open === undefined && (reserved || this.rows.some((row) => row.request_id === request_id))) return;
+    const row = rowOf(settlement, open);
+    this.rows.push(row);
+    const counters = open?.counters ?? alwaysCounted(settlement).map((name) => this.counters.at(name));
+    for (const counter of counters) counter.spent += spentOf(counter, row);
+  }
+
+  async release(request_id: string): Promise<void> {
+    this.#end(request_id);
+  }
+
+  typicalCost(user: string, model: string): number | undefined {
+    return this.#typical.get(JSON.stringify([user, model]));
+  }
+
+  async statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]> {
+    if (this.#isAway()) throw away();
+    const statuses = statusesOf(this.counters.counted(inMoney(demands)));
+    return statuses.map((status) => this.counters.withSpentByDay(status));
+  }
+
+  /** What is reserved for all requests under way, in nano-USD. */
+  reserved(): number {
+    return [...this.#open.values()].reduce((sum, open) => sum + (open.unreserved ? 0 : open.amount_nano_usd), 0);
+  }
+
+  /** What is counted in the current window. */
+  balance(name: CounterName): Pick<LimitStatus, 'spent' | 'reserved' | 'most' | 'in_flight'> {
+    const { spent, reserved, most, in_flight } = this.counters.at(name);
+    return { spent, reserved, most, in_flight };
+  }
+
+  /** Puts something on a counter. */
+  put({ spent, reserved, most = reserved, in_flight, ...name }: Balance): void {
+    const counter = this.counters.at(name);
     counter.spent += spent;
     counter.reserved += reserved;
     counter.most += most;
     counter.in_flight += in_flight ?? (name.unit === 'requests' ? reserved : Number(reserved > 0));
   }
 
-  const look = (demands: readonly LimitDemand[], hold: Hold) => demands.map((demand) => found(demand, hold));
+  /** Takes over what another ledger counts. */
+  count({ balances, settings = [], grants = [] }: Counted): void {
+    for (const balance of balances) this.put(balance);
+    for (const { amount, ...name } of settings) this.counters.set(name, amount);
+    for (const { amount, expires_at, ...name } of grants) this.counters.grant(name, amount, expires_at);
+  }
 
-  return {
-    attempts,
-    rows,
-    set: counters.set,
-    unset: counters.unset,
-    grant: counters.grant,
-    reserved: () =>
-      [...reservations.values()].reduce((sum, open) => sum + (open.unreserved ? 0 : open.amount_nano_usd), 0),
-    balance(name) {
-      const { spent, reserved, most, in_flight } = counters.at(name);
-      return { spent, reserved, most, in_flight };
-    },
-    put,
-    count({ balances, settings = [], grants = [] }) {
-      for (const balance of balances) put(balance);
-      for (const { amount, ...name } of settings) counters.set(name, amount);
-      for (const { amount, expires_at, ...name } of grants) counters.grant(name, amount, expires_at);
-    },
-    look,
-    teach: (user, model, nano_usd) => void typical.set(JSON.stringify([user, model]), nano_usd),
-    typicalCost: (user, model) => typical.get(JSON.stringify([user, model])),
-    async reserve(request) {
-      assertReservable(request);
-      if (isAway()) {
-        if (request.on_store_error !== 'allow') throw away();
-        hold(request, true);
-        return { exceeded: [], shadows: [], statuses: [], unreserved: true };
-      }
-      const exceeded = withoutRoom(inForce(request.demands), request);
-      attempts.push({ request, statuses: look(request.demands, request), exceeded });
-      if (exceeded.length > 0) {
-        return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: clock.now() };
-      }
-      const shadows = withoutRoom(inShadow(byCounter(request.demands).flat()), request);
-      hold(request, false);
-      const statuses = counters.inForce(inMoney(request.demands)).filter(isLimit);
-      return { exceeded, shadows, statuses, unreserved: false };
-    },
-    topUp(request_id, amount_nano_usd) {
-      const open = reservations.get(request_id);
-      if (open === undefined || open.unreserved) return;
-      const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
-      if (!(raised > open.amount_nano_usd)) return;
-      move(open, -1);
-      open.amount_nano_usd = raised;
-      move(open, 1);
-    },
-    async settle(settlement) {
-      const { request_id, reserved } = settlement;
-      const open = end(request_id);
-      if (open === undefined && (reserved || rows.some((row) => row.request_id === request_id))) return;
-      const row = rowOf(settlement, open);
-      rows.push(row);
-      for (const counter of open?.counters ?? alwaysCounted(settlement).map((name) => counters.at(name))) {
-        counter.spent += spentOf(counter, row);
-      }
-    },
-    async release(request_id) {
-      end(request_id);
-    },
-    async statuses(demands) {
-      if (isAway()) throw away();
-      return counters.inForce(inMoney(demands)).map((limit_status) => counters.withSpentByDay(limit_status));
-    },
-  };
+  /** How the limits of demands would stand for a request; nothing is reserved. */
+  look(demands: readonly LimitDemand[], needs: Needs): DemandStatus[] {
+    return this.counters.counted(demands).map((counted) => {
+      const [demand] = counted;
+      const { limit: in_force, ...status } = statusOf(counted);
+      const { spent, reserved } = status;
+      const room = in_force === null || lackOf({ ...status, limit: in_force }, needs) === undefined;
+      return { ...demand, in_force, spent, reserved, needed: neededIn(demand.unit, needs).amount, room };
+    });
+  }
+
+  /** Says what requests of a caller to a model usually cost, in nano-USD. */
+  teach(user: string, model: string, nano_usd: number): void {
+    this.#typical.set(JSON.stringify([user, model]), nano_usd);
+  }
+
+  /** Counter by counter, those of money first, as the database looks at them. */
+  #withoutRoom(request: ReservationRequest, in_shadow: boolean): LimitStatus[] {
+    const others = request.demands.filter(({ unit }) => unit !== 'nano_usd');
+    const counted = this.counters.counted([...inMoney(request.demands), ...others]);
+    const by_counter = Map.groupBy(counted, ([, counter]) => counter);
+    const limits = [...by_counter].flatMap(([counter, there]) => limitsOn(there.map(demandOf), counter, in_shadow));
+    return limits.filter((limit) => lackOf(limit, request) !== undefined).toSorted(byLatestReset);
+  }
+
+  #hold(request: ReservationRequest, unreserved: boolean): void {
+    const counters = [...new Set(request.demands.map((demand) => this.counters.at(demand)))];
+    const open = { request, counters, amount_nano_usd: request.amount_nano_usd, unreserved };
+    if (!unreserved) move(open, 1);
+    this.#open.set(request.request_id, open);
+  }
+
+  #end(request_id: string): Open | undefined {
+    const open = this.#open.get(request_id);
+    if (open === undefined) return undefined;
+    this.#open.delete(request_id);
+    if (!open.unreserved) move(open, -1);
+    return open;
+  }
+}
+
+function demandOf([demand]: CountedDemand): LimitDemand {
+  return demand;
+}
+
+function away(): StageError {
+  return new StageError('store_unavailable', 'The test says that the database is away.');
+}
+
+/** Puts what is reserved for a request on its counters, or takes it off again. */
+function move({ request, counters, amount_nano_usd }: Open, sign: 1 | -1): void {
+  for (const counter of counters) {
+    const { amount, most } = neededIn(counter.name.unit, { ...request, amount_nano_usd });
+    counter.reserved += sign * amount;
+    counter.most += sign * most;
+    counter.in_flight += sign;
+  }
 }
 
 function inMoney(demands: readonly LimitDemand[]): LimitDemand[] {
   return demands.filter(({ unit }) => unit === 'nano_usd');
-}
-
-function moneyFirst(demands: readonly LimitDemand[]): LimitDemand[] {
-  return [...inMoney(demands), ...demands.filter(({ unit }) => unit !== 'nano_usd')];
-}
-
-function isLimit(limit_status: CounterStatus): limit_status is LimitStatus {
-  return limit_status.limit !== null;
 }
 
 const TOKEN_COLUMNS = [
@@ -266,7 +267,7 @@ function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
 function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
   const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
   const identity = open?.request ?? settlement;
-  const count = (value: number) => (isCount(value) ? value : 0);
+  const { input, output, cache_read, cache_write_5m, cache_write_1h } = countsOf(tokens);
   const priced = isCount(cost_nano_usd);
   return {
     request_id: identity.request_id,
@@ -281,11 +282,11 @@ function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
     upstream_model: identity.upstream_model,
     status: Number.isInteger(status) ? status : null,
     aborted,
-    input_tokens: count(tokens.input),
-    output_tokens: count(tokens.output),
-    cache_read_tokens: count(tokens.cache_read),
-    cache_write_5m_tokens: count(tokens.cache_write_5m),
-    cache_write_1h_tokens: count(tokens.cache_write_1h),
+    input_tokens: input,
+    output_tokens: output,
+    cache_read_tokens: cache_read,
+    cache_write_5m_tokens: cache_write_5m,
+    cache_write_1h_tokens: cache_write_1h,
     cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
     server_tools: server_tools ?? null,
     billed: billed ?? null,

@@ -11,7 +11,7 @@ import type { Loaded } from '../../source/spec.ts';
 import { createSecrets } from '../../store/secrets.ts';
 import { createModelCatalog } from '../../upstreams/models.ts';
 import type { LogRecord } from '../suite/played.ts';
-import { type MemoryLedger, openMemoryLedger } from './memory-ledger.ts';
+import { MemoryLedger } from './memory-ledger.ts';
 import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';
 
 /** Stands in every made-up secret, so that one that gets out is recognised. */
@@ -41,7 +41,7 @@ export function openMemoryServices(
   const { config } = loaded;
   const recorded: Recorded = { audit: [], log: [], refused: [] };
   const log = createLog(recorded.log);
-  const ledger = openMemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
+  const ledger = new MemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
   const tokens = openMemoryTokens({ clock, log, isAway });
   const made_up = new Proxy({}, { get: (_, name) => `${SECRET_MARK}${String(name)}` });
   const keepRecord = (record: AuditRecord) => {

@@ -148,7 +148,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     now: () => clock.now(),
     advance: (milliseconds) => clock.advance(milliseconds),
     spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
-    count: ledger.count,
+    count: (counted) => ledger.count(counted),
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
       const held_before = ledger.reserved();

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { LimitDemand, ReservationRequest, Settlement } from '../../../engine/api.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import { openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { openDatabase } from '../../../engine/store/database.ts';
 import { serveParent } from './parent.ts';
 
@@ -47,7 +47,7 @@ const COST_NANO_USD = 6_500_000;
 const silent = { debug: () => {}, info: () => {}, warn: console.error, error: console.error };
 const config = { database: { postgres: { url_env: 'BENCH_DATABASE_URL', pool_max: 10 } } } as GatewayConfig;
 const database = await openDatabase({ config, env: process.env, log: silent, wait: 'until-ready' });
-const ledger = openLedger({ database, clock: systemClock, log: silent });
+const ledger = new DatabaseLedger({ database, clock: systemClock, log: silent });
 await ledger.beat();
 
 function demandsOf(user: string, team: string, limits: Population['limits']): LimitDemand[] {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { LimitDemand } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
   assertGranted,
@@ -27,8 +27,8 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(on: Database = database): OpenLedger {
-  const ledger = openLedger({ database: on, clock, log: quietLog, every: () => () => {} });
+function newLedger(on: Database = database): DatabaseLedger {
+  const ledger = new DatabaseLedger({ database: on, clock, log: quietLog, every: () => () => {} });
   open.push(ledger);
   return ledger;
 }
@@ -201,7 +201,7 @@ describe('statuses', () => {
 
   it('raise store_unavailable while the store is away', async () => {
     const away = { query: () => Promise.reject(Object.assign(new Error('away'), { code: 'ECONNREFUSED' })) };
-    const ledger = openLedger({ database: away, clock, log: quietLog, every: () => () => {} });
+    const ledger = new DatabaseLedger({ database: away, clock, log: quietLog, every: () => () => {} });
     open.push(ledger);
     await assert.rejects(ledger.statuses([userDemand('x', 1)]), { code: 'store_unavailable' });
   });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
@@ -37,7 +37,7 @@ function gatedStore(): Pick<Database, 'query'> & { readonly waiting: number; ope
   let waiting = 0;
   return {
     async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
-      if (name === 'ledger_exchange') {
+      if (name === 'ledger_batch') {
         waiting++;
         await promise;
       }
@@ -50,8 +50,8 @@ function gatedStore(): Pick<Database, 'query'> & { readonly waiting: number; ope
   };
 }
 
-function newLedger(clock: FrozenClock = frozenClock(START), store: Pick<Database, 'query'> = database): OpenLedger {
-  const ledger = openLedger({
+function newLedger(clock: FrozenClock = frozenClock(START), store: Pick<Database, 'query'> = database): DatabaseLedger {
+  const ledger = new DatabaseLedger({
     database: store,
     clock,
     log: quietLog,

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { LimitDemand } from '../../../engine/api.ts';
 import { SPEND_SCOPES } from '../../../engine/contract/config.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
   assertGranted,
@@ -21,9 +21,9 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(): OpenLedger {
+function newLedger(): DatabaseLedger {
   const clock = frozenClock('2026-03-10T12:00:00Z');
-  const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  const ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   open.push(ledger);
   return ledger;
 }
@@ -124,7 +124,7 @@ describe('a limit in shadow mode', () => {
     shadow: true,
   });
 
-  async function reserve(ledger: OpenLedger, demands: readonly LimitDemand[]) {
+  async function reserve(ledger: DatabaseLedger, demands: readonly LimitDemand[]) {
     const { exceeded, shadows } = await ledger.reserve(reservation({ user: demands[0]!.key, demands }));
     return { refusal: exceeded[0]?.rule, told: shadows };
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { LimitDemand } from '../../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
@@ -25,8 +25,8 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(clock: FrozenClock, on: Database = database): OpenLedger {
-  const ledger = openLedger({ database: on, clock, log: quietLog, every: () => () => {} });
+function newLedger(clock: FrozenClock, on: Database = database): DatabaseLedger {
+  const ledger = new DatabaseLedger({ database: on, clock, log: quietLog, every: () => () => {} });
   open.push(ledger);
   return ledger;
 }
@@ -41,7 +41,7 @@ const on = (key: string, window: LimitDemand['window'], unit: LimitDemand['unit'
 describe('a limit by week', () => {
   it('begins on Monday, in the time zone', async () => {
     const clock = frozenClock('2026-03-15T22:59:59Z');
-    const ledger = openLedger({
+    const ledger = new DatabaseLedger({
       database,
       clock,
       log: quietLog,
@@ -104,7 +104,7 @@ describe('a limit on requests at once', () => {
     let exchanges = 0;
     const counting: Pick<Database, 'query'> = {
       query(name, text, values) {
-        if (name === 'ledger_exchange') exchanges++;
+        if (name === 'ledger_batch') exchanges++;
         return database.query(name, text, values);
       },
     };

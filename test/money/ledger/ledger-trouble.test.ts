@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { ownProcess } from '../../../engine/kit/process/gateway-process.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
@@ -27,8 +27,8 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLedger {
-  const ledger = openLedger({ database, clock: frozenClock(start), log: quietLog, every: never, ...more });
+function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
+  const ledger = new DatabaseLedger({ database, clock: frozenClock(start), log: quietLog, every: never, ...more });
   open.push(ledger);
   return ledger;
 }

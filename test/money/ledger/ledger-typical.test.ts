@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { LimitDemand, Provenance, ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
@@ -25,8 +25,8 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(at = clock): OpenLedger {
-  const ledger = openLedger({ database, clock: at, log: quietLog, every: () => () => {} });
+function newLedger(at = clock): DatabaseLedger {
+  const ledger = new DatabaseLedger({ database, clock: at, log: quietLog, every: () => () => {} });
   open.push(ledger);
   return ledger;
 }
@@ -154,14 +154,14 @@ describe('a top-up', () => {
 
 describe('the typical cost of a request', () => {
   /** Settles some requests of a caller to a model of its own. */
-  async function learn(ledger: OpenLedger, user: string, many: number, cost_nano_usd: number, cost: Provenance) {
+  async function learn(ledger: DatabaseLedger, user: string, many: number, cost_nano_usd: number, cost: Provenance) {
     for (let i = 0; i < many; i++) {
       const request = reservation({ user, model: `for ${user}` });
       await ledger.reserve(request);
       await ledger.settle(settlement(request, { cost_nano_usd, provenance: { cost } }));
     }
   }
-  const told = (ledger: OpenLedger, user: string) => ledger.typicalCost(user, `for ${user}`);
+  const told = (ledger: DatabaseLedger, user: string) => ledger.typicalCost(user, `for ${user}`);
   const assertAbout1000 = (cost: number | undefined) => assert.ok(cost! >= 1000 && cost! <= 1100, String(cost));
 
   it('is learned from what the upstream said that requests used, and from nothing else', async () => {

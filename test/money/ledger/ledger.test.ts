@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock, systemClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
   assertGranted,
@@ -28,8 +28,8 @@ const open = useTestStore((opened) => {
   database = opened.database;
 });
 
-function newLedger(more: Partial<Parameters<typeof openLedger>[0]> = {}): OpenLedger {
-  const ledger = openLedger({ database, clock: frozenClock(start), log: quietLog, every: never, ...more });
+function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
+  const ledger = new DatabaseLedger({ database, clock: frozenClock(start), log: quietLog, every: never, ...more });
   open.push(ledger);
   return ledger;
 }
@@ -179,7 +179,7 @@ describe('200 concurrent reservations against room for 50', () => {
 });
 
 describe('a settlement', () => {
-  const settle = async (ledger: OpenLedger, request: ReservationRequest, more = {}) => {
+  const settle = async (ledger: DatabaseLedger, request: ReservationRequest, more = {}) => {
     await ledger.reserve(request);
     await ledger.settle(settlement(request, more));
   };

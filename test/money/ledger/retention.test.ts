@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { type Retention, type RetentionMonths, startRetention } from '../../../engine/money/ledger/retention.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -19,7 +19,7 @@ import {
 
 let store: TestStore;
 let database: Database;
-let ledger: OpenLedger;
+let ledger: DatabaseLedger;
 let clock: ReturnType<typeof frozenClock>;
 let retention: Retention;
 let kept: RetentionMonths | undefined;
@@ -76,7 +76,7 @@ beforeEach(async () => {
   }
   await database.knex.raw('truncate ledger, audit_log, reservations, spend_counters, processes, ledger_bounds');
   clock = frozenClock('2026-01-15T12:00:00Z');
-  ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   ledgers.push(ledger);
   const collected = collectingLog();
   lines = collected.lines;

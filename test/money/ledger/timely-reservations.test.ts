@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import { createLedgerStatements } from '../../../engine/money/ledger/ledger-statements.ts';
-import { createUndecidedReservations } from '../../../engine/money/ledger/undecided-holds.ts';
+import { LedgerStatements } from '../../../engine/money/ledger/ledger-statements.ts';
+import { UndecidedReservations } from '../../../engine/money/ledger/undecided-reservations.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 
 let store: TestStore;
@@ -12,7 +12,7 @@ useTestStore((opened) => {
 
 it('a batch that arrives after its time settles what is over and places no reservation', async () => {
   const { database } = store;
-  const statements = createLedgerStatements({
+  const statements = new LedgerStatements({
     database,
     clock: systemClock,
     time_zone: () => 'UTC',
@@ -23,21 +23,21 @@ it('a batch that arrives after its time settles what is over and places no reser
     return rows.map(({ request_id }) => request_id);
   };
   const [first, second] = [reservation(), reservation()];
-  const in_time = await statements.exchange([], [first], new Date(Date.now() + 60_000));
-  assert.equal(in_time.reservations?.[0]?.exceeded.length, 0);
+  const in_time = await statements.batch([], [first], new Date(Date.now() + 60_000));
+  assert.equal(in_time.decisions?.[0]?.exceeded.length, 0);
   assert.deepEqual(await reserved(), [first.request_id]);
-  const late = await statements.exchange([settlement(first)], [second], new Date(Date.now() - 1000));
-  assert.deepEqual([late.written, late.reservations], [[true], undefined]);
+  const late = await statements.batch([settlement(first)], [second], new Date(Date.now() - 1000));
+  assert.deepEqual([late.written, late.decisions], [[true], undefined]);
   assert.deepEqual(await reserved(), []);
 });
 
 it('what nobody has heard of is undecided until its time is over, and what was answered is not', async () => {
   const clock = { frozen: false, monotonic: () => performance.now() };
-  const holds = createUndecidedReservations(clock);
-  assert.equal(await holds.place(performance.now() + 60_000, async () => 'placed'), 'placed');
-  await holds.over();
+  const undecided = new UndecidedReservations(clock);
+  assert.equal(await undecided.await(performance.now() + 60_000, async () => 'placed'), 'placed');
+  await undecided.over();
   const until = performance.now() + 200;
-  await assert.rejects(holds.place(until, () => Promise.reject(new Error('away'))));
-  await holds.over();
+  await assert.rejects(undecided.await(until, () => Promise.reject(new Error('away'))));
+  await undecided.over();
   assert.ok(performance.now() >= until);
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import type { Settlement } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { type BilledCost, type ReconcileWish, reconcile } from '../../../engine/money/reports/reconcile.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { quietLog, reservation, settlement, useTestStore } from '../../support/store.ts';
@@ -38,7 +38,7 @@ describe('a bill beside the ledger', () => {
   /** On the 10th coder-1 cost 2 USD, half of it guessed, and coder-2 3 USD; on the 11th coder-1 cost 5. */
   before(async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
-    const ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+    const ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
     ledgers.push(ledger);
     const used = async (upstream_model: string, cost_nano_usd: number, more: Partial<Settlement> = {}) => {
       const request = reservation({ upstream_model, amount_nano_usd: 10 * USD, upstream: more.upstream ?? 'main' });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { auditTail, reportUsage, USAGE_DIMENSIONS, type UsageDimension } from '../../../engine/money/reports/usage.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../../support/store.ts';
@@ -12,12 +12,12 @@ let database: Database;
 const clock = frozenClock('2026-03-10T12:00:00Z');
 const DAY_MS = 24 * 3_600_000;
 
-let ledger: OpenLedger;
+let ledger: DatabaseLedger;
 
 before(async () => {
   store = await openTestStore();
   database = store.database;
-  ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   const used = async (user: string, cost_nano_usd: number, more = {}) => {
     const request = reservation({ user, ...more });
     await ledger.reserve(request);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { frozenClock, systemClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { type LedgerVerification, verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import {
@@ -21,7 +21,7 @@ const HUGE = 2n ** 53n + 1n;
 
 let store: TestStore;
 let database: Database;
-let ledger: OpenLedger;
+let ledger: DatabaseLedger;
 let clock: ReturnType<typeof frozenClock>;
 
 before(async () => {
@@ -37,7 +37,7 @@ const verify = () => verifyLedger({ database, clock });
 beforeEach(async () => {
   await change('truncate ledger, reservations, spend_counters, processes, ledger_bounds');
   clock = frozenClock(START);
-  ledger = openLedger({ database, clock, log: quietLog, every: () => () => {} });
+  ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   for (const [request_id, user] of [
     ['a', 'ann'],
     ['b', 'bob'],

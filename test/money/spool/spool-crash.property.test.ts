@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { type LedgerOfRows, SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -22,10 +22,10 @@ after(() => rmSync(root, { recursive: true }));
 let database: Database;
 const clock = frozenClock('2026-03-10T12:00:00Z');
 const never = () => () => {};
-let behind: OpenLedger;
+let behind: DatabaseLedger;
 const ledgers = useTestStore((opened) => {
   database = opened.database;
-  behind = openLedger({ database, clock, log: quietLog, every: never });
+  behind = new DatabaseLedger({ database, clock, log: quietLog, every: never });
   ledgers.push(behind);
 });
 
@@ -64,11 +64,13 @@ interface Known {
 /** The ledger as a process sees it that ends when its disk does, before or after a statement is committed. */
 function behindCrash(crashing: CrashingDisk, isAway: () => boolean): LedgerOfRows {
   return {
-    ...behind,
-    async reserve(request) {
-      if (isAway()) throw away();
-      return behind.reserve(request);
-    },
+    reserve: (request) => (isAway() ? Promise.reject(away()) : behind.reserve(request)),
+    unreserved: (identity) => behind.unreserved(identity),
+    typicalCost: (user, model) => behind.typicalCost(user, model),
+    statuses: (demands) => behind.statuses(demands),
+    databaseId: () => behind.databaseId(),
+    keep: (request_id) => behind.keep(request_id),
+    forget: (request_id) => behind.forget(request_id),
     async settleAt(...row) {
       if (isAway()) throw away();
       crashing.step();
@@ -113,10 +115,11 @@ it('wherever a process ends, a request that went out has one row, of what it cam
         if (reserved === undefined || crashing.crashed) return;
         // The database was back before: this one is none of the spool's.
         if (!reserved.unreserved) return behind.release(request.request_id);
+        const reservation = reserved.reservation!;
         mine.went_out = true;
         await turns(ends_after);
-        if (end === 'settled') await ledger.settle(settlement(request, { cost_nano_usd: cost, reserved: true }));
-        if (end === 'released') await ledger.release(request.request_id);
+        if (end === 'settled') await reservation.settle(settlement(request, { cost_nano_usd: cost }));
+        if (end === 'released') await reservation.release();
         if (!crashing.crashed) mine.ended = end;
       };
       const bringBack = async (ledger: SpoolingLedger) => {

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { OpenAuditLog } from '../../../engine/audit/audit-log.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { away, deadProcess } from '../../support/spool.ts';
+import { away, byRequest, deadProcess } from '../../support/spool.ts';
 import { ledgerRowsOf, openTestStore, quietLog, reservation, settlement, type TestStore } from '../../support/store.ts';
 
 const never = () => () => {};
@@ -39,9 +39,9 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
   const logged: Record<string, unknown>[] = [];
   const log = { ...quietLog, warn: (fields: object, text: string) => void logged.push({ text, ...fields }) };
   const clock = frozenClock('2026-03-10T12:00:00Z');
-  const behind = openLedger({ database, clock, log: quietLog, every: never });
+  const behind = new DatabaseLedger({ database, clock, log: quietLog, every: never });
   const audit = new OpenAuditLog({ database, clock, log: quietLog, every: never });
-  const ledger = new SpoolingLedger({
+  const spooling = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
@@ -50,6 +50,7 @@ async function openGateway(directory: string, at: TestStore, { is_dead = false }
     writeRecords: (texts, database_id) => audit.writeAgain(texts, database_id),
     ...(is_dead && { process: deadProcess() }),
   });
+  const ledger = byRequest(spooling);
   closing.push(behind, ledger);
   await ledger.adoptOrphans();
   return {
@@ -179,7 +180,7 @@ test('a database that was moved or restored is known again', async () => {
 
 test('a gateway that never reached its database lets nothing out, for it does not know whose it would be', async () => {
   const directory = directoryOf();
-  const behind = openLedger({
+  const behind = new DatabaseLedger({
     database: { query: () => Promise.reject(away()) },
     clock: frozenClock(0),
     log: quietLog,

@@ -4,11 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, it } from 'node:test';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { type OpenLedger, openLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import type { Books } from '../../../engine/money/ledger/reservation.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { away, deadProcess } from '../../support/spool.ts';
+import { away, byRequest, deadProcess } from '../../support/spool.ts';
 import {
   balanceOf,
   countersOf,
@@ -32,8 +33,8 @@ const ledgers = useTestStore((opened) => {
 });
 
 interface Gateway {
-  readonly ledger: SpoolingLedger;
-  readonly behind: OpenLedger;
+  readonly ledger: SpoolingLedger & Books;
+  readonly behind: DatabaseLedger;
 }
 
 /** A gateway; `trouble` is what its database answers with while it is set. */
@@ -51,8 +52,8 @@ async function openGateway(more: {
     if (opened && trouble?.now !== undefined) throw trouble.now;
     return store.query(...statement);
   };
-  const behind = openLedger({ database: { query }, clock, log: quietLog, every: never });
-  const ledger = new SpoolingLedger({
+  const behind = new DatabaseLedger({ database: { query }, clock, log: quietLog, every: never });
+  const spooling = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
@@ -60,6 +61,7 @@ async function openGateway(more: {
     every: never,
     ...(more.is_dead && { process: deadProcess() }),
   });
+  const ledger = byRequest(spooling);
   ledgers.push(behind, ledger);
   await ledger.adoptOrphans();
   opened = true;

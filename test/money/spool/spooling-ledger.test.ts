@@ -5,7 +5,15 @@ import { join } from 'node:path';
 import { after, afterEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { SpoolingLedger, type SpoolingLedgerOptions } from '../../../engine/money/spool/spooling-ledger.ts';
-import { away, deadProcess, diskError, type FakeLedger, fakeLedger, faultyDisk } from '../../support/spool.ts';
+import {
+  away,
+  byRequest,
+  deadProcess,
+  diskError,
+  type FakeLedger,
+  fakeLedger,
+  faultyDisk,
+} from '../../support/spool.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
@@ -29,7 +37,8 @@ async function openScene(more: Partial<SpoolingLedgerOptions> = {}) {
   }
   const open = async (other: typeof more = {}) => {
     const spool_dir = () => directory;
-    const ledger = new SpoolingLedger({ ledger: behind, spool_dir, clock, log, every: never, ...more, ...other });
+    const options = { ledger: behind, spool_dir, clock, log, every: never, ...more, ...other };
+    const ledger = byRequest(new SpoolingLedger(options));
     // It was there once, so that it is known whose the files are.
     await ledger.adoptOrphans();
     opened.push(ledger);
@@ -54,12 +63,14 @@ describe('while the store works', () => {
     assert.equal((await ledger.reserve(request)).unreserved, false);
     ledger.topUp(request.request_id, 5);
     await ledger.settle(settlement(request));
-    await ledger.release('other');
+    const other = allowed();
+    await ledger.reserve(other);
+    await ledger.release(other.request_id);
     assert.equal(ledger.typicalCost('ana', 'coder-1'), 7);
     assert.deepEqual(await ledger.statuses([]), []);
     assert.deepEqual(
       [behind.reserved.length, behind.settled.length, behind.released, behind.topped_up],
-      [1, 1, ['other'], [request.request_id]],
+      [2, 1, [other.request_id], [request.request_id]],
     );
     assert.deepEqual([files(), behind.kept.size], [[], 0]);
   });
@@ -77,7 +88,8 @@ describe('while the store is away', () => {
     behind.trouble = away();
     const request = allowed();
     const reserved = await ledger.reserve(request);
-    assert.deepEqual(reserved, { exceeded: [], shadows: [], statuses: [], unreserved: true });
+    const { reservation: _, ...decision } = reserved;
+    assert.deepEqual(decision, { exceeded: [], shadows: [], statuses: [], unreserved: true });
     assert.equal(files().length, 1);
     assert.ok(behind.kept.has(request.request_id), 'its reservation may have been placed');
     ledger.topUp(request.request_id, 5);

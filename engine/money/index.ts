@@ -1,0 +1,25 @@
+/**
+ * What stages that reserve, meter and report money import.
+ * @module
+ */
+export {
+  type Ending,
+  endingOf,
+  type Settled,
+  settleUnknown,
+  settleUnmetered,
+} from './ledger/ending.ts';
+export { IDENTITY_FACTS, requestIdentity } from './ledger/reservation.ts';
+export { moreToReserve, type ReservationWatch, watchReservation } from './ledger/reservation-watch.ts';
+export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
+export { highestCost } from './limits/highest-cost.ts';
+export { compileLimits } from './limits/limit-demands.ts';
+export { limitHeaders } from './limits/limit-headers.ts';
+export { type MostTokens, mostTokens } from './limits/most-tokens.ts';
+export { refuseForLimits } from './limits/refusals.ts';
+export { usageReport } from './limits/usage-report.ts';
+export { type Bill, billFor, emptyBill } from './prices/bill.ts';
+export { type Charged, chargeFor, clampedNumbers } from './prices/charge.ts';
+export { type Possible, possibleFor } from './prices/possible.ts';
+export { costOf, NO_TOKENS, unpricedTools } from './prices/prices.ts';
+export { servedAsAsked } from './prices/served-prices.ts';

@@ -1,0 +1,106 @@
+import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../contract/services.ts';
+import {
+  byLatestReset,
+  type CountedDemand,
+  type CounterNumbers,
+  isLimit,
+  lackOf,
+  limitsOn,
+  statusesOf,
+} from '../limits/room.ts';
+
+/** A reservation as the database is asked for it. */
+export interface PackedReservation {
+  readonly request: ReservationRequest;
+  /** Those of money first, which the row counts on. */
+  readonly demands: readonly LimitDemand[];
+  /** Per demand, the index of its counter among those of the request. */
+  readonly indexes: readonly number[];
+  /** Positions of the request's counters in the batch. */
+  readonly counters: readonly number[];
+  readonly row: object;
+}
+
+/** A counter as the database tells it. */
+export type PackedCounter = readonly [
+  spent: number,
+  reserved: number,
+  in_flight: number,
+  most: number,
+  set: number | null,
+  granted: number | null,
+  resets_at: number | null,
+];
+
+/** What the database tells of a batch. */
+export interface BatchAnswer {
+  /** Requests whose row was written before. */
+  readonly repeated: readonly string[];
+  /** By index of the request, and of the counter without room among its own; those in shadow mode count on from the last. */
+  readonly remarks: readonly (readonly [request: number, index: number, ...PackedCounter])[];
+  /** By position in the batch. */
+  readonly statuses: readonly (readonly [position: number, ...PackedCounter])[];
+  /** The reservations came too late, so that none was placed. */
+  readonly late?: boolean;
+  /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
+  readonly decided_at?: number;
+}
+
+const NOTHING_TO_TELL: BatchAnswer = { repeated: [], remarks: [], statuses: [] };
+
+/** Reads the answer to a batch; the database gives none when there is nothing to tell. */
+export function parseAnswer(row: { readonly answer: string | null } | undefined): BatchAnswer {
+  return row?.answer == null ? NOTHING_TO_TELL : (JSON.parse(row.answer) as BatchAnswer);
+}
+
+/** A counter by its numbers. */
+export function unpackCounter(packed: PackedCounter): CounterNumbers {
+  const [spent, reserved, in_flight, most, set, granted, resets_at] = packed;
+  return { spent, reserved, in_flight, most, set, granted: granted ?? 0, resets_at };
+}
+
+/** Tells what was decided on each reservation of a batch. */
+export function readDecisions(packed: readonly PackedReservation[], answer: BatchAnswer): ReservationDecision[] {
+  const counters = new Map<number, CounterNumbers>();
+  for (const [position, ...numbers] of answer.statuses) counters.set(position, unpackCounter(numbers));
+  const remarks = Map.groupBy(answer.remarks, ([request]) => request);
+  const { decided_at } = answer;
+  return packed.map((each, i) => {
+    const { exceeded, shadows } = readRemarks(each, remarks.get(i));
+    if (exceeded.length === 0) return { exceeded, shadows, statuses: statusesIn(each, counters), unreserved: false };
+    return { exceeded, shadows, statuses: NONE, unreserved: false, ...(decided_at !== undefined && { decided_at }) };
+  });
+}
+
+const NONE: readonly never[] = [];
+
+function readRemarks(
+  { request, demands, indexes, counters }: PackedReservation,
+  remarks: BatchAnswer['remarks'] | undefined,
+): Pick<ReservationDecision, 'exceeded' | 'shadows'> {
+  if (remarks === undefined) return { exceeded: NONE, shadows: NONE };
+  const exceeded: LimitStatus[] = [];
+  const shadows: LimitStatus[] = [];
+  for (const [, index, ...packed] of remarks) {
+    const in_shadow = index >= counters.length;
+    const on_counter = demands.filter((_, i) => indexes[i] === index % counters.length);
+    const limits = limitsOn(on_counter, unpackCounter(packed), in_shadow);
+    const lacking = limits.filter((limit) => lackOf(limit, request) !== undefined);
+    // Beyond 2^53 the database counts better, and it said that something is lacking.
+    (in_shadow ? shadows : exceeded).push(...(lacking.length > 0 ? lacking : limits));
+  }
+  return { exceeded: exceeded.sort(byLatestReset), shadows: shadows.sort(byLatestReset) };
+}
+
+function statusesIn(
+  { demands, indexes, counters }: PackedReservation,
+  told: ReadonlyMap<number, CounterNumbers>,
+): readonly LimitStatus[] {
+  if (told.size === 0) return NONE;
+  const counted: CountedDemand[] = [];
+  for (let i = 0; i < demands.length; i++) {
+    const counter = told.get(counters[indexes[i]!]!);
+    if (counter !== undefined) counted.push([demands[i]!, counter]);
+  }
+  return statusesOf(counted).filter(isLimit);
+}

@@ -1,0 +1,100 @@
+import type { LedgerIdentity, Outcome, Reservation, ReservationRequest, Settlement } from '../../contract/services.ts';
+import type { StageContext } from '../../contract/stage.ts';
+import { isStorable } from '../../kit/storable.ts';
+
+/** What a ledger does with requests that it knows by their ids. */
+export interface Books {
+  topUp(request_id: string, amount_nano_usd: number): void;
+  settle(settlement: Settlement): Promise<void>;
+  release(request_id: string): Promise<void>;
+}
+
+/** The reservation of one request on the books of a ledger; says who asked whom for what in its row. */
+export class BookedReservation implements Reservation {
+  readonly #books: Books;
+  readonly #identity: LedgerIdentity;
+  readonly #reserved: boolean;
+
+  constructor(books: Books, identity: LedgerIdentity, reserved: boolean) {
+    this.#books = books;
+    this.#identity = identity;
+    this.#reserved = reserved;
+  }
+
+  topUp(amount_nano_usd: number): void {
+    if (this.#reserved) this.#books.topUp(this.#identity.request_id, amount_nano_usd);
+  }
+
+  settle(outcome: Outcome): Promise<void> {
+    return this.#books.settle({ ...ledgerIdentity(this.#identity), ...outcome, reserved: this.#reserved });
+  }
+
+  async release(): Promise<void> {
+    if (this.#reserved) await this.#books.release(this.#identity.request_id);
+  }
+}
+
+/** The facts that say who asks whom for what, for a stage that reserves or settles. */
+export const IDENTITY_FACTS = {
+  reads: [
+    'request.id',
+    'request.protocol',
+    'request.model',
+    'principal.id',
+    'principal.email',
+    'principal.token.id',
+    'route.upstream',
+    'route.upstream_model',
+  ],
+  reads_if_set: ['principal.team', 'principal.project'],
+} as const;
+
+type IdentityContext = StageContext<
+  (typeof IDENTITY_FACTS)['reads'][number],
+  (typeof IDENTITY_FACTS)['reads_if_set'][number]
+>;
+
+/** Who asks whom for what, by the facts of a request. */
+export function requestIdentity(ctx: Pick<IdentityContext, 'get'>): LedgerIdentity {
+  return {
+    request_id: ctx.get('request.id'),
+    protocol: ctx.get('request.protocol'),
+    principal_id: ctx.get('principal.id'),
+    user: ctx.get('principal.email'),
+    team: ctx.get('principal.team') ?? null,
+    project: ctx.get('principal.project') ?? null,
+    token_id: ctx.get('principal.token.id'),
+    model: ctx.get('request.model'),
+    upstream: ctx.get('route.upstream'),
+    upstream_model: ctx.get('route.upstream_model'),
+  };
+}
+
+/** Who asked whom for what, of something that says more. */
+export function ledgerIdentity(of: LedgerIdentity): LedgerIdentity {
+  const { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model } = of;
+  return { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model };
+}
+
+/** Whether a number can be an amount or a count in the ledger: whole, not negative, below 2^53. */
+export function isCount(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Raises TypeError or RangeError for a request that no caller can mean, before it could spoil a batch. */
+export function assertReservable(request: ReservationRequest): void {
+  const { request_id, amount_nano_usd, most_nano_usd, tokens, overshoot_percent = 0, demands } = request;
+  if (!isStorable(request_id)) throw new TypeError('a request id cannot hold NUL or half a surrogate pair');
+  for (const amount of [amount_nano_usd, most_nano_usd]) {
+    if (!isCount(amount)) throw new RangeError(`an amount in nano-USD cannot be ${amount}`);
+  }
+  if (amount_nano_usd > most_nano_usd)
+    throw new RangeError('a reservation cannot be more than the most a request can cost');
+  if (!isCount(tokens)) throw new RangeError(`a count of tokens cannot be ${tokens}`);
+  if (!(overshoot_percent >= 0 && overshoot_percent <= 100)) {
+    throw new RangeError(`a limit cannot be passed by ${overshoot_percent} percent`);
+  }
+  for (const { limit } of demands) {
+    if (limit !== null && !isCount(limit)) throw new RangeError(`a limit cannot be ${limit}`);
+  }
+}
