@@ -1,5 +1,5 @@
 /**
- * Which limit is in force on a counter, and whether it has room. The database decides by the same rules (`lacks_room` and
+ * Which limit is in force on a counter, and whether it has room. The database decides by the same rules (`has_room_for` and
  * `limit_in_force`): test/money/limits/room.test.ts asks both the same questions.
  * @module
  */

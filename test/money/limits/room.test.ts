@@ -89,10 +89,10 @@ async function lackingInDatabase(questions: readonly Question[]): Promise<boolea
     ppm: overshoot_percent === undefined ? null : percentToPpm(overshoot_percent),
   }));
   const [row] = await database.query<{ lacking: boolean[] }>(
-    'test_lacks_room',
-    `select array_agg(coalesce(lacks_room(coalesce(q.set, q.configured) + q.granted,
-       jsonb_populate_record(null::spend_counters, to_jsonb(q)), q.amount_nano_usd, q.most_nano_usd, q.tokens, q.ppm), false)
-       order by position) as lacking
+    'test_has_room',
+    `select array_agg(not coalesce(has_room_for(
+       jsonb_populate_record(null::spend_counters, to_jsonb(q)), limit_in_force(q.configured, q.set, q.granted),
+       q.amount_nano_usd, q.most_nano_usd, q.tokens, q.ppm), true) order by position) as lacking
      from rows from (jsonb_to_recordset($1::jsonb) as (
        unit text, configured bigint, set bigint, granted bigint, spent bigint, reserved bigint, most bigint,
        in_flight integer, amount_nano_usd bigint, most_nano_usd bigint, tokens bigint, ppm bigint)) with ordinality as q (

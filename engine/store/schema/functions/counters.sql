@@ -61,10 +61,17 @@ begin
       and g.revoked_at is null and g.granted_at <= p_now and p_now < g.expires_at) as g;
 end $$;
 
--- By how much all that is in flight may pass a limit.
-create function overshoot_of(p_limit bigint, p_ppm bigint) returns bigint
+-- The limit in force: the one that was set in place of what is configured, and what is granted on top. Null without any. This
+-- and the next ones are the rules of engine/money/limits/room.ts.
+create function limit_in_force(p_configured bigint, p_set bigint, p_granted bigint) returns bigint
 language sql immutable as $$
-  select p_limit / 1000000 * p_ppm + p_limit % 1000000 * p_ppm / 1000000
+  select coalesce(p_set, p_configured) + coalesce(p_granted, 0)
+$$;
+
+-- How far spending may come if everything in flight costs the most it can: p_ppm millionths beyond the limit.
+create function bound_of(p_limit bigint, p_ppm bigint) returns bigint
+language sql immutable as $$
+  select p_limit + coalesce(p_limit / 1000000 * p_ppm + p_limit % 1000000 * p_ppm / 1000000, 0)
 $$;
 
 -- What a reservation comes to in the unit of a counter.
@@ -73,15 +80,25 @@ language sql immutable as $$
   select case p_unit when 'nano_usd' then p_nano_usd when 'tokens' then p_tokens else p_requests end
 $$;
 
--- Whether a request has no room under a limit. p_ppm is null for one that reserves the most it can cost. Null without a limit.
-create function lacks_room(
-  p_limit bigint, p_counter spend_counters, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
+-- Whether a limit has room on a counter for an amount, and its bound for the most it can come to. Without a bound any most
+-- has room; without a limit it is null.
+create function has_room(
+  p_counter spend_counters, p_limit bigint, p_bound bigint, p_amount bigint, p_most bigint
 ) returns boolean
 language sql immutable as $$
-  select p_counter.spent + p_counter.reserved + in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1) > p_limit
-    or (p_ppm is null or p_counter.in_flight > 0)
-      and p_counter.spent + p_counter.most + in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1)
-        > p_limit + coalesce(overshoot_of(p_limit, p_ppm), 0)
+  select p_counter.spent + p_counter.reserved + p_amount <= p_limit
+    and coalesce(p_counter.spent + p_counter.most + p_most <= p_bound, true)
+$$;
+
+-- Whether a limit has room for one request; p_ppm is null for one that reserves the most it can cost. Another that is alone may
+-- cost anything. Null without a limit.
+create function has_room_for(
+  p_counter spend_counters, p_limit bigint, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
+) returns boolean
+language sql immutable as $$
+  select has_room(
+    p_counter, p_limit, case when p_ppm is null or p_counter.in_flight > 0 then bound_of(p_limit, p_ppm) end,
+    in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1), in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1))
 $$;
 
 -- The status of some counters of money, in the order given, as JSON:

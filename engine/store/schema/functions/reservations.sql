@@ -55,7 +55,8 @@ begin
     v_lacking := '{}';
     for v_index in 1 .. cardinality(v_request.counters) loop
       v_at := v_request.counters[v_index];
-      if lacks_room(coalesce(p_set[v_at], v_request.limits[v_index]) + coalesce(p_granted[v_at], 0), v_counters[v_at],
+      if not has_room_for(
+        v_counters[v_at], limit_in_force(v_request.limits[v_index], p_set[v_at], p_granted[v_at]),
         v_request.amount_nano_usd, v_request.most_nano_usd, v_request.tokens, v_request.ppm)
       then
         v_lacking := array_append(v_lacking, v_index - 1);
@@ -65,7 +66,8 @@ begin
     if v_fits then
       v_whole := array_append(v_whole, v_request.whole);
       for v_index in 1 .. coalesce(cardinality(v_request.shadow_limits), 0) loop
-        if lacks_room(v_request.shadow_limits[v_index], v_counters[v_request.counters[v_index]],
+        if not has_room_for(
+          v_counters[v_request.counters[v_index]], v_request.shadow_limits[v_index],
           v_request.amount_nano_usd, v_request.most_nano_usd, v_request.tokens, v_request.ppm)
         then
           v_lacking := array_append(v_lacking, cardinality(v_request.counters) + v_index - 1);
@@ -116,8 +118,7 @@ begin
   remarks := '[]';
   loop
     select array_agg(s.id), array_agg(a.reserved), array_agg(a.most), array_agg(t.requests),
-           bool_and(t.least is null
-             or s.spent + s.reserved + a.reserved <= t.least and s.spent + s.most + a.most <= t.bound),
+           bool_and(t.least is null or has_room(s, t.least, t.bound, a.reserved, a.most)),
            json_agg(json_build_array(
              t.position, s.spent, s.reserved + a.reserved, s.in_flight + t.requests, s.most + a.most,
              p_set[t.position], p_granted[t.position],
@@ -128,14 +129,13 @@ begin
       select c.position, count(*) as requests, sum(r.amount_nano_usd)::bigint as amount,
              sum(r.most_nano_usd)::bigint as most, sum(r.tokens)::bigint as tokens, bool_or(e.lim is not null) as limited,
              min(least(e.lim, c.shadow)) as least,
-             min(least(e.lim + coalesce(overshoot_of(e.lim, r.ppm), 0),
-                       c.shadow + coalesce(overshoot_of(c.shadow, r.ppm), 0))) as bound
+             min(least(bound_of(e.lim, r.ppm), bound_of(c.shadow, r.ppm))) as bound
       from jsonb_to_recordset(v_requests) as r (
         amount_nano_usd bigint, most_nano_usd bigint, tokens bigint, ppm bigint,
         counters int[], limits bigint[], shadow_limits bigint[])
       cross join unnest(r.counters, r.limits, r.shadow_limits) as c (position, lim, shadow)
       cross join lateral (
-        select coalesce(p_set[c.position], c.lim) + coalesce(p_granted[c.position], 0) as lim) as e
+        select limit_in_force(c.lim, p_set[c.position], p_granted[c.position]) as lim) as e
       group by c.position
     ) as t
     join spend_counters s on s.id = p_ids[t.position]
