@@ -200,9 +200,10 @@ function meantUrl(text: string): string | undefined {
   return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;
 }
 
-function address({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
-  if (isAddressRange(String(value))) return;
-  const expected = 'an IP address or a range such as 10.0.0.0/8';
+function address({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  const is_single = parameter === 'single';
+  if (isAddressRange(String(value)) && !(is_single && String(value).includes('/'))) return;
+  const expected = is_single ? 'an IP address' : 'an IP address or a range such as 10.0.0.0/8';
   findings.report('C4018', node.mark, `${quote(String(value))} is not an address`, { expected });
 }
 

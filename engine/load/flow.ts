@@ -22,7 +22,8 @@ const engine_facts: ReadonlySet<FactPath> = new Set(ENGINE_FACTS);
 const initial_facts: ReadonlySet<FactPath> = new Set(INITIAL_FACTS);
 
 const writes = ({ entry }: LinkedStage, path: FactPath): boolean => entry.definition.writes.includes(path);
-const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'enforce';
+/** Whether the stage runs where its guard allows it. */
+export const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'enforce';
 
 /** Facts that nobody knows before there is an answer, whichever stage writes them. */
 const isLate = (path: FactPath): boolean => /^(usage|upstream|outcome)\./.test(path);

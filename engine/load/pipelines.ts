@@ -19,6 +19,7 @@ import { lintProtocols } from './lint/lint-protocols.ts';
 import { lintPipeline } from './lint/lints.ts';
 import { nestOptions } from './misplaced-options.ts';
 import { repeated } from './repeated.ts';
+import { isName } from './stage-definition.ts';
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
@@ -30,8 +31,6 @@ export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
   readonly shipped: string;
 }
-
-const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
 
 interface PipelineFile {
   readonly file: string;
@@ -77,7 +76,7 @@ function reportClaims(files: readonly PipelineFile[], context: PipelineContext):
   const claims = new Map<string, PipelineFile>();
   for (const pipeline of files) {
     // Without a name, which is reported elsewhere, it cannot replace the pipeline it was meant to.
-    if (pipeline.name === undefined || !NAME.test(pipeline.name)) continue;
+    if (pipeline.name === undefined || !isName(pipeline.name)) continue;
     const match = childOf(pipeline.root, 'match');
     const methods = itemsOf(childOf(match, 'methods')).flatMap((method) => textOf(method) ?? []);
     for (const path of itemsOf(childOf(match, 'paths'))) {

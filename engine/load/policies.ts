@@ -8,6 +8,7 @@ import { filesIn, namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
+import { whyUnreadable } from '../source/read-text.ts';
 import { POLICY_SCHEMA } from '../source/schemas.ts';
 import type { Policy, PolicyMatch } from '../source/spec.ts';
 import { validate } from '../source/validate.ts';
@@ -15,6 +16,7 @@ import { allowWarnings } from './allow.ts';
 import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
 import { repeated } from './repeated.ts';
+import { isName } from './stage-definition.ts';
 
 /** What gateway.yaml says about policies that are handed out. */
 export interface PolicySource {
@@ -118,20 +120,15 @@ function policyFiles(source: PolicySource, findings: Findings): readonly string[
 
 const NO_DIRECTORY = 'the directory of policies does not exist';
 
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: NO_DIRECTORY,
-  ENOTDIR: 'this is not a directory',
-  EACCES: 'the directory of policies cannot be read: permission denied',
-  EPERM: 'the directory of policies cannot be read: permission denied',
-};
-
 /** The policy files in a directory, sorted, or why it can't be read. */
 function filesOrWhy(directory: string): readonly string[] | string {
   try {
     return filesIn(directory);
   } catch (error) {
-    const { code = 'unknown reason' } = error as NodeJS.ErrnoException;
-    return REASONS[code] ?? `the directory of policies cannot be read: ${code}`;
+    const failure = error as NodeJS.ErrnoException;
+    if (failure.code === 'ENOENT') return NO_DIRECTORY;
+    if (failure.code === 'ENOTDIR') return 'this is not a directory';
+    return `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
   }
 }
 
@@ -193,15 +190,13 @@ function checkGroups(groups: readonly Node[], source: PolicySource | undefined, 
   }
 }
 
-/** What can be the name of a policy at all; another was reported already. */
-const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
-
 function reportOtherName(node: Node, file_name: string, findings: Findings): void {
   const name = textOf(node);
-  if (name === undefined || name === file_name || !NAME.test(name)) return;
+  // What can be no name at all was reported already.
+  if (name === undefined || name === file_name || !isName(name)) return;
   findings.report('C9003', node.mark, `the policy is called ${quote(name)}, its file is not`, {
-    ...(NAME.test(file_name) && { expected: file_name }),
-    help: NAME.test(file_name)
+    ...(isName(file_name) && { expected: file_name }),
+    help: isName(file_name)
       ? 'rename one of them: people look for a policy by the name of its file'
       : `rename the file to ${name}.yaml: people look for a policy by the name of its file`,
   });

@@ -5,8 +5,8 @@ import { schemaProblem } from '../source/validator.ts';
 
 const CAPABILITIES = ['raw-body', 'rewrite-body', 'convert-response', 'respond', 'network', 'database'];
 
-/** Whether a text can be the name of a stage: lower-case words joined by dashes. */
-export function isStageName(text: string): boolean {
+/** Whether a text can be the name of a stage, a pipeline or a policy: lower-case words joined by dashes. */
+export function isName(text: string): boolean {
   return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(text);
 }
 
@@ -51,7 +51,7 @@ export function definitionProblem(value: unknown): string | undefined {
   const stage = value as Loose;
   const { name, version, summary, create, check, place, terminal, timeout_seconds } = stage;
   if (typeof create !== 'function' || !('readsIfSet' in stage)) return 'it is not made with `defineStage`';
-  if (typeof name !== 'string' || !isStageName(name)) {
+  if (typeof name !== 'string' || !isName(name)) {
     return '`name` must be lower-case words joined by dashes';
   }
   if (!Number.isInteger(version)) return '`version` must be a whole number';

@@ -15,13 +15,17 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: 'its name is too long',
 };
 
+/** Why a file or directory that is there cannot be read. */
+export function whyUnreadable({ code = 'unknown reason' }: NodeJS.ErrnoException): string {
+  return REASONS[code] ?? code;
+}
+
 /** Reports why a file or directory cannot be read. */
 export function reportUnreadable(file: string, error: NodeJS.ErrnoException, findings: Findings): undefined {
   if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
     findings.report('C1001', { file }, 'the file does not exist');
   } else {
-    const reason = REASONS[error.code ?? ''] ?? error.code ?? 'unknown reason';
-    findings.report('C1002', { file }, `the file cannot be read: ${reason}`);
+    findings.report('C1002', { file }, `the file cannot be read: ${whyUnreadable(error)}`);
   }
 }
 

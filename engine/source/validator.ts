@@ -21,7 +21,7 @@ export const ANNOTATIONS = [
   'x-path',
   /** An http(s) URL: `base` has no query, `endpoint` may. */
   'x-url',
-  /** An IP address or CIDR range. */
+  /** An IP address or CIDR range; `single`: an address. */
   'x-address',
   /** A time zone of the IANA database. */
   'x-time-zone',

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { StartError } from '../../contract/start-error.ts';
 import { printableLines } from '../../kit/text/printable.ts';
-import { isStageName } from '../../load/stage-definition.ts';
+import { isName } from '../../load/stage-definition.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { enterDirectory, isTaken, ownName, writeNewFiles } from '../new-files.ts';
@@ -43,7 +43,7 @@ export async function createStage(
   name: string,
   { directory }: { readonly directory: string },
 ): Promise<number> {
-  if (!isStageName(name)) {
+  if (!isName(name)) {
     throw refuse(
       `${JSON.stringify(name)} cannot be the name of a stage: lower-case words joined by dashes, such as require-ticket`,
     );

@@ -1,6 +1,6 @@
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, entryOf, type Mark, type Node, textOf } from '../../source/node.ts';
+import { childOf, type Entry, entryOf, type Node, textOf } from '../../source/node.ts';
 import { repeated } from '../repeated.ts';
 
 /** Reports entries of a list that have a name another one has already. */
@@ -12,15 +12,14 @@ export function reportTwins(what: string, items: readonly Node[], key: string, f
   }
 }
 
-const byPlace = (a: Mark, b: Mark) => a.line - b.line || a.column - b.column;
+const byPosition = (a: Entry, b: Entry) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column;
 
-/** Reports the later of two keys of a mapping that may not stand there together. */
-export function reportExclusive(owner: Node | undefined, keys: readonly [string, string], findings: Findings): void {
-  const entries = keys.flatMap((key) => entryOf(owner, key) ?? []);
-  const later = entries.toSorted((a, b) => byPlace(a.key_mark, b.key_mark))[1];
-  if (later === undefined) return;
-  const other = keys.find((key) => key !== later.key) ?? '';
-  findings.report('C4009', later.key_mark, `${keyName(later.key)} and ${keyName(other)} exclude each other`, {
-    help: 'keep one of them',
-  });
+/** Reports each but the first of the keys of a mapping that may not stand there together. */
+export function reportExclusive(owner: Node | undefined, keys: readonly string[], findings: Findings): void {
+  const [first, ...later] = keys.flatMap((key) => entryOf(owner, key) ?? []).toSorted(byPosition);
+  for (const { key, key_mark } of later) {
+    findings.report('C4009', key_mark, `${keyName(key)} and ${keyName(first!.key)} exclude each other`, {
+      help: 'keep one of them',
+    });
+  }
 }

@@ -10,7 +10,7 @@ import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, type MapNode, nodeAt } from '../../source/node.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
-import { isAudit, type LinkedPipeline } from '../flow.ts';
+import { isAudit, isEnforced, type LinkedPipeline } from '../flow.ts';
 import type { LinkedStage } from '../link/link-stages.ts';
 
 /** Codes the engine itself raises around any stage. */
@@ -56,8 +56,6 @@ const SAFEGUARDS: readonly Safeguard[] = [
     raises: [],
   },
 ];
-
-const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'enforce';
 
 /** Warns about a pipeline that runs, but probably leaves a way open that nobody meant to. */
 export function lintPipeline(pipeline: LinkedPipeline, match: PipelineSpec['match'], findings: Findings): void {

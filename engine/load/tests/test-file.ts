@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { FACTS } from '../../contract/facts.ts';
 import { didYouMean, oneOf } from '../../kit/text/suggest.ts';
+import { midnightOf } from '../../money/prices/prices.ts';
 import { createConditionChecker } from '../../rules/check.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
@@ -23,6 +24,7 @@ import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
 import { type PipelineSpec, placeOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
+import { reportExclusive } from '../link/link-keys.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -46,9 +48,6 @@ export interface TestFile {
   place(pointer: string): SourcePlace;
 }
 
-/** At most one of these may be present. */
-const EXCLUSIVE = { request: ['json', 'text'], upstream: ['json', 'text', 'events'] } as const;
-
 /** Whether a file is a test file, by its name. */
 export function isTestFile(name: string): boolean {
   return /\.test\.ya?ml$/.test(name);
@@ -57,27 +56,6 @@ export function isTestFile(name: string): boolean {
 /** The steps of a case as they stand in the file: the case itself first. */
 function stepNodes(node: Node): readonly Node[] {
   return [node, ...itemsOf(childOf(node, 'then'))];
-}
-
-function checkExclusive(step: Node, findings: Findings): void {
-  for (const [section, keys] of Object.entries(EXCLUSIVE)) {
-    const present = keys.flatMap((key) => entryOf(childOf(step, section), key) ?? []);
-    for (const { key, key_mark } of present.slice(1)) {
-      findings.report('C4009', key_mark, `\`${section}\` has both \`${present[0]!.key}\` and \`${key}\``, {
-        help: 'leave one of them out: there is only one body',
-      });
-    }
-  }
-}
-
-function checkAddress(step: Node, findings: Findings): void {
-  const address = childOf(step, 'caller', 'address');
-  const text = textOf(address) ?? '';
-  // A range has been found to be one before.
-  if (address === undefined || !text.includes('/')) return;
-  findings.report('C4018', address.mark, `${quote(text)} is a range, and a caller has one address`, {
-    expected: 'an IP address',
-  });
 }
 
 function checkFacts(step: Node, findings: Findings): void {
@@ -105,10 +83,7 @@ function checkLeaving(step: Node, first: Node, findings: Findings): void {
 
 /** A moment in milliseconds since the epoch; `undefined` for a date that is in no calendar. */
 function momentOf(text: string): number | undefined {
-  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)/.exec(text) ?? [];
-  const moment = Date.parse(text);
-  const date = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)));
-  return Number.isNaN(moment) || date.getUTCDate() !== Number(day) ? undefined : moment;
+  return midnightOf(text.slice(0, 'YYYY-MM-DD'.length)) === undefined ? undefined : Date.parse(text);
 }
 
 function checkTimes(root: MapNode, node: Node, findings: Findings): void {
@@ -138,8 +113,8 @@ function checkCases(root: MapNode, findings: Findings): void {
     checkTimes(root, node, findings);
     checkSpent(node, findings);
     for (const step of stepNodes(node)) {
-      checkExclusive(step, findings);
-      checkAddress(step, findings);
+      reportExclusive(childOf(step, 'request'), ['json', 'text'], findings);
+      reportExclusive(childOf(step, 'upstream'), ['json', 'text', 'events'], findings);
       checkFacts(step, findings);
       checkLeaving(step, node, findings);
     }
