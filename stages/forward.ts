@@ -9,9 +9,8 @@ import {
   StageError,
   type UpstreamConfig,
 } from '../engine/api.ts';
-import { askedIn, type Protocol, protocolOf, spellBound } from '../engine/protocols/index.ts';
+import { askedIn, definitionOf, type Protocol, protocolOf, spellBound } from '../engine/protocols/index.ts';
 import {
-  API_PATHS,
   createUpstreamClient,
   describeTranslated,
   dropDigests,
@@ -142,7 +141,7 @@ export default defineStage({
       }
       headers['content-length'] = String(body.bytes.length);
       Object.assign(headers, target.credential);
-      const path = target.pathOf(foreign ? API_PATHS[protocol] : ctx.url);
+      const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
       return { method: ctx.exchange.req.method!, path, headers, body: body.bytes };
     }
 

@@ -32,7 +32,7 @@ import {
   unpricedTools,
   watchReservation,
 } from '../engine/money/index.ts';
-import { newUsageReading, type UsageReader, type UsageReading, usageReader } from '../engine/protocols/index.ts';
+import { definitionOf, newUsageReading, type UsageReader, type UsageReading } from '../engine/protocols/index.ts';
 
 /** What is kept between the events of one response. */
 interface Metering {
@@ -124,7 +124,7 @@ function expected(ctx: MeterContext, { context_window: own, max_output_tokens }:
 
 /** A reservation of less than the most the request can cost is watched while the answer streams. */
 function startMetering(ctx: MeterContext, services: Services): Metering {
-  const metering = { reading: newUsageReading(), read: usageReader(ctx.get('route.protocol')) };
+  const metering = { reading: newUsageReading(), read: definitionOf(ctx.get('route.protocol')).readUsage };
   const reserved = ctx.get('spend.reserved_nano_usd');
   const most = ctx.get('spend.most_nano_usd');
   if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };

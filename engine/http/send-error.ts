@@ -3,17 +3,18 @@ import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import { errorBody, errorHeaders, protocolOfPath } from '../run/answer/envelopes.ts';
+import { definitionOf, definitionOfPath } from '../protocols/definitions.ts';
+import type { ProtocolErrors } from '../protocols/errors.ts';
 import { endSocket, isUnheard, sendWhole } from '../run/answer/send-whole.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 
-function compose(protocol: Parameters<typeof errorBody>[0], error: StageError) {
+function compose(errors: ProtocolErrors, error: StageError) {
   const request_id = randomUUID();
-  const body = errorBody(protocol, error, request_id);
+  const body = errors.body(error, request_id);
   const headers = {
-    ...errorHeaders(protocol, error),
+    ...errors.headers(error),
     'content-length': Buffer.byteLength(body),
     [REQUEST_ID_HEADER]: request_id,
   };
@@ -22,7 +23,7 @@ function compose(protocol: Parameters<typeof errorBody>[0], error: StageError) {
 
 /** Answers a request that reaches no pipeline, in the envelope of the API its path belongs to. */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
-  const { headers, body } = compose(protocolOfPath(path), error);
+  const { headers, body } = compose(definitionOfPath(path).errors, error);
   sendWhole(res, error.status, headers, body);
 }
 
@@ -40,7 +41,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
 
 /** Writes a whole error response to a socket that has no response object, and closes it. */
 export function writeErrorResponse(socket: Socket, problem: StageError): void {
-  const { headers, body } = compose('messages', problem);
+  const { headers, body } = compose(definitionOf('messages').errors, problem);
   const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
   endSocket(socket, `HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
 }

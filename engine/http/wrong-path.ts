@@ -1,8 +1,9 @@
 import { listed } from '../kit/text/suggest.ts';
-import { API_PATHS } from '../upstreams/upstream-path.ts';
+import { DEFINITIONS } from '../protocols/definitions.ts';
 
 /** Paths that clients ask for below their base URL. */
-const ENDS = [...Object.values(API_PATHS), '/v1/messages/count_tokens', '/v1/models'];
+const PATHS = Object.values(DEFINITIONS).map(({ path }) => path);
+const ENDS = [...PATHS, '/v1/messages/count_tokens', '/v1/models'];
 
 const BASE_URLS = 'The base URL of a Messages client is the root of the gateway, that of other clients ends in /v1.';
 
@@ -14,7 +15,7 @@ export function describeWrongPath(path: string, isServed: (path: string) => bool
     .replace(/\/$/, '');
   const meant = ENDS.find((end) => typed.endsWith(end.slice('/v1'.length)) && isServed(end));
   if (meant !== undefined) return `There is nothing at this path; did you mean ${meant}? ${BASE_URLS}`;
-  const served = Object.values(API_PATHS).filter(isServed);
+  const served = PATHS.filter(isServed);
   const where = served.length === 0 ? '' : ` Model requests go to POST ${listed(served)}.`;
   return `There is nothing at this path.${where}`;
 }

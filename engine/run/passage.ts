@@ -3,7 +3,7 @@ import type { Transform } from 'node:stream';
 import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
-import { brokenStreamEvents } from './answer/broken-stream.ts';
+import { definitionOf } from '../protocols/definitions.ts';
 import type { RequestContext } from './context.ts';
 import { decompressor } from './observe.ts';
 import type { UpstreamHead } from './upstream-head.ts';
@@ -105,7 +105,8 @@ function endOf(
   }
   const { protocol } = ctx.pipeline.spec.match;
   const sequence_number = protocol === 'responses' ? nextNumber(latest.toString()) : 0;
-  return between + brokenStreamEvents(protocol, error, { request_id: ctx.peek('request.id')!, sequence_number });
+  const stream = { request_id: ctx.peek('request.id')!, sequence_number };
+  return between + definitionOf(protocol).errors.breakOff(error, stream);
 }
 
 /** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */

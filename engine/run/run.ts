@@ -1,6 +1,6 @@
 import { StageError } from '../contract/errors.ts';
 import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
-import { errorBody, errorHeaders } from './answer/envelopes.ts';
+import { definitionOf } from '../protocols/definitions.ts';
 import { sendWhole } from './answer/send-whole.ts';
 import type { CompiledStage } from './compiled.ts';
 import type { RequestContext } from './context.ts';
@@ -186,13 +186,13 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
     handled.response.destroy();
   }
   const error = handled instanceof StageError ? handled : raised;
-  const { protocol } = ctx.pipeline.spec.match;
+  const { errors } = definitionOf(ctx.pipeline.spec.match.protocol);
   const { refusal_header } = plan.config.server.profile;
   sendAnswer(ctx, {
     kind: 'answer',
     status: error.status,
-    headers: errorHeaders(protocol, error, refusal_header),
-    body: errorBody(protocol, error, ctx.peek('request.id')!),
+    headers: errors.headers(error, refusal_header),
+    body: errors.body(error, ctx.peek('request.id')!),
   });
 }
 

@@ -6,4 +6,4 @@ export { modelNotFound } from './model-refusals.ts';
 export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './route-facts.ts';
 export { createUpstreamClient, type OutgoingRequest, type Sending, type UpstreamClient } from './upstream-client.ts';
 export * from './upstream-headers.ts';
-export { API_PATHS, upstreamPaths } from './upstream-path.ts';
+export { upstreamPaths } from './upstream-path.ts';

@@ -1,12 +1,4 @@
 import type { UpstreamConfig } from '../contract/config.ts';
-import type { Protocol } from '../contract/protocol.ts';
-
-/** Where each API takes model requests. */
-export const API_PATHS: Readonly<Record<Protocol, string>> = {
-  messages: '/v1/messages',
-  chat: '/v1/chat/completions',
-  responses: '/v1/responses',
-};
 
 /** A segment such as `v1`, `v3` or `v1beta`. */
 const VERSION = /\/v\d+[a-z0-9]*(?=\/|$)/i;

@@ -4,8 +4,8 @@ import { factType, operatorSignature } from '../../engine/cli/explain/explain-wo
 import { schemaRows } from '../../engine/cli/explain/schema-words.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/contract/facts.ts';
+import { DEFINITIONS } from '../../engine/protocols/definitions.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
-import { errorBody } from '../../engine/run/answer/envelopes.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
 import { anchor, block, code, codes, page, prose, table } from './markdown.ts';
 
@@ -146,7 +146,7 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
     stages.filter((stage) => stage.name !== 'fail' && stage.raises.includes(name)).map((stage) => stage.name);
   const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
   const envelope = (protocol: 'messages' | 'chat') =>
-    block('json', JSON.stringify(JSON.parse(errorBody(protocol, example, 'req_1')), null, 2));
+    block('json', JSON.stringify(JSON.parse(DEFINITIONS[protocol].errors.body(example, 'req_1')), null, 2));
   return page('Errors', [
     "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `fail` raises any of them.",
     'On Messages paths:',

@@ -2,12 +2,9 @@ import { StageError } from '../../contract/errors.ts';
 import type { CacheLifetime } from '../../contract/services.ts';
 import type { RequestBody } from '../../contract/stage.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
-import { readChatBody } from '../chat/body.ts';
-import { readMessagesBody } from '../messages/body.ts';
+import { definitionOf } from '../definitions.ts';
 import { invalid, kindOf } from '../read-json.ts';
-import { readResponsesBody } from '../responses/body.ts';
 import type { BodyReading, Fields } from './fields.ts';
-import { knownKeys } from './known-keys.ts';
 import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
@@ -34,13 +31,8 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
 /** Fields that say how a request is to be served. */
 const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
-const READERS: ReadonlyMap<string, (body: Fields) => BodyReading> = new Map([
-  ['chat', readChatBody],
-  ['responses', readResponsesBody],
-]);
-
 /**
- * Reads the body of a request as its protocol's API writes it, with `isModel` telling names of models in fields nobody knows; any other protocol's as Messages. Raises invalid_request,
+ * Reads the body of a request, with `isModel` telling names of models in fields nobody knows. Raises invalid_request,
  * invalid_json, invalid_encoding.
  */
 export async function readBodyFacts(
@@ -48,8 +40,8 @@ export async function readBodyFacts(
   body: RequestBody,
   isModel?: (text: string) => boolean,
 ): Promise<BodyFacts> {
-  const read = READERS.get(protocol) ?? readMessagesBody;
-  const json = await body.json(knownKeys(protocol));
+  const { known_keys, readBody } = definitionOf(protocol);
+  const json = await body.json(known_keys);
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
@@ -63,7 +55,7 @@ export async function readBodyFacts(
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
     throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
   }
-  const { unseen_tokens, cache_ttl, ...reading } = read(fields);
+  const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
   const found = readDecisive(fields, isModel);
   return {

@@ -57,10 +57,8 @@ const KEYS: readonly KnownKey[] = [
   { name: 'input', decides: 'top', holds: { top: 'prompt', below: 'data' } },
 ];
 
-const KNOWN = new KeyTable(KEYS);
-const KNOWN_IN_CHAT = new KeyTable([...KEYS, { name: 'n', decides: 'top' }]);
+/** The keys that matter in the bodies of Messages and Responses. */
+export const KNOWN_KEYS: KeyNames = new KeyTable(KEYS);
 
-/** The keys that matter in bodies of a protocol. */
-export function knownKeys(protocol: string): KeyNames {
-  return protocol === 'chat' ? KNOWN_IN_CHAT : KNOWN;
-}
+/** Those in bodies of chat completions. */
+export const CHAT_KEYS: KeyNames = new KeyTable([...KEYS, { name: 'n', decides: 'top' }]);

@@ -1,8 +1,9 @@
+import { readProblem } from '../errors.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
-import { readProblem } from '../translation/errors.ts';
 import type { Emit, ModelUsage, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { chatErrors } from './errors.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 import { readUsage } from './usage.ts';
 
@@ -104,7 +105,7 @@ export class ChunkReader {
   fail(chunk: Json): void {
     if (this.over) return;
     this.over = true;
-    this.#emit({ type: 'error', problem: readProblem('chat', undefined, chunk) });
+    this.#emit({ type: 'error', problem: readProblem(chatErrors, undefined, chunk) });
   }
 
   #readChoice(choice: Json): void {

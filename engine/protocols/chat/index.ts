@@ -1,17 +1,29 @@
-import type { ProtocolAdapter } from '../translation/adapter.ts';
+import { CHAT_KEYS } from '../body/known-keys.ts';
+import type { ProtocolDefinition } from '../definition.ts';
+import { ofOutline } from '../usage/usage-reader.ts';
+import { readChatBody } from './body.ts';
+import { chatErrors } from './errors.ts';
 import { readDocument } from './read-document.ts';
 import { readRequest } from './read-request.ts';
 import { createReader } from './read-stream.ts';
+import { readChatUsage } from './reported-usage.ts';
 import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
 import { ChatWriter } from './write-stream.ts';
 
 /** Chat completions. */
-export const chatAdapter: ProtocolAdapter = {
-  readRequest,
-  writeRequest,
-  createReader,
-  readDocument,
-  createWriter: (answer, notes) => new ChatWriter(answer, notes),
-  writeDocument,
+export const chatProtocol: ProtocolDefinition = {
+  path: '/v1/chat/completions',
+  known_keys: CHAT_KEYS,
+  readBody: readChatBody,
+  readUsage: ofOutline(readChatUsage),
+  errors: chatErrors,
+  adapter: {
+    readRequest,
+    writeRequest,
+    createReader,
+    readDocument,
+    createWriter: (answer, notes) => new ChatWriter(answer, notes),
+    writeDocument,
+  },
 };

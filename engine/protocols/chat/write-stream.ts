@@ -1,9 +1,9 @@
 import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
-import { problemFields } from '../translation/errors.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
 import { FreeTextDecoder } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
 import { finishReason, nameAnswer } from './answer.ts';
+import { chatErrors } from './errors.ts';
 import { writeUsage } from './usage.ts';
 
 /** What is known of a part while it is open. */
@@ -60,7 +60,7 @@ export class ChatWriter implements StreamWriter {
       case 'end':
         return this.#end(event);
       case 'error':
-        return `data: ${JSON.stringify({ error: problemFields('chat', event.problem) })}\n\n`;
+        return `data: ${JSON.stringify({ error: chatErrors.fields(event.problem) })}\n\n`;
     }
   }
 

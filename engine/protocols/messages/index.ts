@@ -1,17 +1,29 @@
-import type { ProtocolAdapter } from '../translation/adapter.ts';
+import { KNOWN_KEYS } from '../body/known-keys.ts';
+import type { ProtocolDefinition } from '../definition.ts';
+import { ofOutline } from '../usage/usage-reader.ts';
+import { readMessagesBody } from './body.ts';
+import { messagesErrors } from './errors.ts';
 import { readDocument } from './read-document.ts';
 import { readRequest } from './read-request.ts';
 import { MessagesReader } from './read-stream.ts';
+import { readMessagesUsage } from './reported-usage.ts';
 import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
 import { MessagesWriter } from './write-stream.ts';
 
-/** The Messages API. */
-export const messagesAdapter: ProtocolAdapter = {
-  readRequest,
-  writeRequest,
-  createReader: (notes) => new MessagesReader(notes),
-  readDocument,
-  createWriter: (answer) => new MessagesWriter(answer),
-  writeDocument,
+/** The Messages protocol. */
+export const messagesProtocol: ProtocolDefinition = {
+  path: '/v1/messages',
+  known_keys: KNOWN_KEYS,
+  readBody: readMessagesBody,
+  readUsage: ofOutline(readMessagesUsage),
+  errors: messagesErrors,
+  adapter: {
+    readRequest,
+    writeRequest,
+    createReader: (notes) => new MessagesReader(notes),
+    readDocument,
+    createWriter: (answer) => new MessagesWriter(answer),
+    writeDocument,
+  },
 };

@@ -1,10 +1,11 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
-import { readProblem } from '../translation/errors.ts';
 import type { Emit, ModelUsage } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { messagesErrors } from './errors.ts';
 import { readStopReason } from './stop-reasons.ts';
 import { overlayUsage } from './usage.ts';
 
@@ -65,7 +66,7 @@ export class MessagesReader implements StreamReader {
         break;
       case 'error':
         this.#over = true;
-        emit({ type: 'error', problem: readProblem('messages', undefined, event) });
+        emit({ type: 'error', problem: readProblem(messagesErrors, undefined, event) });
         break;
       default:
     }

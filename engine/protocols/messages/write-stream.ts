@@ -1,8 +1,8 @@
 import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
 import type { ReasoningProof } from '../translation/conversation.ts';
-import { writeProblem } from '../translation/errors.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
 import { proofToText } from '../translation/proof.ts';
+import { messagesErrors } from './errors.ts';
 import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
 
@@ -68,7 +68,7 @@ export class MessagesWriter implements StreamWriter {
       case 'end':
         return this.#end(event);
       case 'error':
-        return sse('error', JSON.stringify(writeProblem('messages', event.problem, this.#answer.request_id)));
+        return sse('error', JSON.stringify(messagesErrors.write(event.problem, this.#answer.request_id)));
     }
   }
 

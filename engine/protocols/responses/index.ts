@@ -1,17 +1,29 @@
-import type { ProtocolAdapter } from '../translation/adapter.ts';
+import { KNOWN_KEYS } from '../body/known-keys.ts';
+import type { ProtocolDefinition } from '../definition.ts';
+import { ofOutline } from '../usage/usage-reader.ts';
+import { readResponsesBody } from './body.ts';
+import { responsesErrors } from './errors.ts';
 import { readDocument } from './read-document.ts';
 import { readRequest } from './read-request.ts';
 import { ResponsesReader } from './read-stream.ts';
+import { readResponsesUsage } from './reported-usage.ts';
 import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
 import { ResponsesWriter } from './write-stream.ts';
 
-/** The Responses API. */
-export const responsesAdapter: ProtocolAdapter = {
-  readRequest,
-  writeRequest,
-  createReader: (notes) => new ResponsesReader(notes),
-  readDocument,
-  createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
-  writeDocument,
+/** Responses. */
+export const responsesProtocol: ProtocolDefinition = {
+  path: '/v1/responses',
+  known_keys: KNOWN_KEYS,
+  readBody: readResponsesBody,
+  readUsage: ofOutline(readResponsesUsage),
+  errors: responsesErrors,
+  adapter: {
+    readRequest,
+    writeRequest,
+    createReader: (notes) => new ResponsesReader(notes),
+    readDocument,
+    createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
+    writeDocument,
+  },
 };

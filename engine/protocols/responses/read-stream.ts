@@ -1,10 +1,11 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
-import { readProblem } from '../translation/errors.ts';
 import type { Emit, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
 import { readUsage } from './usage.ts';
 
@@ -207,7 +208,7 @@ export class ResponsesReader implements StreamReader {
 
   #fail(body: Json, emit: Emit): void {
     this.#over = true;
-    emit({ type: 'error', problem: readProblem('responses', undefined, body) });
+    emit({ type: 'error', problem: readProblem(responsesErrors, undefined, body) });
   }
 }
 

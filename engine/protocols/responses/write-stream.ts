@@ -1,8 +1,8 @@
 import type { AnswerContext, Json, StreamWriter } from '../translation/adapter.ts';
 import { REPEATED_CHARS_MAX } from '../translation/echo.ts';
-import { problemFields } from '../translation/errors.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { responsesErrors } from './errors.ts';
 import { writeUsage } from './usage.ts';
 import { type Say, type WrittenItem, writtenItem } from './write-output.ts';
 
@@ -136,7 +136,7 @@ export class ResponsesWriter implements StreamWriter {
 
   /** Coding clients act on the second event, SDKs on the first. */
   #fail(problem: Problem): string {
-    const { message, code, param } = problemFields('responses', problem);
+    const { message, code, param } = responsesErrors.fields(problem);
     const error = { code: code ?? codeOf(problem), message };
     const fields = `,"code":${JSON.stringify(error.code)},"message":${JSON.stringify(message)},"param":${JSON.stringify(param)}`;
     return (

@@ -4,12 +4,12 @@ import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { ResponseConverter } from '../../contract/stage.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
+import { DEFINITIONS } from '../definitions.ts';
+import { problemOf, readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { StreamWriter } from './adapter.ts';
 import { filterAnswer } from './answer-filter.ts';
-import { problemFields, problemOf, readProblem, writeProblem } from './errors.ts';
 import type { Emit, ModelEvent, Problem } from './events.ts';
-import { ADAPTERS } from './index.ts';
 import type { Translation } from './translate.ts';
 
 /** An answer or one event longer than this is not taken, so that an upstream can't fill memory, nor keep others waiting. */
@@ -50,7 +50,7 @@ function guarded<T>(step: () => T): T {
 
 /** The upstream's error as one of ours, for a client that gets a document: it keeps the upstream's status and words. */
 function problemError(problem: Problem, protocol: Protocol): StageError {
-  const { message, ...details } = problemFields(protocol, problem) as { message: string } & Record<
+  const { message, ...details } = DEFINITIONS[protocol].errors.fields(problem) as { message: string } & Record<
     string,
     string | null
   >;
@@ -93,8 +93,8 @@ function parseError(text: string): unknown {
 /** Converts an error response. */
 export function convertProblem({ from, to, answer }: Translation, status: number): ResponseConverter {
   return collect((text) => {
-    const problem = readProblem(to, status, parseError(text));
-    return JSON.stringify(writeProblem(from, problem, answer.request_id));
+    const problem = readProblem(DEFINITIONS[to].errors, status, parseError(text));
+    return JSON.stringify(DEFINITIONS[from].errors.write(problem, answer.request_id));
   });
 }
 
@@ -111,19 +111,19 @@ function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): s
   const said: ModelEvent[] = [];
   const filter = filterAnswer(translation, (event) => said.push(event));
   for (const event of events) if (event.type !== 'ping') filter(event);
-  return JSON.stringify(ADAPTERS[from].writeDocument(said, answer, notes));
+  return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
 }
 
 /** Converts an answer that is one document, into a stream where the client asked for one. */
 export function convertDocument(translation: Translation): ResponseConverter {
   const { from, to, answer, notes, stream } = translation;
-  const writer = stream ? ADAPTERS[from].createWriter(answer, notes) : undefined;
+  const writer = stream ? DEFINITIONS[from].adapter.createWriter(answer, notes) : undefined;
   const converter = collect((text) => {
     const document = parse(text);
     if (!isObject(document)) {
       throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
     }
-    const events = ADAPTERS[to].readDocument(document, notes);
+    const events = DEFINITIONS[to].adapter.readDocument(document, notes);
     if (writer === undefined) return wholeAnswer(translation, events);
     raiseProblem(events, from);
     const said: string[] = [];
@@ -135,12 +135,12 @@ export function convertDocument(translation: Translation): ResponseConverter {
 }
 
 function failing(writer: StreamWriter, error: StageError, protocol: Protocol): string {
-  return writer.write({ type: 'error', problem: problemOf(error, protocol) });
+  return writer.write({ type: 'error', problem: problemOf(error, DEFINITIONS[protocol].errors) });
 }
 
 /** Feeds the upstream's events to a reader; whatever they mean goes to `emit`, up to the end or the error. */
 function readEvents({ to, notes }: Translation, emit: Emit) {
-  const reader = ADAPTERS[to].createReader(notes);
+  const reader = DEFINITIONS[to].adapter.createReader(notes);
   const decoder = new StringDecoder('utf8');
   let over: 'end' | 'error' | undefined;
   const pass = (event: ModelEvent) => {
@@ -187,7 +187,7 @@ export function convertStream(translation: Translation): ResponseConverter {
 
 function streamToStream(translation: Translation): ResponseConverter {
   const { from, answer, notes } = translation;
-  const writer = ADAPTERS[from].createWriter(answer, notes);
+  const writer = DEFINITIONS[from].adapter.createWriter(answer, notes);
   // What was said before a chunk turned out to be broken is the client's all the same.
   let said = '';
   const take = () => {
@@ -215,7 +215,7 @@ function streamToStream(translation: Translation): ResponseConverter {
     },
     // An upstream that drops the connection after its last word, or after a stop sequence, has said everything.
     fail(error) {
-      if (!source.over) filter({ type: 'error', problem: problemOf(error, from) });
+      if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
       return take();
     },
   };

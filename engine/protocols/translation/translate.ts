@@ -3,6 +3,7 @@ import type { Protocol } from '../../contract/protocol.ts';
 import type { ResponseConverter, ResponseHead } from '../../contract/stage.ts';
 import { isEventStream } from '../../kit/media-type.ts';
 import { isShortWait } from '../../kit/patience.ts';
+import { DEFINITIONS } from '../definitions.ts';
 import { isObject } from '../read-json.ts';
 import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
@@ -12,7 +13,6 @@ import { fitReasoning } from './features/fit-reasoning.ts';
 import { freeTextTools } from './features/free-text.ts';
 import { stopsToCut, tooManyToCut } from './features/stop-sequences.ts';
 import { renameTools } from './features/tool-names.ts';
-import { ADAPTERS } from './index.ts';
 import { Notes } from './notes.ts';
 import { refuseTooMany } from './size.ts';
 import { convertDocument, convertProblem, convertStream } from './stream.ts';
@@ -92,11 +92,11 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
   const notes = new Notes();
   refuseTooMany(body, notes);
   try {
-    const read = ADAPTERS[from].readRequest(body, notes);
+    const read = DEFINITIONS[from].adapter.readRequest(body, notes);
     const believed = fitReasoning(read, upstream, notes);
     const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
     const { conversation, restore } = renameTools(fitted, to, notes);
-    const json = JSON.stringify(ADAPTERS[to].writeRequest(conversation, target, notes));
+    const json = JSON.stringify(DEFINITIONS[to].adapter.writeRequest(conversation, target, notes));
     const answer: AnswerContext = {
       request_id,
       made_by: { protocol: to, upstream },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
 import { ASK, context, readData, TARGET, writeStream } from './scene.ts';
@@ -48,8 +48,8 @@ describe('hostile JSON', () => {
     fc.assert(
       fc.property(fc.constantFrom(...keys), hostile, (key, value) => {
         survives(() => {
-          const conversation = chatAdapter.readRequest({ ...ASK, [key]: value }, new Notes());
-          JSON.stringify(chatAdapter.writeRequest(conversation, TARGET, new Notes()));
+          const conversation = chatProtocol.adapter.readRequest({ ...ASK, [key]: value }, new Notes());
+          JSON.stringify(chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
       { numRuns: times(500) },
@@ -62,8 +62,8 @@ describe('hostile JSON', () => {
       fc.property(lists, (list) => {
         const messages = list.map(([role, value]) => ({ content: value, ...Object(value), role }));
         survives(() => {
-          const conversation = chatAdapter.readRequest({ ...ASK, messages }, new Notes());
-          JSON.stringify(chatAdapter.writeRequest(conversation, TARGET, new Notes()));
+          const conversation = chatProtocol.adapter.readRequest({ ...ASK, messages }, new Notes());
+          JSON.stringify(chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
       { numRuns: times(500) },
@@ -88,8 +88,8 @@ describe('hostile JSON', () => {
       fc.property(hostile, fc.boolean(), (value, whole) => {
         const document = { ...Object(whole ? value : { choices: [{ message: value }] }) };
         survives(() => {
-          const events = chatAdapter.readDocument(document, new Notes());
-          if (events.at(-1)?.type === 'end') chatAdapter.writeDocument(events, context(), new Notes());
+          const events = chatProtocol.adapter.readDocument(document, new Notes());
+          if (events.at(-1)?.type === 'end') chatProtocol.adapter.writeDocument(events, context(), new Notes());
         });
       }),
       { numRuns: times(500) },
@@ -98,14 +98,16 @@ describe('hostile JSON', () => {
 
   test('that is nested 100,000 deep does not overflow the stack', () => {
     const deep = JSON.parse(`${'['.repeat(100_000)}${']'.repeat(100_000)}`);
-    for (const key of keys) survives(() => chatAdapter.readRequest({ ...ASK, [key]: deep }, new Notes()));
+    for (const key of keys) survives(() => chatProtocol.adapter.readRequest({ ...ASK, [key]: deep }, new Notes()));
     const parameters = { type: 'object', properties: { a: deep } };
     const strict = { ...ASK, tools: [{ type: 'function', function: { name: 'f', strict: true, parameters } }] };
-    survives(() => chatAdapter.writeRequest(chatAdapter.readRequest(strict, new Notes()), TARGET, new Notes()));
-    const call = { id: 'a', function: { name: 'f', arguments: { a: deep } } };
-    survives(() => chatAdapter.readDocument({ choices: [{ message: { tool_calls: [call] } }] }, new Notes()));
     survives(() =>
-      chatAdapter.readRequest({ ...ASK, messages: [{ role: 'assistant', tool_calls: [call] }] }, new Notes()),
+      chatProtocol.adapter.writeRequest(chatProtocol.adapter.readRequest(strict, new Notes()), TARGET, new Notes()),
+    );
+    const call = { id: 'a', function: { name: 'f', arguments: { a: deep } } };
+    survives(() => chatProtocol.adapter.readDocument({ choices: [{ message: { tool_calls: [call] } }] }, new Notes()));
+    survives(() =>
+      chatProtocol.adapter.readRequest({ ...ASK, messages: [{ role: 'assistant', tool_calls: [call] }] }, new Notes()),
     );
   });
 

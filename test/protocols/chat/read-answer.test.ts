@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { saidBy } from '../translation/answer-arbitraries.ts';
@@ -247,7 +247,7 @@ describe('the end of a stream of chat completions', () => {
 
   test('an event named error is an error, whatever its form', () => {
     const notes = new Notes();
-    const reader = chatAdapter.createReader(notes);
+    const reader = chatProtocol.adapter.createReader(notes);
     const events: ModelEvent[] = [];
     reader.read({ name: 'message', data: chunk({ content: 'a' }) }, (event) => events.push(event));
     reader.read({ name: 'error', data: '{"message":"out of memory","code":503}' }, (event) => events.push(event));
@@ -274,7 +274,7 @@ describe('the end of a stream of chat completions', () => {
 });
 
 describe('a whole answer of chat completions', () => {
-  const read = (document: Record<string, unknown>) => chatAdapter.readDocument(document, new Notes());
+  const read = (document: Record<string, unknown>) => chatProtocol.adapter.readDocument(document, new Notes());
 
   test('has the events that its stream would have', () => {
     const events = read({

@@ -3,7 +3,7 @@
  * @module
  */
 
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { AnswerContext, UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
 import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
@@ -32,7 +32,7 @@ export function context(changes: Partial<AnswerContext> = {}): AnswerContext {
 /** Reads a request that is the smallest one with these fields. */
 export function readAsk(fields: Record<string, unknown>): { conversation: Conversation; notes: readonly string[] } {
   const notes = new Notes();
-  const conversation = chatAdapter.readRequest({ ...ASK, ...fields }, notes);
+  const conversation = chatProtocol.adapter.readRequest({ ...ASK, ...fields }, notes);
   return { conversation, notes: notes.names };
 }
 
@@ -49,13 +49,13 @@ export function writeAsk(
     tools: [],
     stream: false,
   };
-  return { body: chatAdapter.writeRequest({ ...smallest, ...fields }, target, notes), notes: notes.names };
+  return { body: chatProtocol.adapter.writeRequest({ ...smallest, ...fields }, target, notes), notes: notes.names };
 }
 
 /** Reads the data of a stream's events to its end. */
 export function readData(data: readonly string[]): { events: ModelEvent[]; notes: readonly string[] } {
   const notes = new Notes();
-  const reader = chatAdapter.createReader(notes);
+  const reader = chatProtocol.adapter.createReader(notes);
   const events: ModelEvent[] = [];
   const emit = (event: ModelEvent) => events.push(event);
   for (const text of data) reader.read({ name: 'message', data: text }, emit);
@@ -83,7 +83,7 @@ export function writeStream(
   answer = context(),
 ): { text: string; notes: readonly string[] } {
   const notes = new Notes();
-  const writer = chatAdapter.createWriter(answer, notes);
+  const writer = chatProtocol.adapter.createWriter(answer, notes);
   return { text: events.map((event) => writer.write(event)).join(''), notes: notes.names };
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import OpenAI from 'openai';
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
@@ -58,7 +58,7 @@ describe('the official client', () => {
   test('takes every document', async () => {
     await fc.assert(
       fc.asyncProperty(answers({ pings: false }), async (events) => {
-        const document = JSON.stringify(chatAdapter.writeDocument(events, context(), new Notes()));
+        const document = JSON.stringify(chatProtocol.adapter.writeDocument(events, context(), new Notes()));
         const { client } = clientOf('application/json', document);
         const { choices } = await client.chat.completions.create(ASK);
         assert.deepEqual(told(choices[0]!.message), expected(events));
@@ -112,7 +112,7 @@ describe('the official client', () => {
     });
     assert.equal(await runner.finalContent(), 'Done');
     assert.deepEqual(sums, [1, 2]);
-    const { turns } = chatAdapter.readRequest(requests[1]!, new Notes());
+    const { turns } = chatProtocol.adapter.readRequest(requests[1]!, new Notes());
     assert.deepEqual(
       turns.map(({ role, parts }) => [role, parts.map(({ kind }) => kind)]),
       [

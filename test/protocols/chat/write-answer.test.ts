@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
@@ -199,8 +199,8 @@ test('an answer that is written and read again says the same, as a stream and as
       assert.deepEqual(known(streamed), known(events));
       assert.deepEqual(ending(streamed), ending(events));
       const quiet = events.filter(({ type }) => type !== 'ping');
-      const document = chatAdapter.writeDocument(quiet, context(), new Notes());
-      const read = chatAdapter.readDocument(JSON.parse(JSON.stringify(document)), new Notes());
+      const document = chatProtocol.adapter.writeDocument(quiet, context(), new Notes());
+      const read = chatProtocol.adapter.readDocument(JSON.parse(JSON.stringify(document)), new Notes());
       assert.deepEqual(known(read), known(events));
       assert.deepEqual(ending(read), ending(events));
     }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { chatAdapter } from '../../../engine/protocols/chat/index.ts';
+import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { Conversation, Part, TextPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
 import { meetsStrict } from '../../../engine/protocols/translation/features/strict-schema.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
@@ -286,9 +286,9 @@ test('a conversation that is written and read again is the same, as far as the A
   });
   fc.assert(
     fc.property(sayable, (conversation) => {
-      const body = chatAdapter.writeRequest(conversation, TARGET, new Notes());
+      const body = chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes());
       const notes = new Notes();
-      const again = chatAdapter.readRequest(JSON.parse(JSON.stringify(body)), notes);
+      const again = chatProtocol.adapter.readRequest(JSON.parse(JSON.stringify(body)), notes);
       assert.deepEqual(normal(again), normal(conversation));
       assert.deepEqual(notes.names, [], 'the adapter does not know what it writes');
     }),
@@ -302,7 +302,7 @@ test('what any API can say is written so that a strict upstream takes it, or ref
     fc.property(conversations(), (conversation) => {
       let body: Record<string, unknown>;
       try {
-        body = chatAdapter.writeRequest(conversation, TARGET, new Notes());
+        body = chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes());
       } catch (error) {
         assert.ok(error instanceof StageError && error.code === 'not_translatable', String(error));
         return;

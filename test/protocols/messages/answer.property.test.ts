@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
@@ -104,9 +104,9 @@ test('an answer that was written as a stream is read back the same, foreign proo
 test('a whole answer says what the stream of the same answer says', () => {
   fc.assert(
     fc.property(answers({ pings: false }), (events) => {
-      const document = JSON.parse(JSON.stringify(messagesAdapter.writeDocument(events, ANSWER, new Notes())));
+      const document = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeDocument(events, ANSWER, new Notes())));
       assert.deepEqual(saidIn(document.content), expectedOf(events));
-      const back = messagesAdapter.readDocument(document, new Notes());
+      const back = messagesProtocol.adapter.readDocument(document, new Notes());
       assert.deepEqual(saidBy(back), asMessages(events));
       assert.deepEqual(endOf(back)?.reason, endOf(events)?.reason);
     }),
@@ -116,7 +116,7 @@ test('a whole answer says what the stream of the same answer says', () => {
 test('what the writer can say of an event it says at once: only parts behind an open one wait', () => {
   fc.assert(
     fc.property(answers({ overlapping: false }), (events) => {
-      const writer = messagesAdapter.createWriter(ANSWER, new Notes());
+      const writer = messagesProtocol.adapter.createWriter(ANSWER, new Notes());
       for (const event of events) {
         const written = writer.write(event);
         if (event.type === 'part_delta') assert.ok(written.includes(JSON.stringify(event.text)));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
@@ -133,8 +133,8 @@ test('any JSON as a request is read or refused, and what is read can be written'
   fc.assert(
     fc.property(bodies, (body) => {
       onlyRefusals(() => {
-        const conversation = messagesAdapter.readRequest(body, new Notes());
-        JSON.stringify(messagesAdapter.writeRequest(conversation, TARGET, new Notes()));
+        const conversation = messagesProtocol.adapter.readRequest(body, new Notes());
+        JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
       }, ['invalid_request', 'not_translatable']);
     }),
     { numRuns: times(250) },
@@ -178,7 +178,7 @@ test('JSON that nests 100,000 deep is read or refused in every place', () => {
   ];
   for (const more of all) {
     onlyRefusals(
-      () => messagesAdapter.readRequest({ ...base, ...more }, new Notes()),
+      () => messagesProtocol.adapter.readRequest({ ...base, ...more }, new Notes()),
       ['invalid_request', 'not_translatable'],
     );
   }
@@ -196,7 +196,9 @@ test('arguments that nest 100,000 deep are given as text', () => {
     { type: 'part_end', index: 0 },
     { type: 'end', reason: 'tool_calls' },
   ];
-  assert.ok(JSON.stringify(messagesAdapter.writeDocument(answer, ANSWER, new Notes())).includes(JSON.stringify(text)));
+  assert.ok(
+    JSON.stringify(messagesProtocol.adapter.writeDocument(answer, ANSWER, new Notes())).includes(JSON.stringify(text)),
+  );
 });
 
 test('refusals never quote the prompt', () => {
@@ -214,7 +216,7 @@ test('refusals never quote the prompt', () => {
     fc.property(bodies, (body) => {
       const notes = new Notes();
       try {
-        messagesAdapter.readRequest(hide(body) as Record<string, unknown>, notes);
+        messagesProtocol.adapter.readRequest(hide(body) as Record<string, unknown>, notes);
       } catch (error) {
         assert.ok(!String(error).includes(secret), String(error));
       }
@@ -260,7 +262,7 @@ test('any JSON as an answer is read or found invalid, as a stream and whole', ()
     fc.property(fc.array(events, { maxLength: 12 }), (stream) => {
       const read: ModelEvent[] = [];
       onlyRefusals(() => {
-        const reader = messagesAdapter.createReader(new Notes());
+        const reader = messagesProtocol.adapter.createReader(new Notes());
         for (const event of stream)
           reader.read({ name: 'message', data: JSON.stringify(event) }, (one) => read.push(one));
         reader.end((one) => read.push(one));
@@ -274,7 +276,7 @@ test('any JSON as an answer is read or found invalid, as a stream and whole', ()
       fc.oneof(jsons, fc.record({ content: fc.oneof(jsons, fc.array(blocks)), usage: jsons, stop_reason: jsons })),
       (document) => {
         onlyRefusals(
-          () => legal(messagesAdapter.readDocument(document as Record<string, unknown>, new Notes())),
+          () => legal(messagesProtocol.adapter.readDocument(document as Record<string, unknown>, new Notes())),
           ['upstream_invalid'],
         );
       },

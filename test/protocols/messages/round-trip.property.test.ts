@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type { CacheTtl, Conversation, Part, Turn } from '../../../engine/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { type ConversationFeatures, conversations } from '../translation/conversation-arbitraries.ts';
@@ -73,8 +73,8 @@ function merged(turns: readonly Turn[]): Turn[] {
 
 /** Writes and reads a conversation as JSON, as on the wire. */
 function thereAndBack(conversation: Conversation, notes: Notes): Conversation {
-  const body = JSON.parse(JSON.stringify(messagesAdapter.writeRequest(conversation, TARGET, notes)));
-  return messagesAdapter.readRequest(body, notes);
+  const body = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, TARGET, notes)));
+  return messagesProtocol.adapter.readRequest(body, notes);
 }
 
 test('a conversation that Messages can say comes back as it was, and nothing is noted', () => {
@@ -91,9 +91,13 @@ test('a conversation that Messages can say comes back as it was, and nothing is 
 test('a request that was written is read and written again the same', () => {
   fc.assert(
     fc.property(conversations({ part_caches: false }), (conversation) => {
-      const once = JSON.parse(JSON.stringify(messagesAdapter.writeRequest(conversation, TARGET, new Notes())));
+      const once = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, TARGET, new Notes())));
       const notes = new Notes();
-      const again = messagesAdapter.writeRequest(messagesAdapter.readRequest(once, notes), TARGET, notes);
+      const again = messagesProtocol.adapter.writeRequest(
+        messagesProtocol.adapter.readRequest(once, notes),
+        TARGET,
+        notes,
+      );
       assert.deepEqual(JSON.parse(JSON.stringify(again)), once);
       assert.deepEqual(notes.names, once.messages.at(-1)?.role === 'assistant' ? ['begun_answer'] : []);
     }),
@@ -126,7 +130,7 @@ function marks({ tools, instructions, turns }: Conversation): CacheTtl[] {
 test('whatever a conversation has, the request is one that the API takes', () => {
   fc.assert(
     fc.property(conversations(), fc.constantFrom('none', 'budget', 'adaptive'), (conversation, thinking) => {
-      const body = messagesAdapter.writeRequest(
+      const body = messagesProtocol.adapter.writeRequest(
         conversation,
         { max_output_tokens: 8000, thinking, sampling: true },
         new Notes(),

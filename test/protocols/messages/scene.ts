@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import SDK from '@anthropic-ai/sdk';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type { AnswerContext, Json } from '../../../engine/protocols/translation/adapter.ts';
 import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
@@ -20,13 +20,13 @@ export const ANSWER: AnswerContext = {
 
 /** The stream that a client gets for these events. */
 export function streamOf(events: readonly ModelEvent[]): string {
-  const writer = messagesAdapter.createWriter(ANSWER, new Notes());
+  const writer = messagesProtocol.adapter.createWriter(ANSWER, new Notes());
   return events.map((event) => writer.write(event)).join('');
 }
 
 /** What the reader makes of an upstream's stream. */
 export function readStream(events: readonly Json[], notes = new Notes()): ModelEvent[] {
-  const reader = messagesAdapter.createReader(notes);
+  const reader = messagesProtocol.adapter.createReader(notes);
   const read: ModelEvent[] = [];
   for (const event of events) {
     reader.read({ name: String(event.type), data: JSON.stringify(event) }, (one) => read.push(one));
@@ -45,7 +45,7 @@ export function clientOf(stream: string): SDK {
 /** Reads a request; `messages` and `max_tokens` need not be said. */
 export function readAsked(body: Json, notes = new Notes()): Conversation {
   const messages = [{ role: 'user', content: 'Hello' }];
-  return messagesAdapter.readRequest({ model: 'm', max_tokens: 100, messages, ...body }, notes);
+  return messagesProtocol.adapter.readRequest({ model: 'm', max_tokens: 100, messages, ...body }, notes);
 }
 
 /** Asserts that the body is refused with this code at this place. */
@@ -74,5 +74,5 @@ export function writeAsked(
     stream: false,
     ...conversation,
   };
-  return messagesAdapter.writeRequest(whole, { max_output_tokens: 8000, thinking, sampling: true }, notes);
+  return messagesProtocol.adapter.writeRequest(whole, { max_output_tokens: 8000, thinking, sampling: true }, notes);
 }

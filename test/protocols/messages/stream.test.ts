@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { messagesAdapter } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
@@ -27,7 +27,7 @@ const raises = (code: string) => (error: unknown) => error instanceof StageError
 
 describe('reading a stream', () => {
   test('every upstream event leads at once to what can be said', () => {
-    const reader = messagesAdapter.createReader(new Notes());
+    const reader = messagesProtocol.adapter.createReader(new Notes());
     const steps = [
       START,
       ...block(
@@ -160,7 +160,7 @@ describe('reading a stream', () => {
   });
 
   test('events that are not the API are invalid', () => {
-    const reader = messagesAdapter.createReader(new Notes());
+    const reader = messagesProtocol.adapter.createReader(new Notes());
     for (const data of [
       '<html>',
       '[]',
@@ -171,7 +171,10 @@ describe('reading a stream', () => {
     ]) {
       assert.throws(() => reader.read({ name: 'message', data }, () => {}), raises('upstream_invalid'), data);
     }
-    assert.throws(() => messagesAdapter.readDocument({ type: 'message' }, new Notes()), raises('upstream_invalid'));
+    assert.throws(
+      () => messagesProtocol.adapter.readDocument({ type: 'message' }, new Notes()),
+      raises('upstream_invalid'),
+    );
   });
 });
 
@@ -245,7 +248,7 @@ describe('writing a stream', () => {
   });
 
   test('a call that starts while another is open waits for it, and is written at once when it ends', () => {
-    const writer = messagesAdapter.createWriter(ANSWER, new Notes());
+    const writer = messagesProtocol.adapter.createWriter(ANSWER, new Notes());
     const written = [
       call(0),
       call(1),
@@ -296,7 +299,7 @@ describe('writing a stream', () => {
     const events = eventsIn(streamOf(refusal)).map(({ data }) => data);
     assert.deepEqual(events[1]!.content_block, { type: 'text', text: '' });
     assert.deepEqual(events.at(-2)!.delta, { stop_reason: 'refusal', stop_sequence: null });
-    assert.equal(messagesAdapter.writeDocument(refusal, ANSWER, new Notes()).stop_reason, 'refusal');
+    assert.equal(messagesProtocol.adapter.writeDocument(refusal, ANSWER, new Notes()).stop_reason, 'refusal');
   });
 
   test('an error in the stream reaches the official client as its own kind of error', async () => {
@@ -320,7 +323,7 @@ describe('writing a stream', () => {
       end(0),
       { type: 'end', reason: 'max_tokens' },
     ];
-    const { content } = messagesAdapter.writeDocument(events, ANSWER, notes);
+    const { content } = messagesProtocol.adapter.writeDocument(events, ANSWER, notes);
     assert.deepEqual(content, [{ type: 'tool_use', id: 'c0', name: 't', input: { arguments: '{"a":' } }]);
     assert.deepEqual(notes.names, ['answer_arguments']);
   });

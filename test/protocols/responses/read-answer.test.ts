@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { saidBy } from '../translation/answer-arbitraries.ts';
@@ -38,7 +38,7 @@ const message = (...content: Sent[]) => ({ type: 'message', id: 'msg_1', role: '
 const text = (value: string) => ({ type: 'output_text', text: value, annotations: [] });
 
 test('each piece is passed on when it comes', () => {
-  const reader = responsesAdapter.createReader(new Notes());
+  const reader = responsesProtocol.adapter.createReader(new Notes());
   const pass = (event: Sent) => {
     const events: ModelEvent[] = [];
     reader.read({ name: 'x', data: JSON.stringify(event) }, (next) => events.push(next));
@@ -268,7 +268,7 @@ test('events and items that are not known are skipped, noted where something is 
 });
 
 test('what is not the API is said to be so', () => {
-  const reader = responsesAdapter.createReader(new Notes());
+  const reader = responsesProtocol.adapter.createReader(new Notes());
   for (const data of [
     '{',
     'null',
@@ -285,20 +285,20 @@ test('what is not the API is said to be so', () => {
   }
   for (const document of [{}, { output: {} }, { output: [], status: 'queued' }]) {
     assert.throws(
-      () => responsesAdapter.readDocument(document, new Notes()),
+      () => responsesProtocol.adapter.readDocument(document, new Notes()),
       (error) => error instanceof StageError && error.code === 'upstream_invalid',
     );
   }
 });
 
 test('a whole answer is read like a stream', () => {
-  const events = responsesAdapter.readDocument(
+  const events = responsesProtocol.adapter.readDocument(
     { id: 'resp_1', model: 'up', status: 'completed', output: [message(text('Hello'))], usage },
     new Notes(),
   );
   assert.deepEqual(events[0], { type: 'start', id: 'resp_1', model: 'up' });
   assert.deepEqual(saidBy(events), [{ kind: 'text', text: 'Hello' }]);
   assert.equal(last(events).usage?.input, 30);
-  const failed = responsesAdapter.readDocument({ status: 'failed', error: { message: 'no' } }, new Notes());
+  const failed = responsesProtocol.adapter.readDocument({ status: 'failed', error: { message: 'no' } }, new Notes());
   assert.equal(failed[0]!.type, 'error');
 });

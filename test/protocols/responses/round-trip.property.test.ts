@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { Json, UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
 import type { Conversation, Part, TextPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
@@ -67,8 +67,8 @@ test('a conversation that is written and read again is the same, up to merging n
   fc.assert(
     fc.property(conversations(SAYABLE), (conversation) => {
       const notes = new Notes();
-      const written = responsesAdapter.writeRequest(conversation, TARGET, notes);
-      const read = responsesAdapter.readRequest(JSON.parse(JSON.stringify(written)) as Json, new Notes());
+      const written = responsesProtocol.adapter.writeRequest(conversation, TARGET, notes);
+      const read = responsesProtocol.adapter.readRequest(JSON.parse(JSON.stringify(written)) as Json, new Notes());
       assert.deepEqual(json(comparable(read)), json(comparable(conversation)));
     }),
     { numRuns: times(75) },
@@ -79,7 +79,7 @@ test('what a conversation loses on its way to the API is noted', () => {
   fc.assert(
     fc.property(conversations(), (conversation) => {
       const notes = new Notes();
-      const written = JSON.stringify(responsesAdapter.writeRequest(conversation, TARGET, notes));
+      const written = JSON.stringify(responsesProtocol.adapter.writeRequest(conversation, TARGET, notes));
       const parts = conversation.turns.flatMap(({ parts: own }) => own);
       const foreign = parts.some((part) => part.kind === 'reasoning' && part.proof?.protocol !== 'responses');
       assert.equal(notes.names.includes('foreign_reasoning'), foreign);
@@ -106,7 +106,10 @@ function throughStream(events: readonly ModelEvent[]): ModelEvent[] {
 
 function throughDocument(events: readonly ModelEvent[]): ModelEvent[] {
   const said = events.filter(({ type }) => type !== 'ping');
-  return responsesAdapter.readDocument(responsesAdapter.writeDocument(said, answerContext(), new Notes()), new Notes());
+  return responsesProtocol.adapter.readDocument(
+    responsesProtocol.adapter.writeDocument(said, answerContext(), new Notes()),
+    new Notes(),
+  );
 }
 
 test('an answer that is written and read again says the same, as a stream and whole', () => {
@@ -142,7 +145,7 @@ test('parts that overlap arrive whole', () => {
 test('events are numbered without a gap, and every item is added, done and repeated at the end', () => {
   fc.assert(
     fc.property(answers(), (events) => {
-      const writer = responsesAdapter.createWriter(answerContext(), new Notes());
+      const writer = responsesProtocol.adapter.createWriter(answerContext(), new Notes());
       const sent = events.flatMap((event) => eventsOf(writer.write(event)));
       const bodies = sent.map(({ data }) => JSON.parse(data) as Record<string, unknown>);
       assert.deepEqual(
@@ -203,10 +206,10 @@ test('a request of any JSON is read or refused, and never breaks the gateway', (
       (body, input, tools) => {
         onlyStageErrors(() => {
           const whole = { model: 'm', ...body, input, tools };
-          const read = responsesAdapter.readRequest(whole, new Notes());
-          JSON.stringify(responsesAdapter.writeRequest(read, TARGET, new Notes()));
+          const read = responsesProtocol.adapter.readRequest(whole, new Notes());
+          JSON.stringify(responsesProtocol.adapter.writeRequest(read, TARGET, new Notes()));
         });
-        onlyStageErrors(() => responsesAdapter.readRequest({ model: 'm', ...body }, new Notes()));
+        onlyStageErrors(() => responsesProtocol.adapter.readRequest({ model: 'm', ...body }, new Notes()));
       },
     ),
     { numRuns: times(250) },
@@ -217,12 +220,12 @@ test('an answer of any JSON is read or refused, and never breaks the gateway', (
   fc.assert(
     fc.property(fc.array(objects, { maxLength: 6 }), objects, (events, document) => {
       onlyStageErrors(() => {
-        const reader = responsesAdapter.createReader(new Notes());
+        const reader = responsesProtocol.adapter.createReader(new Notes());
         for (const event of events) reader.read({ name: 'message', data: JSON.stringify(event) }, () => {});
         reader.end(() => {});
       });
-      onlyStageErrors(() => responsesAdapter.readDocument(document, new Notes()));
-      onlyStageErrors(() => responsesAdapter.readDocument({ output: events, usage: document }, new Notes()));
+      onlyStageErrors(() => responsesProtocol.adapter.readDocument(document, new Notes()));
+      onlyStageErrors(() => responsesProtocol.adapter.readDocument({ output: events, usage: document }, new Notes()));
     }),
     { numRuns: times(250) },
   );

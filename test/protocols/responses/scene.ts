@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
@@ -36,13 +36,13 @@ export function streamOf(
   more: Partial<AnswerContext> = {},
   notes = new Notes(),
 ): string {
-  const writer = responsesAdapter.createWriter(answerContext(more), notes);
+  const writer = responsesProtocol.adapter.createWriter(answerContext(more), notes);
   return events.map((event) => writer.write(event)).join('');
 }
 
 /** What the reader makes of the events of an upstream. */
 export function readEvents(sent: readonly Record<string, unknown>[], notes = new Notes()): ModelEvent[] {
-  const reader = responsesAdapter.createReader(notes);
+  const reader = responsesProtocol.adapter.createReader(notes);
   const events: ModelEvent[] = [];
   for (const event of sent) {
     reader.read({ name: String(event.type), data: JSON.stringify(event) }, (next) => events.push(next));
@@ -54,7 +54,7 @@ export function readEvents(sent: readonly Record<string, unknown>[], notes = new
 /** What a request with these fields means, and the names of what it loses. */
 export function readRequest(body: Record<string, unknown>) {
   const notes = new Notes();
-  const conversation = responsesAdapter.readRequest({ model: 'm', input: 'hi', ...body }, notes);
+  const conversation = responsesProtocol.adapter.readRequest({ model: 'm', input: 'hi', ...body }, notes);
   return { ...conversation, names: notes.names };
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import OpenAI from 'openai';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
@@ -70,7 +70,7 @@ test('the official SDK follows every stream and hears what the upstream said', a
 test('the official SDK reads every whole answer', async () => {
   await fc.assert(
     fc.asyncProperty(answers({ pings: false }), async (events) => {
-      const document = responsesAdapter.writeDocument(events, answerContext(), new Notes());
+      const document = responsesProtocol.adapter.writeDocument(events, answerContext(), new Notes());
       const response = await client(JSON.stringify(document), 'application/json').responses.create(REQUEST);
       assert.deepEqual(telling(saidIn(response.output)), telling(expected(events)));
       const texts = expected(events).filter(({ kind }) => kind === 'text');
@@ -91,7 +91,7 @@ const answer = (text: string): ModelEvent[] => [
 test('the official SDK parses structured output of a whole answer and of a stream', async () => {
   const format = { type: 'json_schema', name: 'n', schema: { type: 'object' }, strict: true } as const;
   const request = { ...REQUEST, text: { format } };
-  const document = responsesAdapter.writeDocument(answer('{"a":1}'), answerContext(), new Notes());
+  const document = responsesProtocol.adapter.writeDocument(answer('{"a":1}'), answerContext(), new Notes());
   const whole = await client(JSON.stringify(document), 'application/json').responses.parse(request);
   assert.deepEqual(JSON.parse(whole.output_text), { a: 1 });
   const streamed = await streaming(answer('{"a":2}')).responses.stream(request).finalResponse();

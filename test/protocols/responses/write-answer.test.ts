@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
 import type { ModelEvent, StopReason } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
@@ -72,7 +72,7 @@ test('a text is told in the whole order of the API', () => {
 });
 
 test('every event is written when it comes', () => {
-  const writer = responsesAdapter.createWriter(answerContext(), new Notes());
+  const writer = responsesProtocol.adapter.createWriter(answerContext(), new Notes());
   const counts = [START, ...text(0, 'a', ''), { type: 'ping' } as const, END].map((event) => {
     const written = writer.write(event);
     assert.ok(written === '' || written.endsWith('\n\n'));
@@ -255,6 +255,6 @@ describe('errors', () => {
 
 test('a whole answer is what the last event of its stream says', () => {
   const events = [START, ...text(0, 'Hello'), END];
-  const document = responsesAdapter.writeDocument(events, answerContext(), new Notes());
+  const document = responsesProtocol.adapter.writeDocument(events, answerContext(), new Notes());
   assert.deepEqual(document, sent(events).at(-1)!.response);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { responsesAdapter } from '../../../engine/protocols/responses/index.ts';
+import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
 import type { UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
 import type { Conversation, Part, Tool } from '../../../engine/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
@@ -14,7 +14,7 @@ const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive'
 function write(more: Partial<Conversation>, target = TARGET) {
   const notes = new Notes();
   const conversation = { model: 'm', instructions: [], turns: [], tools: [], stream: false, ...more };
-  const body = responsesAdapter.writeRequest(conversation, target, notes);
+  const body = responsesProtocol.adapter.writeRequest(conversation, target, notes);
   return { ...body, names: notes.names } as Record<string, unknown> & { input: unknown[]; names: readonly string[] };
 }
 
@@ -28,7 +28,7 @@ test('an upstream that is strict about its API takes every request that is writt
       // The word must be in the prompt, which is the client's own matter.
       const { output_format, ...rest } = conversation;
       const asked = output_format?.kind === 'json_object' ? rest : conversation;
-      const body = responsesAdapter.writeRequest(asked, TARGET, new Notes());
+      const body = responsesProtocol.adapter.writeRequest(asked, TARGET, new Notes());
       checkRequest('responses', JSON.parse(JSON.stringify(body)));
     }),
     { numRuns: times(50) },

@@ -4,8 +4,8 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
 import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
-import { ADAPTERS } from '../../../engine/protocols/translation/index.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { isMade, proofFromText, proofToText } from '../../../engine/protocols/translation/proof.ts';
 import { createTranslator } from '../../../engine/protocols/translation/translate.ts';
@@ -75,7 +75,7 @@ for (const { from, to } of PAIRS) {
     it('may send any request', () => {
       const target = { max_output_tokens: 32_000, thinking: 'adaptive', sampling: true } as const;
       const asked = conversations({ url_documents: false }).map((said) =>
-        ADAPTERS[from].writeRequest(said, target, new Notes()),
+        DEFINITIONS[from].adapter.writeRequest(said, target, new Notes()),
       );
       fc.assert(
         fc.property(asked, changes, (body, list) => {

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
 import type { Conversation, Part, Tool, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { ADAPTERS } from '../../../engine/protocols/translation/index.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
 import { eventsIn, textIn } from '../../e2e/streams/streams.ts';
@@ -100,7 +100,7 @@ function withOnly(conversation: Conversation, kept: readonly (typeof SETTINGS)[n
 
 /** The client's request for a conversation. */
 function bodyOf(from: Protocol, conversation: Conversation) {
-  return ADAPTERS[from].writeRequest(conversation, target, new Notes());
+  return DEFINITIONS[from].adapter.writeRequest(conversation, target, new Notes());
 }
 
 for (const { from, to } of PAIRS) {
@@ -142,8 +142,8 @@ for (const { from, to } of PAIRS) {
           const same = { ...asked, upstream_model: conversation.model };
           const there = translateRequest({ from, to, body, ...same });
           const back = translateRequest({ from: to, to: from, body: JSON.parse(there.json), ...same });
-          const once = ADAPTERS[from].readRequest(body, new Notes());
-          const again = ADAPTERS[from].readRequest(JSON.parse(back.json), new Notes());
+          const once = DEFINITIONS[from].adapter.readRequest(body, new Notes());
+          const again = DEFINITIONS[from].adapter.readRequest(JSON.parse(back.json), new Notes());
           assert.deepEqual(merged(again.turns), merged(once.turns));
           assert.deepEqual(again.instructions, once.instructions);
           assert.deepEqual(again.tools.map(sayable), once.tools.map(sayable));

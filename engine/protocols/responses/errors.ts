@@ -1,23 +1,10 @@
 import { ERRORS, type StageError } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { errorBody, type PipelineProtocol } from './envelopes.ts';
+import { compatErrors } from '../compat-errors.ts';
+import type { BrokenStream, ProtocolErrors } from '../errors.ts';
 
-/** What is known of the stream that breaks off. */
-export interface BrokenStream {
-  readonly request_id: string;
-  /** Responses: the number of the next event, 0 where it is not known. */
-  readonly sequence_number?: number;
-}
-
-/**
- * The server-sent events that end a protocol's stream with an error. Clients of Responses look for the one or the other
- * of the two they get.
- */
-export function brokenStreamEvents(protocol: PipelineProtocol, error: StageError, stream: BrokenStream): string {
-  if (protocol === 'responses') return responseFailed(error, stream);
-  const data = `data: ${errorBody(protocol, error, stream.request_id)}\n\n`;
-  return protocol === 'chat' ? data : `event: error\n${data}`;
-}
+/** Errors of Responses. Its clients look for the one or the other of the two events that end a stream. */
+export const responsesErrors: ProtocolErrors = { ...compatErrors, breakOff: responseFailed };
 
 function responseFailed(error: StageError, stream: BrokenStream): string {
   const { request_id, sequence_number = 0 } = stream;

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { brokenStreamEvents } from '../../../engine/run/answer/broken-stream.ts';
-import type { PipelineProtocol } from '../../../engine/run/answer/envelopes.ts';
+import { StageError } from '../../engine/contract/errors.ts';
+import { definitionOf } from '../../engine/protocols/definitions.ts';
 
 const REQUEST_ID = '0b5c1f6e-5f0a-4c55-9a6d-2f4f0e6f1c11';
 const ERROR = new StageError('upstream_failed', 'The upstream "main" dropped\nthe connection.', {
@@ -36,9 +35,9 @@ async function collect(stream: AsyncIterable<unknown>): Promise<unknown[]> {
 const refused = { name: /Error/, message: /dropped\nthe connection/ };
 
 describe('the end of a broken stream', () => {
-  for (const protocol of ['messages', 'chat', 'responses', 'none'] as PipelineProtocol[]) {
+  for (const protocol of ['messages', 'chat', 'responses', 'none']) {
     test(`at protocol ${protocol} is whole events, each with a single line of JSON`, () => {
-      const text = brokenStreamEvents(protocol, ERROR, { request_id: REQUEST_ID });
+      const text = definitionOf(protocol).errors.breakOff(ERROR, { request_id: REQUEST_ID });
       assert.ok(text.endsWith('\n\n'));
       for (const { name, data } of eventsOf(text)) {
         assert.equal(name, protocol === 'chat' ? undefined : data.type);
@@ -48,28 +47,28 @@ describe('the end of a broken stream', () => {
   }
 
   test('is an error that the Messages SDK throws', async () => {
-    const text = brokenStreamEvents('messages', ERROR, { request_id: REQUEST_ID });
+    const text = definitionOf('messages').errors.breakOff(ERROR, { request_id: REQUEST_ID });
     const client = new Anthropic(answering(`event: ping\ndata: {"type":"ping"}\n\n${text}`));
     const ask = { model: 'm', max_tokens: 1, messages: [{ role: 'user' as const, content: 'x' }] };
     await assert.rejects(client.messages.create({ ...ask, stream: true }).then(collect), /dropped/);
   });
 
   test('is an error that the chat completions SDK throws', async () => {
-    const text = brokenStreamEvents('chat', ERROR, { request_id: REQUEST_ID });
+    const text = definitionOf('chat').errors.breakOff(ERROR, { request_id: REQUEST_ID });
     const client = new OpenAI(answering(text));
     const asked = client.chat.completions.create({ model: 'm', messages: [], stream: true });
     await assert.rejects(asked.then(collect), refused);
   });
 
   test('is an error that the Responses SDK throws', async () => {
-    const text = brokenStreamEvents('responses', ERROR, { request_id: REQUEST_ID });
+    const text = definitionOf('responses').errors.breakOff(ERROR, { request_id: REQUEST_ID });
     const client = new OpenAI(answering(text));
     await assert.rejects(client.responses.create({ model: 'm', input: 'x', stream: true }).then(collect), refused);
   });
 
   test('for Responses tells clients that skip errors that the response has failed', () => {
     const at = { request_id: REQUEST_ID, sequence_number: 41 };
-    const [error, failed] = eventsOf(brokenStreamEvents('responses', ERROR, at));
+    const [error, failed] = eventsOf(definitionOf('responses').errors.breakOff(ERROR, at));
     const { code, message, param, sequence_number } = error!.data;
     assert.deepEqual([code, message, param, sequence_number], ['server_error', ERROR.message, null, 41]);
     assert.equal(failed!.name, 'response.failed');

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { validateHeaderValue } from 'node:http';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { errorBody, errorHeaders } from '../../../engine/run/answer/envelopes.ts';
-import { headerText } from '../../../engine/run/answer/header-text.ts';
+import { StageError } from '../../engine/contract/errors.ts';
+import { headerText } from '../../engine/protocols/compat-errors.ts';
+import { definitionOf } from '../../engine/protocols/definitions.ts';
 
 const COMPAT = ['chat', 'responses'] as const;
 const refused = (more: ConstructorParameters<typeof StageError>[2] = {}) =>
@@ -14,7 +14,7 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
   test('has no text in resets_at, whatever a stage put there', () => {
     for (const protocol of COMPAT) {
       const resetOf = (resets_at: string | number | null) =>
-        JSON.parse(errorBody(protocol, refused({ details: { resets_at } }), 'r')).error;
+        JSON.parse(definitionOf(protocol).errors.body(refused({ details: { resets_at } }), 'r')).error;
       assert.equal(resetOf('2026-03-11T00:00:00.001Z').resets_at, 1773187201);
       assert.equal(resetOf('2026-03-11T00:00:00.001Z').reset_time, '2026-03-11T00:00:00.001Z');
       assert.equal(resetOf('tomorrow').resets_at, null);
@@ -23,8 +23,8 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
       assert.equal(resetOf(null).resets_at, null);
     }
     assert.equal(
-      JSON.parse(errorBody('messages', refused({ details: { resets_at: '2026-03-11T00:00:00Z' } }), 'r')).error
-        .resets_at,
+      JSON.parse(definitionOf('messages').errors.body(refused({ details: { resets_at: '2026-03-11T00:00:00Z' } }), 'r'))
+        .error.resets_at,
       '2026-03-11T00:00:00Z',
     );
   });
@@ -32,19 +32,19 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
   test('asks nobody to wait when waiting is no help: a client that tries again all the same does it at once', () => {
     for (const protocol of COMPAT) {
       const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
-      assert.equal(errorHeaders(protocol, refused({ headers }))['retry-after'], undefined);
+      assert.equal(definitionOf(protocol).errors.headers(refused({ headers }))['retry-after'], undefined);
       for (const status of [402, 403]) {
-        assert.equal(errorHeaders(protocol, refused({ headers, status }))['retry-after'], '0');
+        assert.equal(definitionOf(protocol).errors.headers(refused({ headers, status }))['retry-after'], '0');
       }
-      assert.equal(errorHeaders('messages', refused({ headers }))['retry-after'], '42023');
+      assert.equal(definitionOf('messages').errors.headers(refused({ headers }))['retry-after'], '42023');
     }
   });
 
   test('and any other error of ours asks for a minute at most', () => {
     const wait = (seconds: string) =>
-      errorHeaders('responses', new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } }))[
-        'retry-after'
-      ];
+      definitionOf('responses').errors.headers(
+        new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } }),
+      )['retry-after'];
     assert.deepEqual(['7', '60', '61', '42023', 'Wed, 21 Oct 2026 07:28:00 GMT'].map(wait), [
       '7',
       '60',
@@ -55,12 +55,12 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
   });
 
   test('carries its sentence in the header that the profile names, and only there', () => {
-    assert.equal(errorHeaders('responses', refused(), 'x-words')['x-words'], 'Nothing is left. Ask Bob');
-    assert.equal(errorHeaders('messages', refused(), 'x-words')['x-words'], undefined);
+    assert.equal(definitionOf('responses').errors.headers(refused(), 'x-words')['x-words'], 'Nothing is left. Ask Bob');
+    assert.equal(definitionOf('messages').errors.headers(refused(), 'x-words')['x-words'], undefined);
     const soon = new StageError('rate_limit_exceeded', 'Too many.', { headers: { 'retry-after': '1' } });
-    assert.equal(errorHeaders('responses', soon, 'x-words')['x-words'], undefined);
+    assert.equal(definitionOf('responses').errors.headers(soon, 'x-words')['x-words'], undefined);
     const other = new StageError('model_not_found', 'No such model.');
-    assert.equal(errorHeaders('responses', other, 'x-words')['x-words'], undefined);
+    assert.equal(definitionOf('responses').errors.headers(other, 'x-words')['x-words'], undefined);
   });
 });
 

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { ERRORS, type ErrorCode, StageError } from '../../../engine/contract/errors.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { problemFields, problemOf, readProblem, writeProblem } from '../../../engine/protocols/translation/errors.ts';
+import { ERRORS, type ErrorCode, StageError } from '../../engine/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
+import { definitionOf } from '../../engine/protocols/definitions.ts';
+import { problemOf, readProblem } from '../../engine/protocols/errors.ts';
 
 const MESSAGES_TYPES = [
   [400, 'invalid_request_error'],
@@ -20,8 +21,10 @@ const MESSAGES_TYPES = [
   [529, 'overloaded_error'],
 ] as const;
 
+const errorsOf = (protocol: Protocol) => definitionOf(protocol).errors;
+
 function translated(from: Protocol, to: Protocol, status: number | undefined, body: unknown) {
-  return problemFields(to, readProblem(from, status, body));
+  return errorsOf(to).fields(readProblem(errorsOf(from), status, body));
 }
 
 describe('an error of a Messages upstream', () => {
@@ -34,7 +37,7 @@ describe('an error of a Messages upstream', () => {
     });
 
     it(`has the status of its kind when it comes in a stream: ${type}`, () => {
-      assert.equal(readProblem('messages', undefined, { error: { type, message: 'x' } }).status, status);
+      assert.equal(readProblem(errorsOf('messages'), undefined, { error: { type, message: 'x' } }).status, status);
     });
   }
 
@@ -96,7 +99,7 @@ describe('an error of a chat completions upstream', () => {
 
   it('is no overflow when a rate limit speaks of it', () => {
     const error = { message: 'Too many tokens for your context window quota.', type: 'tokens', code: null };
-    assert.equal(readProblem('chat', 429, { error }).context_overflow, false);
+    assert.equal(readProblem(errorsOf('chat'), 429, { error }).context_overflow, false);
   });
 
   it('passes between chat completions and Responses with type, code and place', () => {
@@ -116,7 +119,7 @@ describe('an error of a chat completions upstream', () => {
 });
 
 describe('an error of another shape', () => {
-  const words = (body: unknown) => readProblem('chat', 503, body).message;
+  const words = (body: unknown) => readProblem(errorsOf('chat'), 503, body).message;
 
   it('gives its text where servers put it', () => {
     assert.equal(words({ error: 'No model loaded.' }), 'No model loaded.');
@@ -145,7 +148,10 @@ describe('an error of another shape', () => {
 
   it('does not become a whole page', () => {
     assert.doesNotMatch(words({ detail: 'x'.repeat(1001) }), /x/);
-    assert.equal(readProblem('chat', 500, { error: { message: 'a', type: 't'.repeat(101) } }).type, undefined);
+    assert.equal(
+      readProblem(errorsOf('chat'), 500, { error: { message: 'a', type: 't'.repeat(101) } }).type,
+      undefined,
+    );
   });
 
   it('passes whatever its length where the API has its message', () => {
@@ -175,10 +181,10 @@ describe('any JSON as an error', () => {
     const statuses = fc.option(fc.integer({ min: 400, max: 599 }), { nil: undefined });
     fc.assert(
       fc.property(protocols, protocols, statuses, bodies, (from, to, status, body) => {
-        const problem = readProblem(from, status, body);
+        const problem = readProblem(errorsOf(from), status, body);
         assert.ok(problem.status >= 400 && problem.status < 600);
         assert.notEqual(problem.message, '');
-        const { error } = writeProblem(to, problem, 'req-1') as { error: Record<string, unknown> };
+        const { error } = errorsOf(to).write(problem, 'req-1') as { error: Record<string, unknown> };
         assert.equal(typeof error.type, 'string');
         assert.ok(String(error.message).endsWith(problem.message));
         if (to !== 'messages') assert.ok(error.code === null || typeof error.code === 'string');
@@ -192,13 +198,13 @@ describe('an error of the gateway', () => {
     for (const code of Object.keys(ERRORS) as ErrorCode[]) {
       const { type, compat } = ERRORS[code];
       const error = new StageError(code, 'These words.');
-      assert.deepEqual(problemFields('messages', problemOf(error, 'messages')), {
+      assert.deepEqual(errorsOf('messages').fields(problemOf(error, errorsOf('messages'))), {
         type,
         message: 'These words.',
         code,
       });
       for (const protocol of ['chat', 'responses'] as const) {
-        const fields = problemFields(protocol, problemOf(error, protocol));
+        const fields = errorsOf(protocol).fields(problemOf(error, errorsOf(protocol)));
         assert.equal(fields.message, 'These words.');
         assert.equal(fields.type, compat.type, code);
         if (compat.code !== null) assert.equal(fields.code, compat.code);
@@ -207,8 +213,8 @@ describe('an error of the gateway', () => {
   });
 
   it('names the request in the envelope', () => {
-    const problem = problemOf(new StageError('upstream_failed', 'It broke.'), 'messages');
-    assert.deepEqual(writeProblem('messages', problem, 'req-1'), {
+    const problem = problemOf(new StageError('upstream_failed', 'It broke.'), errorsOf('messages'));
+    assert.deepEqual(errorsOf('messages').write(problem, 'req-1'), {
       type: 'error',
       error: { type: 'api_error', message: 'It broke.', code: 'upstream_failed' },
       request_id: 'req-1',

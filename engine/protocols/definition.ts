@@ -1,0 +1,20 @@
+import type { KeyNames } from '../contract/key-names.ts';
+import type { BodyReading, Fields } from './body/fields.ts';
+import type { ProtocolErrors } from './errors.ts';
+import type { ProtocolAdapter } from './translation/adapter.ts';
+import type { UsageReader } from './usage/usage-reader.ts';
+
+/** All that the gateway knows of a protocol: a folder each, put together in its `index.ts`. */
+export interface ProtocolDefinition {
+  /** Where it takes model requests. */
+  readonly path: string;
+  /** The keys that matter in its bodies. */
+  readonly known_keys: KeyNames;
+  /** What routing and money may know of a body. Raises invalid_request. */
+  readonly readBody: (body: Fields) => BodyReading;
+  /** What an answer says about usage. */
+  readonly readUsage: UsageReader;
+  readonly errors: ProtocolErrors;
+  /** Its translation into and from every other. */
+  readonly adapter: ProtocolAdapter;
+}

@@ -1,0 +1,28 @@
+/**
+ * The protocols of model requests. One more is a folder and a line here.
+ * @module
+ */
+
+import type { Protocol } from '../contract/protocol.ts';
+import { chatProtocol } from './chat/index.ts';
+import type { ProtocolDefinition } from './definition.ts';
+import { messagesProtocol } from './messages/index.ts';
+import { responsesProtocol } from './responses/index.ts';
+
+/** Each protocol by its name. */
+export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {
+  messages: messagesProtocol,
+  chat: chatProtocol,
+  responses: responsesProtocol,
+};
+
+/** The protocol with this name; Messages for the other names that a pipeline may serve. */
+export function definitionOf(protocol: string | undefined): ProtocolDefinition {
+  return protocol === 'chat' || protocol === 'responses' ? DEFINITIONS[protocol] : messagesProtocol;
+}
+
+/** The protocol that a path belongs to which no pipeline serves. */
+export function definitionOfPath(path: string): ProtocolDefinition {
+  if (/\/(?:completions|embeddings)\b/i.test(path)) return chatProtocol;
+  return /\/responses\b/i.test(path) ? responsesProtocol : messagesProtocol;
+}
