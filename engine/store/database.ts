@@ -194,7 +194,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
     },
     judge(error) {
       if (isSchemaMissing(error)) {
-        // Somebody put another database in its place: it gets its tables like the first one did.
+        // Somebody replaced the database by another: it gets its tables like the first one did.
         if (prepared) down(explain(error));
         prepared = false;
         renewing ??= prepareForEver().finally(() => {

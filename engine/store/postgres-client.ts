@@ -16,7 +16,7 @@ export interface PostgresAddress {
 export interface PostgresConnections {
   /** Connection settings with the project's timeouts and types. */
   settings(): pg.ClientConfig;
-  /** A pool whose statements are cut off after `statement_seconds`; 0 means never. */
+  /** A pool whose statements are cancelled after `statement_seconds`; 0 means never. */
   createPool(max: number, statement_seconds: number): pg.Pool;
   /** Closes every socket at once; a server that does not answer can't hold up a shutdown. */
   cut(): void;

@@ -63,7 +63,7 @@ async function removeStale(path: string, holder: string, patience_seconds: numbe
   });
 }
 
-/** A claim of this process on something shared; it lapses when the process dies. */
+/** Says that this process uses something shared; it ends with the process. */
 export interface Lease {
   release(): void;
 }

@@ -5,8 +5,8 @@ import { alwaysCounted } from '../limits/limit-demands.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**
- * Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in, the
- * database it belongs to, which no other may get it in place of.
+ * Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in, and
+ * the only database it may be written to.
  */
 export type WriteRow = (
   settlement: Settlement,

@@ -195,7 +195,7 @@ export class SpoolingLedger implements Ledger {
     this.#drainSoon();
   }
 
-  /** Asked again and again: another database may be put in the place of this one. */
+  /** Asked again and again: the database may be replaced by another one. */
   async #learnDatabase(): Promise<string> {
     this.#learning ??= this.#ledger.databaseId().finally(() => {
       this.#learning = undefined;

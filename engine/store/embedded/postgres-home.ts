@@ -7,7 +7,7 @@ import { type Account, chooseAccount, findBarrier, isRoot, ownerOf } from './pos
 
 /** The directory everything of an embedded server lives in, and the account it runs under. */
 export interface PostgresHome {
-  /** data_dir itself, or the place it points at. */
+  /** data_dir itself, or the directory it points at. */
   readonly directory: string;
   /** PGDATA. */
   readonly cluster: string;
@@ -20,7 +20,7 @@ export interface PostgresHome {
 /** Enter, but not list: the server's account has to reach its cluster. */
 const ENTER_ONLY = 0o711;
 const PRIVATE = 0o700;
-const SYSTEM_PLACE = '/var/lib/appscli';
+const SYSTEM_LOCATION = '/var/lib/appscli';
 const POINTER = 'moved-to';
 
 /**
@@ -28,7 +28,7 @@ const POINTER = 'moved-to';
  * under another account, which can't enter a directory below /root. data_dir holds a link to it in that case.
  * Raises StartError, and errors of the file system.
  */
-export function findHome(data_dir: string, log: Log, systemPlace = SYSTEM_PLACE): PostgresHome {
+export function findHome(data_dir: string, log: Log, system_location = SYSTEM_LOCATION): PostgresHome {
   makeDirectory(data_dir, isRoot() ? ENTER_ONLY : PRIVATE);
   const moved = followPointer(data_dir);
   const directory = moved ?? data_dir;
@@ -41,7 +41,7 @@ export function findHome(data_dir: string, log: Log, systemPlace = SYSTEM_PLACE)
   const barrier = findBarrier(directory, account);
   if (barrier === undefined) return homeAt(directory, account);
   if (moved === undefined && !existsSync(cluster))
-    return homeAt(moveAway(data_dir, account, log, systemPlace), account);
+    return homeAt(moveAway(data_dir, account, log, system_location), account);
   throw new StartError(
     `as root, PostgreSQL runs as ${account.name}, who cannot enter ${barrier} on the way to ${cluster}; ` +
       `allow it (chmod o+x ${barrier}) or start as the directory's owner`,
@@ -89,8 +89,8 @@ function followPointer(data_dir: string): string | undefined {
 }
 
 /** Makes a home that the account can reach and leaves a link to it; when two do this at once, the first link counts. */
-function moveAway(data_dir: string, account: Account, log: Log, systemPlace: string): string {
-  const directory = makeReachable(projectOf(data_dir), account, systemPlace);
+function moveAway(data_dir: string, account: Account, log: Log, system_location: string): string {
+  const directory = makeReachable(projectOf(data_dir), account, system_location);
   try {
     symlinkSync(directory, join(data_dir, POINTER));
   } catch (error) {
@@ -112,12 +112,12 @@ function projectOf(data_dir: string): string {
   return parts.findLast((part) => part !== '' && !part.startsWith('.')) ?? 'gateway';
 }
 
-function makeReachable(project: string, account: Account, systemPlace: string): string {
-  for (const place of [systemPlace, tmpdir(), '/tmp']) {
+function makeReachable(project: string, account: Account, system_location: string): string {
+  for (const location of [system_location, tmpdir(), '/tmp']) {
     try {
-      mkdirSync(place, { recursive: true, mode: 0o755 });
-      if (findBarrier(place, account) !== undefined) continue;
-      const directory = mkdtempSync(join(place, `${project}-`));
+      mkdirSync(location, { recursive: true, mode: 0o755 });
+      if (findBarrier(location, account) !== undefined) continue;
+      const directory = mkdtempSync(join(location, `${project}-`));
       chmodSync(directory, ENTER_ONLY);
       return directory;
     } catch (error) {

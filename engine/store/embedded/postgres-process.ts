@@ -54,7 +54,7 @@ const POLL_MS = 20;
 const FAST_SHUTDOWN_MS = 2500;
 const IMMEDIATE_SHUTDOWN_MS = 500;
 
-/** Stops a server: sessions are cut and everything is written; a server that takes too long is cut off, which is safe too. */
+/** Stops a server: connections are closed and everything is written; one that takes too long is stopped at once, which is safe too. */
 export async function stopServer(pid: number): Promise<void> {
   const identity = identify(pid);
   const isGone = () => identity === undefined || identify(pid) !== identity;
