@@ -49,7 +49,7 @@ export interface RecentCost {
 }
 
 const BATCH = 'call run_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
-const LATE_BATCH = 'call run_late_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, null)';
+const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, '[]', null)`;
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
 const MAX_RECENT_COSTS = 20_000;

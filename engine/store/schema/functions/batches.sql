@@ -79,7 +79,8 @@ end $$;
 
 -- What a gateway calls. The locks of settle_and_reserve end with its commit, and nobody waits for them while the disk is
 -- written: a counter that everybody shares would otherwise allow one batch per write, whoever it comes from. The answer is
--- given when all of it is on the disk, with everything that was committed before and may have decided it.
+-- given when all of it is on the disk, with everything that was committed before and may have decided it. With p_counted_at
+-- each row of p_rows also says when it was forwarded (at), and is unreserved.
 create procedure run_batch(
   p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_rows jsonb, p_requests jsonb, inout answer text
@@ -89,26 +90,9 @@ begin
   perform set_config('synchronous_commit', 'off', true);
   answer := settle_and_reserve(
     p_process, p_now, p_counted_at, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_rows, p_requests);
-  commit;
-  perform ensure_durable_commit();
-  -- A commit waits for the disk only when its transaction wrote something.
-  perform pg_logical_emit_message(true, 'appscli', '');
-end $$;
-
--- Settles requests that went out without a reservation, all of them in the windows of p_counted_at, in one transaction: like
--- run_batch, but each row of p_rows also says when it was forwarded (at), and nothing is reserved.
-create procedure run_late_batch(
-  p_process uuid, p_now timestamptz, p_counted_at timestamptz, p_time_zone text,
-  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_rows jsonb, inout answer text
-)
-language plpgsql as $$
-declare
-  v_now timestamptz := coalesce(p_now, now());
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  answer := settle_and_reserve(
-    p_process, v_now, p_counted_at, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_rows, '[]');
-  perform note_forwarded(v_now, p_counted_at, p_rows);
+  if p_counted_at is not null then
+    perform note_forwarded(coalesce(p_now, now()), p_counted_at, p_rows);
+  end if;
   commit;
   perform ensure_durable_commit();
   -- A commit waits for the disk only when its transaction wrote something.
