@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import type { GatewayConfig } from '../contract/config.ts';
+import { compileRanges } from '../kit/net/address-range.ts';
 
 /** Tells where requests come from, by the address of the peer and the headers it sent. */
 export interface OriginReader {
@@ -20,54 +21,33 @@ export function createOriginReader(
   server: Pick<GatewayConfig['server'], 'trusted_proxies' | 'region_header'>,
 ): OriginReader {
   const { trusted_proxies, region_header } = server;
-  const trusted = new BlockList();
-  for (const range of trusted_proxies) trustRange(trusted, range);
+  const isTrusted = compileRanges(trusted_proxies);
   return {
-    address(peer, headers) {
-      const address = peer === undefined ? '' : plain(peer);
+    address(peer = '', headers) {
       const forwarded = trusted_proxies.length === 0 ? undefined : headers['x-forwarded-for'];
-      return typeof forwarded === 'string' ? firstUntrusted(trusted, address, forwarded) : address;
+      let address = plain(peer);
+      if (typeof forwarded !== 'string') return address;
+      // Each proxy appends whom it heard from, so the list is believed from its end and only as far as proxies are trusted.
+      for (const entry of forwarded.split(',').slice(-HOPS_MAX).reverse()) {
+        const named = isTrusted(address) ? addressIn(entry) : undefined;
+        if (named === undefined) break;
+        address = named;
+      }
+      return address;
     },
-    region(peer, headers) {
+    region(peer = '', headers) {
       const value = region_header === undefined ? undefined : headers[region_header];
-      if (typeof value !== 'string' || peer === undefined || !isTrusted(trusted, plain(peer))) return undefined;
+      if (typeof value !== 'string' || !isTrusted(peer)) return undefined;
       const region = value.toLowerCase();
       return REGION.test(region) ? region : undefined;
     },
   };
 }
 
-function trustRange(trusted: BlockList, range: string): void {
-  const [address = '', bits] = range.split('/');
-  const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
-  if (bits === undefined) trusted.addAddress(address, family);
-  else trusted.addSubnet(address, Number(bits), family);
-}
-
-function isTrusted(trusted: BlockList, address: string): boolean {
-  const family = isIP(address);
-  return family !== 0 && trusted.check(address, family === 6 ? 'ipv6' : 'ipv4');
-}
-
 /** An IPv4 client of a socket for both families is an IPv4 client; the zone of an address means nothing elsewhere. */
 function plain(address: string): string {
   if (address.startsWith('::ffff:') && address.includes('.')) return address.slice(7);
-  const zone = address.indexOf('%');
-  return zone < 0 ? address : address.slice(0, zone);
-}
-
-/** Each proxy appends whom it heard from, so the list is believed from its end and only as far as proxies are trusted. */
-function firstUntrusted(trusted: BlockList, peer: string, forwarded: string): string {
-  let address = peer;
-  let end = forwarded.length;
-  for (let hops = 0; hops < HOPS_MAX && end >= 0 && isTrusted(trusted, address); hops++) {
-    const comma = forwarded.lastIndexOf(',', end - 1);
-    const named = addressIn(forwarded.slice(comma + 1, end));
-    if (named === undefined) break;
-    address = named;
-    end = comma;
-  }
-  return address;
+  return address.split('%', 1)[0]!;
 }
 
 /** The address in an entry such as `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`. */

@@ -60,3 +60,17 @@ function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {
       return new StageError('bad_http', 'The request is not well-formed HTTP/1.1.');
   }
 }
+
+/** Whether a request asks for a WebSocket. Other protocols may be offered on any request and are ignored. */
+export function wantsWebSocket({ headers, httpVersion }: http.IncomingMessage): boolean {
+  const { upgrade } = headers;
+  return upgrade !== undefined && httpVersion === '1.1' && /(?:^|,)\s*websocket\s*(?:,|\/|$)/i.test(upgrade);
+}
+
+/** Answers 426 and names the protocol to use instead (RFC 9110 section 15.5.22); the connection can be used again. */
+export function refuseWebSocket(res: http.ServerResponse, path: string): void {
+  const problem =
+    'This is a WebSocket handshake; model requests are taken as plain HTTP. Send a POST request to this path, or switch WebSockets off in the client.';
+  const headers = { connection: res.shouldKeepAlive ? 'upgrade' : 'upgrade, close', upgrade: 'HTTP/1.1' };
+  sendError(res, path, new StageError('upgrade_required', problem, { headers }));
+}

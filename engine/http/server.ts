@@ -22,8 +22,7 @@ import { runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
 import { createClientNotes } from './client.ts';
 import { belowPrefix, pathOf, prefixOf } from './path.ts';
-import { answerClientError, sendError, writeErrorResponse } from './send-error.ts';
-import { refuseWebSocket, wantsWebSocket } from './web-socket.ts';
+import { answerClientError, refuseWebSocket, sendError, wantsWebSocket, writeErrorResponse } from './send-error.ts';
 
 type ServerConfig = GatewayConfig['server'];
 

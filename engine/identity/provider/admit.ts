@@ -1,5 +1,5 @@
 import type { AuthConfig, NamedGroups, OidcConfig } from '../../contract/config.ts';
-import { readEmail, readGroups, readName, readText, Unusable } from './claim-values.ts';
+import { type AdmissionProblem, readEmail, readGroups, readName, readText, Unusable } from './claim-values.ts';
 import { type GroupMisses, groupMisses } from './group-misses.ts';
 import type { Claims } from './provider.ts';
 
@@ -15,15 +15,6 @@ export interface Person {
   readonly team?: string;
   readonly project?: string;
 }
-
-/** Why somebody the identity provider knows may not use the gateway. */
-export type AdmissionProblem =
-  | 'email_missing'
-  | 'email_unverified'
-  | 'email_domain'
-  | 'group'
-  | 'claims_unusable'
-  | 'too_many_groups';
 
 /** The decision about a person. `message` is a sentence for the person, `detail` one for the log; neither holds a secret. */
 export type Admission =

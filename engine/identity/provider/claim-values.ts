@@ -1,8 +1,16 @@
 import type { OidcConfig } from '../../contract/config.ts';
 import { compileGlob } from '../../kit/glob.ts';
-import type { AdmissionProblem } from './admit.ts';
 import { isWithheld, lookUpClaim } from './claims.ts';
 import type { Claims } from './provider.ts';
+
+/** Why somebody the identity provider knows may not use the gateway. */
+export type AdmissionProblem =
+  | 'email_missing'
+  | 'email_unverified'
+  | 'email_domain'
+  | 'group'
+  | 'claims_unusable'
+  | 'too_many_groups';
 
 const MAX_EMAIL = 254;
 const MAX_NAME = 200;

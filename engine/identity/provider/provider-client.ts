@@ -22,13 +22,12 @@ import {
 import type { OidcConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
-import { readClientKey } from '../sessions/client-key.ts';
 import { createRequestLimit, type RequestLimit } from '../sessions/request-limits.ts';
-import { isAboutKeys, readTokenAnswer, refreshTokenIn } from '../sessions/token-answer.ts';
 import { promptForAccount } from './account-prompt.ts';
-import { completeClaims } from './claims.ts';
+import { completeClaims, isTold, VERIFIED, wantedClaims } from './claims.ts';
+import type { ShownClient } from './client-authentication.ts';
 import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
-import type { ShownClient } from './client-refusal.ts';
+import { readClientKey } from './client-key.ts';
 import {
   type Claims,
   type Identified,
@@ -41,7 +40,7 @@ import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
 import { demandStillTold, grantOf } from './provider-grants.ts';
-import { isTold, VERIFIED, wantedClaims } from './wanted-claims.ts';
+import { isAboutKeys, readTokenAnswer, refreshTokenIn } from './token-answer.ts';
 
 const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
 /** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */

@@ -1,4 +1,4 @@
-import { clientHint, type ShownClient } from './client-refusal.ts';
+import { clientHint, type ShownClient } from './client-authentication.ts';
 import { ProviderError, type ProviderProblem } from './provider.ts';
 
 /** Where in a sign-in something failed; `authorization code` is the token endpoint when it is given one. */

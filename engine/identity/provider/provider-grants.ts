@@ -1,5 +1,5 @@
+import { isTold } from './claims.ts';
 import { type Claims, ProviderError, type ProviderGrant } from './provider.ts';
-import { isTold } from './wanted-claims.ts';
 
 /** What of a token endpoint's answer it takes to ask again (RFC 6749 section 5.1). */
 interface GivenTokens {

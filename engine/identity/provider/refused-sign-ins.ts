@@ -2,7 +2,7 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { ClaimProblem } from '../sessions/bindings.ts';
-import type { AdmissionProblem } from './admit.ts';
+import type { AdmissionProblem } from './claim-values.ts';
 
 /** Somebody who was turned away, and why. It holds the groups that came and no other claim, and no token. */
 export interface RefusedSignIn {

@@ -1,10 +1,9 @@
 import { hash } from 'node:crypto';
-import { isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { AuthConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
-import { storable } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
+import { countedAddress } from './counted-address.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
 import { readUserCode } from './opaque.ts';
 import { createRequestLimit, type Wait } from './request-limits.ts';
@@ -39,8 +38,6 @@ export interface AttemptLimits {
   ): Promise<{ readonly answer: Answer } | Wait>;
 }
 
-/** Longer than any address. */
-const MAX_ADDRESS_CHARS = 64;
 const MAX_REFUSED = 20_000;
 const MAX_TOLD = 1000;
 const TOLD =
@@ -163,30 +160,4 @@ export function createAttemptLimits(options: {
 
 function waitOf(milliseconds: number): Wait {
   return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
-}
-
-/** What attempts of an address are counted under: itself, or the /64 of an IPv6 address, which one subscriber has whole. */
-export function countedAddress(address: string): string {
-  const [plain = ''] = address.split('%');
-  if (!isIPv6(plain)) return storable(address.slice(0, MAX_ADDRESS_CHARS));
-  const groups = groupsOf(plain);
-  const is_mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  if (is_mapped)
-    return groups
-      .slice(6)
-      .flatMap((group) => [group >> 8, group & 255])
-      .join('.');
-  return `${groups
-    .slice(0, 4)
-    .map((group) => group.toString(16))
-    .join(':')}::/64`;
-}
-
-/** The eight numbers of an IPv6 address (RFC 4291 section 2.2). */
-function groupsOf(address: string): number[] {
-  // A URL writes every form of an address in one way, without dots.
-  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
-  const numbers = (text = '') => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
-  const [first, last] = [numbers(head), numbers(tail)];
-  return [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
 }

@@ -13,8 +13,8 @@ import {
   readUserCode,
   shownUserCode,
 } from './opaque.ts';
+import { openSuccessor, sealSuccessor } from './sealed.ts';
 import type { OpenSession } from './sessions.ts';
-import { openSuccessor, sealSuccessor } from './successor.ts';
 
 /** Who began a sign-in, to be shown to the person who is asked to confirm it. */
 export interface Device {

@@ -11,13 +11,10 @@ import { issuerOf } from '../provider/issuer.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
 import { createMarks, type Marks } from './marks.ts';
 import { makeId } from './opaque.ts';
-import { openWith, sealWith } from './sealed.ts';
+import { openWith, type SealPurpose, sealWith } from './sealed.ts';
 import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
 import type { Sightings } from './sightings.ts';
-
-/** What a secret is sealed for; one purpose can't open what was sealed for another. */
-export type SealPurpose = 'provider-grant' | 'sign-in-attempt';
 
 /** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
 export interface SessionTokens {

@@ -3,10 +3,10 @@ import type { Clock } from '../../contract/services.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { Person } from '../provider/admit.ts';
-import { countedAddress } from './attempt-limits.ts';
+import { countedAddress } from './counted-address.ts';
 import type { Marks } from './marks.ts';
 import { hashSecret, isRefreshToken, makeRefreshToken } from './opaque.ts';
-import { openSuccessor, sealSuccessor } from './successor.ts';
+import { openSuccessor, sealSuccessor } from './sealed.ts';
 
 /** A session that begins or goes on, with the refresh token that goes on with it. */
 export interface OpenSession {

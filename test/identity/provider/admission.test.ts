@@ -5,11 +5,11 @@ import type { OidcConfig } from '../../../engine/contract/config.ts';
 import {
   type Admission,
   type AdmissionConfig,
-  type AdmissionProblem,
   admit,
   mayStay,
   type Person,
 } from '../../../engine/identity/provider/admit.ts';
+import type { AdmissionProblem } from '../../../engine/identity/provider/claim-values.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
 const CLAIMS = { iss: 'https://id.example.com', sub: 'anna-1', email: 'Anna@Example.com', email_verified: true };

@@ -1,6 +1,6 @@
 import type { BrandingConfig } from '../../../contract/config.ts';
 import { type Html, type HtmlValue, html } from './page-html.ts';
-import { PAGE_STYLE } from './page-style.ts';
+import { PAGE_STYLE, PAGE_STYLE_SOURCE } from './page-style.ts';
 
 const PRODUCT = 'Model gateway';
 
@@ -70,4 +70,36 @@ const MARKS = {
 /** A sign above a heading that repeats what it says, and so is nothing to a screen reader. */
 export function mark(kind: keyof typeof MARKS): Html {
   return html`<svg class="mark ${kind}" viewBox="0 0 40 40" fill="none" stroke="currentColor" stroke-width="2.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">${MARKS[kind]}</svg>`;
+}
+
+/**
+ * Headers of every page of sign-in, content type included.
+ * @param provider_origin origin of the identity provider's issuer; left out when sign-in is off. Raises TypeError when
+ * it is no URL.
+ */
+export function pageHeaders(provider_origin?: string): Readonly<Record<string, string>> {
+  // Browsers hold the redirects after a sent form against form-action too. The identity provider may send the browser
+  // on to a company's own sign-in, whose hosts nobody can list here: hence every https one. The form itself only ever
+  // goes to this origin.
+  const targets = ["'self'", 'https:'];
+  if (provider_origin !== undefined) targets.push(new URL(provider_origin).origin);
+  const policy = [
+    "default-src 'none'",
+    `style-src ${PAGE_STYLE_SOURCE}`,
+    'img-src data:',
+    `form-action ${targets.join(' ')}`,
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ];
+  return {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': policy.join('; '),
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    // Not no-referrer: it makes browsers send `Origin: null` with the form, which proves nothing.
+    'referrer-policy': 'same-origin',
+    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-resource-policy': 'same-origin',
+    'cache-control': 'no-store',
+  };
 }

@@ -2,7 +2,7 @@ import type { PendingGrant } from '../../../identity/sessions/device-grants.ts';
 import { type Html, html } from './page-html.ts';
 import { layout, mark } from './page-layout.ts';
 
-export { pageHeaders } from './page-headers.ts';
+export { pageHeaders } from './page-layout.ts';
 
 // The forms' actions are relative: they are shown at /device alone, and public_url may have a path before it.
 
