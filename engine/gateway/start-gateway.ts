@@ -31,7 +31,6 @@ import { goesOnWithoutStore } from '../money/spool/without-store.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
 import { buildPlan, type Plan } from '../run/plan.ts';
-import { createPlanServices, type Foundation, type LastingServices } from '../simulate/plan-services.ts';
 import type { Loaded } from '../source/spec.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import { createSecrets } from '../store/secrets.ts';
@@ -39,6 +38,7 @@ import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
 import { createGatewayHealth } from './gateway-health.ts';
 import { explainListenError } from './listen-error.ts';
 import { loadToRun } from './load-configuration.ts';
+import { createPlanServices, type Foundation, type LastingServices } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
 import { createStartPhases, type StartPhases } from './start-phases.ts';
 

@@ -89,7 +89,11 @@ export function compileStage(
     readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
     writable: factMask(definition.writes),
   };
-  if (!shadow) stage.hooks = containHooks(stage, createHooks(entry, services), entry, services);
+  const create = () => createHooks(entry, services);
+  if (!shadow) {
+    const made = observer === undefined ? create() : observer.onCreate(pipeline, entry, create);
+    stage.hooks = containHooks(stage, made, entry, services);
+  }
   return stage;
 }
 

@@ -33,8 +33,10 @@ export interface CompiledPipeline {
   readonly observed: boolean;
 }
 
-/** Watches the conditions of a plan being evaluated, for tests of pipelines and for explanations. */
+/** Watches a plan at work, for tests of pipelines and for explanations. */
 export interface PlanObserver {
+  /** A stage is made. @returns the hooks to call in the place of its own */
+  onCreate(pipeline: PipelineSpec, entry: StageEntry, create: () => StageHooks): StageHooks;
   /** A guard of an entry or an `on_error` clause was evaluated. */
   onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
 }

@@ -43,6 +43,8 @@ interface Conversion {
   readonly make: (head: ResponseHead) => ResponseConverter | undefined;
 }
 
+const NOTHING: readonly string[] = [];
+
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, Bagged, Lingerer {
   readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
@@ -73,10 +75,11 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   drained = false;
   /** Whether the answer could not be read for the stages that observe. */
   unread = false;
+  /** Names of what held in shadow mode. */
+  shadows: readonly string[] = NOTHING;
   late: LateAnswer | undefined;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;
-  #shadow: string[] | undefined;
   #left_out: Set<CompiledStage> | undefined;
   #receiving: Promise<RequestBody> | undefined;
   #conversion: Conversion | undefined;
@@ -206,13 +209,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   }
 
   noteShadow(name: string): void {
-    this.#shadow ??= [];
-    if (!this.#shadow.includes(name)) this.#shadow.push(name);
-  }
-
-  /** Names of what held in shadow mode; `undefined` when nothing did. */
-  get shadow(): readonly string[] | undefined {
-    return this.#shadow;
+    if (!this.shadows.includes(name)) this.shadows = [...this.shadows, name];
   }
 
   /** Lets the request go on without a stage that failed: of its hooks only `finish` is still called. */

@@ -15,6 +15,8 @@ export interface Plan {
   readonly reserves_money: boolean;
   /** Counts a request in; the returned function counts it out. */
   enter(): () => void;
+  /** Resolves when no request is under way. */
+  idle(): Promise<void>;
   /** Resolves when the last request has left and every stage has released what it opened. */
   close(): Promise<void>;
 }
@@ -69,10 +71,11 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
   const index = indexByPath(pipelines);
   const findPath = pathFinder(index.keys());
   let running = 0;
-  let onIdle: (() => void) | undefined;
+  const waiting: (() => void)[] = [];
   const leave = () => {
-    if (--running === 0) onIdle?.();
+    if (--running === 0) for (const resolve of waiting.splice(0)) resolve();
   };
+  const idle = () => new Promise<void>((resolve) => (running === 0 ? resolve() : waiting.push(resolve)));
   return {
     config,
     services,
@@ -85,8 +88,9 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
       running++;
       return leave;
     },
+    idle,
     async close() {
-      if (running > 0) await new Promise<void>((resolve) => (onIdle = resolve));
+      await idle();
       await closeAll();
     },
   };

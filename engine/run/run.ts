@@ -236,7 +236,7 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   }
   const last = ctx.pipeline.finally;
   for (const stage of last) if (stage.shadow) await runFinally(plan, ctx, stage);
-  if (ctx.shadow !== undefined) ctx.note('outcome.shadow', [...ctx.shadow]);
+  if (ctx.shadows.length > 0) ctx.note('outcome.shadow', ctx.shadows);
   for (const stage of last) if (!stage.shadow) await runFinally(plan, ctx, stage);
 }
 

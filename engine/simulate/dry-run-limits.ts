@@ -1,6 +1,11 @@
-import type { LimitUnit } from '../contract/services.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import type { FactView } from '../contract/services.ts';
+import { systemClock } from '../kit/clock.ts';
 import { nanoToUsd } from '../kit/money.ts';
-import type { DemandStatus } from './memory/memory-ledger.ts';
+import { compileLimits } from '../money/limits/limit-demands.ts';
+import type { Needs } from '../money/limits/room.ts';
+import { compileCondition } from '../rules/compile.ts';
+import { type Counted, type DemandStatus, MemoryLedger } from './memory/memory-ledger.ts';
 
 /** A limit as the request would find it; amounts in the unit. */
 export interface LimitStep {
@@ -16,32 +21,49 @@ export interface LimitStep {
   readonly room: boolean;
 }
 
-/** A limit with the amounts of its counter, for people: money in USD. */
-function limitStep(
-  demand: Pick<LimitStep, 'rule' | 'scope' | 'key' | 'window' | 'room'> & { readonly unit: LimitUnit },
-  amounts: Pick<LimitStep, 'limit' | 'spent' | 'reserved' | 'needed'>,
-): LimitStep {
-  const { rule, scope, key, window, unit, room } = demand;
-  const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
-  return {
-    rule,
-    scope,
-    key,
-    window,
-    unit: unit === 'nano_usd' ? 'usd' : unit,
-    limit: shown(amounts.limit),
-    spent: shown(amounts.spent),
-    reserved: shown(amounts.reserved),
-    needed: shown(amounts.needed),
-    room,
-  };
+/** The limits among what a request is counted under; money in USD, for people. */
+export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
+  return statuses.flatMap(({ rule, scope, key, window, unit, room, in_force, spent, reserved, needed }) => {
+    // Counted, not limited.
+    if (in_force === null) return [];
+    const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
+    const amounts = { limit: shown(in_force), spent: shown(spent), reserved: shown(reserved), needed: shown(needed) };
+    return { rule, scope, key, window, unit: unit === 'nano_usd' ? ('usd' as const) : unit, ...amounts, room };
+  });
 }
 
-/** The limits among what a request is counted under. */
-export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
-  return statuses.flatMap((limit_status) => {
-    const { in_force: limit } = limit_status;
-    // Counted, not limited.
-    return limit === null ? [] : limitStep(limit_status, { ...limit_status, limit });
-  });
+/**
+ * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
+ * is likely to: the most depends on its body.
+ */
+export function limitsOfPast(
+  config: GatewayConfig,
+  facts: Readonly<Record<string, unknown>>,
+  view: FactView,
+  counted: Counted,
+  charge: 'full' | 'nothing' = 'full',
+): LimitStep[] {
+  const text = (path: string) => facts[path] as string | undefined;
+  const number = (path: string) => Number(facts[path] ?? 0);
+  const keys = {
+    user: text('principal.email'),
+    team: text('principal.team'),
+    project: text('principal.project'),
+    token: text('principal.token.id'),
+    model: text('request.model'),
+    upstream: text('route.upstream'),
+  };
+  const { spend_limits } = config;
+  const amount_nano_usd = number('route.estimate_nano_usd');
+  const likely: Needs = {
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
+    tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
+    ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
+  };
+  const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
+  const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
+  const ledger = new MemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
+  ledger.count(counted);
+  return limitSteps(ledger.look(demands, likely));
 }

@@ -208,7 +208,7 @@ function fakeServices(
     limits_in_force: { amount: async (_name, written) => written },
     health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
-    facts: (ctx) => (ctx as unknown as FakeContext).view,
+    facts: (ctx) => (ctx as unknown as FakeContext).facts,
   };
 }
 
@@ -254,7 +254,7 @@ export function openStage(
     clock: services.clock,
     hooks: definition.create(readOptions(definition, options, config), services),
     request(request_wishes = {}) {
-      const ctx = new FakeContext(definition, request_wishes);
+      const ctx = new FakeContext(definition, request_wishes, services.clock);
       const { facts = {} } = request_wishes;
       if (facts['spend.reserved_nano_usd'] !== undefined) {
         const identity = requestIdentity({ get: (path: FactPath) => facts[path] as never });

@@ -57,8 +57,8 @@ describe('a stream that does not ask for usage', () => {
 
   it('has the answer converted when that is a stream, and only then', async () => {
     const { ctx } = await asked('{}');
-    assert.notEqual(ctx.conversion!(head('text/event-stream; charset=utf-8')), undefined);
-    assert.equal(ctx.conversion!(head('application/json')), undefined);
+    assert.notEqual(ctx.makeConverter(head('text/event-stream; charset=utf-8')), undefined);
+    assert.equal(ctx.makeConverter(head('application/json')), undefined);
   });
 });
 

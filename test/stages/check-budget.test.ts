@@ -195,7 +195,7 @@ describe('a typical reservation', () => {
   it('that nobody metered is billed at what was reserved, as an estimate', async () => {
     const { stage, ctx } = enter({ spend_limits: typical, typicalCost: () => 1234 });
     await stage.hooks.request!(ctx);
-    ctx.note({ 'upstream.attempts': 1, 'upstream.status': 200 });
+    ctx.noteAll({ 'upstream.attempts': 1, 'upstream.status': 200 });
     await stage.hooks.finish!(ctx);
     assert.equal(stage.settlements[0]?.cost_nano_usd, 1234);
   });
@@ -255,7 +255,7 @@ describe('the end of a request that check-budget let through', () => {
   async function ended(facts: Facts) {
     const { stage, ctx } = enter();
     await stage.hooks.request!(ctx);
-    ctx.note(facts);
+    ctx.noteAll(facts);
     await stage.hooks.finish!(ctx);
     return stage;
   }

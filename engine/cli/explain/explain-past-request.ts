@@ -16,8 +16,8 @@ import {
   type StageStep,
   spendingSteps,
 } from '../../simulate/dry-run.ts';
+import { limitsOfPast } from '../../simulate/dry-run-limits.ts';
 import type { Counted } from '../../simulate/memory/memory-ledger.ts';
-import { limitsOfPast } from '../../simulate/past-limits.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
 import { createModelCatalog } from '../../upstreams/models.ts';

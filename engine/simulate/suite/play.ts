@@ -13,7 +13,7 @@ import { isJson } from '../../kit/media-type.ts';
 import { usdToNano } from '../../kit/money.ts';
 import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from '../../load/tests/test-case.ts';
 import { counterKey } from '../../money/limits/spend-limits.ts';
-import { buildPlan, type Plan } from '../../run/plan.ts';
+import { buildPlan } from '../../run/plan.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
 import type { Balance, Counted, MemoryLedger } from '../memory/memory-ledger.ts';
@@ -137,11 +137,11 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   const confinement = createConfinement((destination, stage) => recorded.refused.push({ destination, stage }));
   confinement.allow(new URL(upstream.url));
   const watch = createWatch(services.facts, confinement);
-  const { plan, idle } = countRequests(buildPlan(watch.watched(loaded), services, watch.observer));
+  const plan = buildPlan(loaded, services, watch.observer);
   const server = new GatewayServer({ plan: servePlan(plan, services.log), log: services.log, clock });
   const { host, port } = await server.listen();
   const url = `http://${host}:${port}`;
-  const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle };
+  const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle: plan.idle };
 
   return {
     config,
@@ -244,24 +244,4 @@ function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance
   const unit = tokens === undefined ? 'requests' : 'tokens';
   const count = tokens ?? requests ?? 0;
   return { ...name, unit, ...(window === 'open' ? { spent: 0, reserved: count } : { spent: count, reserved: 0 }) };
-}
-
-/** A plan that tells when no request is in it. */
-function countRequests(plan: Plan): { plan: Plan; idle(): Promise<void> } {
-  let running = 0;
-  let onIdle: (() => void)[] = [];
-  const enter = () => {
-    const leave = plan.enter();
-    running++;
-    return () => {
-      leave();
-      if (--running > 0) return;
-      for (const resolve of onIdle) resolve();
-      onIdle = [];
-    };
-  };
-  return {
-    plan: { ...plan, enter },
-    idle: () => new Promise((resolve) => (running === 0 ? resolve() : onIdle.push(resolve))),
-  };
 }

@@ -2,11 +2,11 @@
 
 import { StageError } from '../../contract/errors.ts';
 import type { FactView, Services } from '../../contract/services.ts';
-import type { Answer, Relay, StageContext, StageDefinition, StageHooks } from '../../contract/stage.ts';
+import type { Answer, Relay, StageContext, StageHooks } from '../../contract/stage.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
 import type { PlanObserver } from '../../run/compiled.ts';
 import { RequestContext } from '../../run/context.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
+import type { PipelineSpec, StageEntry } from '../../source/spec.ts';
 import type { Confinement } from '../no-network.ts';
 
 /** A guard as it was evaluated. */
@@ -43,8 +43,6 @@ export interface RequestTrace {
 /** A watch over the requests to one plan, which must come one after another. */
 export interface Watch {
   readonly observer: PlanObserver;
-  /** The configuration with every stage watched. */
-  watched(loaded: Loaded): Loaded;
   /** Starts anew: what happens from now on belongs to the next request. */
   begin(): void;
   /** Makes the hooks that are still waited for fail. */
@@ -144,49 +142,30 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     }
   }
 
-  function watchedDefinition(definition: StageDefinition, pipeline: PipelineSpec, id: string): StageDefinition {
+  function watchedHooks(pipeline: PipelineSpec, id: string, hooks: StageHooks): StageHooks {
+    const { request, response, event, finish, finally: last, close } = hooks;
+    // A stage that only watches is known to have been on duty by its finish hook.
+    const is_observer = request === undefined && last === undefined;
     return {
-      ...definition,
-      create(options, services) {
-        const hooks = confinement.run(id, () => definition.create(options, services));
-        const { request, response, finish, finally: last } = hooks;
-        // A stage that only watches is known to have been on duty by its finish hook.
-        const is_observer = request === undefined && last === undefined;
-        return {
-          ...hooks,
-          ...(request && { request: (ctx) => around(pipeline, id, ctx, () => request.call(hooks, ctx)) }),
-          ...(response && {
-            response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
-          }),
-          ...((finish || is_observer) && {
-            finish: (ctx) => around(pipeline, id, ctx, () => finish?.call(hooks, ctx)),
-          }),
-          ...(last && { finally: (ctx) => around(pipeline, id, ctx, () => last.call(hooks, ctx)) }),
-        } satisfies StageHooks;
-      },
-    };
+      ...(request && { request: (ctx) => around(pipeline, id, ctx, () => request.call(hooks, ctx)) }),
+      ...(response && {
+        response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
+      }),
+      ...(event && { event: event.bind(hooks) }),
+      ...((finish || is_observer) && { finish: (ctx) => around(pipeline, id, ctx, () => finish?.call(hooks, ctx)) }),
+      ...(last && { finally: (ctx) => around(pipeline, id, ctx, () => last.call(hooks, ctx)) }),
+      ...(close && { close: close.bind(hooks) }),
+    } satisfies StageHooks;
   }
 
   return {
     observer: {
+      onCreate: (pipeline, { id }, create) => watchedHooks(pipeline, id, confinement.run(id, create)),
       onGuard(pipeline, entry, facts, held) {
         activity++;
         stageTrace(pipeline, entry).guard = { held, facts };
         traceOf(pipeline).facts = facts;
       },
-    },
-    watched(loaded) {
-      const pipelines = loaded.pipelines.map((pipeline) => {
-        const copy: { -readonly [K in keyof PipelineSpec]: PipelineSpec[K] } = { ...pipeline };
-        const watch = <E extends StageEntry>(entry: E): E => {
-          return { ...entry, definition: watchedDefinition(entry.definition, copy, entry.id) };
-        };
-        copy.stages = pipeline.stages.map(watch);
-        copy.on_error = pipeline.on_error.map(watch);
-        copy.finally = pipeline.finally.map(watch);
-        return copy;
-      });
-      return { ...loaded, pipelines };
     },
     begin,
     giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
