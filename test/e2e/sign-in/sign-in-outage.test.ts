@@ -43,7 +43,7 @@ before(async () => {
   });
   closing.push(
     () => gateway.close(),
-    way.stop,
+    () => way.stop(),
     database.drop,
     upstream.close,
     () => provider.close(),
