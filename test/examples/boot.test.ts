@@ -15,11 +15,15 @@ import { until } from '../support/until.ts';
 for (const name of ['rules', 'operations', 'every-client']) {
   test(`examples/${name} passes the check without a warning and serves requests`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+    const closing: (() => Promise<unknown>)[] = [() => rm(directory, { recursive: true, force: true })];
+    // Hooks run in the order in which they were added, and a gateway that is not closed yet writes to its directory.
+    t.after(async () => {
+      for (const close of closing) await close();
+    });
     // All of them, as one may name a file of another.
     await cp(join(REPOSITORY, 'examples'), directory, { recursive: true });
     const { url: DATABASE_URL, drop } = await createTestDatabase();
-    t.after(drop);
+    closing.unshift(drop);
     const config_file = join(directory, name, 'gateway.yaml');
     const shipped = await readFile(config_file, 'utf8');
     const address = `127.0.0.1:${await freePort()}`;
@@ -32,7 +36,7 @@ for (const name of ['rules', 'operations', 'every-client']) {
     const checked = await cli(['check', '--deny-warnings', '--config', config_file], { env });
     assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
     const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
-    t.after(() => gateway.close());
+    closing.unshift(() => gateway.close());
     await until('the database is ready', async () => (await gateway.database.check()).ok);
     assert.equal((await fetch(`http://${address}/readyz`)).status, 200);
     assert.equal((await fetch(`http://${address}/v1/models`)).status, 401);
