@@ -19,6 +19,9 @@ let directory: string;
 let env: NodeJS.ProcessEnv;
 let installing: Ended;
 
+/** What npm links and `npx` starts. */
+const linked = (name: string) => join(directory, 'node_modules/.bin', name);
+
 async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
   const ended = await start(file, arguments_, { cwd, env }).ended;
   assert.equal(ended.exit_code, 0, `${file} ${arguments_.join(' ')}: ${ended.stderr}${ended.stdout}`);
@@ -77,10 +80,10 @@ test('what the README of the package links to is in it, but for examples and the
 });
 
 test('what appscli init writes passes the check and its own tests', async () => {
-  await run('npx', ['appscli', 'init', 'begun'], directory);
+  await run(linked('appscli'), ['init', 'begun'], directory);
   const begun = join(directory, 'begun');
-  await run('npx', ['appscli', 'check'], begun);
-  await run('npx', ['appscli', 'test'], begun);
+  await run(linked('appscli'), ['check'], begun);
+  await run(linked('appscli'), ['test'], begun);
   const schema = /\$schema=(.+)/.exec(await readFile(join(begun, 'pipelines/messages.yaml'), 'utf8'))?.[1];
   assert.equal(schema, '../../node_modules/appscli/schemas/generated/pipeline.schema.json');
 });
@@ -88,8 +91,8 @@ test('what appscli init writes passes the check and its own tests', async () => 
 test('a stage that appscli create writes passes its test, and both compile against the types of the package', async () => {
   // What `npm init` makes of a directory.
   await writeFile(join(directory, 'package.json'), '{ "private": true, "type": "commonjs" }');
-  await run('npx', ['appscli', 'create', 'stage', 'require-ticket'], directory);
-  const { stdout } = await run('npx', ['node', '--test', 'stages/require-ticket.test.ts'], directory);
+  await run(linked('appscli'), ['create', 'stage', 'require-ticket'], directory);
+  const { stdout } = await run(linked('node'), ['--test', 'stages/require-ticket.test.ts'], directory);
   assert.match(stdout, /pass 2\n/);
   const options = {
     target: 'es2024',
@@ -112,10 +115,9 @@ test('the installed gateway checks its configuration, starts with its own Postgr
     database: { embedded: { data_dir: 'state' } },
   });
   await writeFile(join(directory, 'gateway.yaml'), JSON.stringify(config));
-  await run('npx', ['appscli', 'check', '--config', 'gateway.yaml'], directory);
+  await run(linked('appscli'), ['check', '--config', 'gateway.yaml'], directory);
 
-  // The link itself, without npx: the launcher finds the runtime that came with the package.
-  const bin = join(directory, 'node_modules', '.bin', 'appscli');
+  const bin = linked('appscli');
   const gateway = start(bin, ['gateway', '--config', 'gateway.yaml'], {
     cwd: directory,
     env: { ...env, TEST_UPSTREAM_KEY: 'key' },
