@@ -6,7 +6,7 @@ export interface Word {
   readonly end: number;
 }
 
-/** Offsets at which the lines of a text begin. */
+/** Offsets at which the lines of a text begin. (`LineCounter` of yaml misses lines of text that is not valid YAML.) */
 export function lineStarts(text: string): readonly number[] {
   const starts = [0];
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1);

@@ -318,6 +318,16 @@ describe('a condition that the loader refuses for its operators or facts is refu
   }
 });
 
+test('facts stand in one flat list: of nested ones an editor shows what every one means', () => {
+  const { definitions } = readSchema('shared') as { definitions: Record<string, { anyOf?: readonly object[] }> };
+  for (const [name, { anyOf }] of Object.entries(definitions).filter(([key]) => key.startsWith('facts'))) {
+    assert.ok(
+      anyOf?.every((each) => 'const' in each || 'items' in each),
+      name,
+    );
+  }
+});
+
 test('no keyword of the loader is left in a schema for editors', () => {
   for (const keyword of [...ANNOTATIONS, 'x-also', 'x-expected', 'x-ref']) {
     for (const kind of [...KINDS, 'shared'] as const)
