@@ -1,4 +1,4 @@
-import type { Clock, Log, ReservationRequest, Settlement } from '../../contract/services.ts';
+import type { ReservationRequest, Settlement } from '../../contract/services.ts';
 import { ByDatabase } from '../../store/spool/by-database.ts';
 import type { Span, SpoolRecord } from '../../store/spool/spool-file.ts';
 import {
@@ -41,11 +41,7 @@ export class Spool {
   /** Audit records that wait for the database. */
   readonly records: SpooledRecords;
   readonly #files: SpoolFiles;
-  readonly #spool_dir: SpoolOptions['spool_dir'];
-  readonly #database_id: SpoolOptions['database_id'];
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #max_bytes: number;
+  readonly #options: SpoolOptions;
   readonly #entries = new Map<string, Entry>();
   /** Those that are over and not in the ledger yet. */
   readonly #due = new ByDatabase<Entry>();
@@ -54,13 +50,9 @@ export class Spool {
 
   constructor(options: SpoolOptions) {
     this.#files = new SpoolFiles(options);
-    this.#spool_dir = options.spool_dir;
-    this.#database_id = options.database_id;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#max_bytes = options.max_bytes ?? DEFAULT_MAX_BYTES;
+    this.#options = options;
     this.records = new SpooledRecords(this.#files, () => {
-      if (this.#spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
+      if (options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
       this.#assertRoom();
     });
   }
@@ -84,14 +76,11 @@ export class Spool {
   async forward(request: ReservationRequest): Promise<void> {
     this.#assertRoom();
     const { request_id } = request;
-    let owned: OwnedFile | undefined;
+    const record = { what: 'forwarded', at_ms: this.#options.clock.now(), request: spooledRequest(request) } as const;
     try {
-      owned = await this.#files.occupy();
-      const record = { what: 'forwarded', at_ms: this.#clock.now(), request: spooledRequest(request) } as const;
-      const forwarded = await this.#files.append(owned, record);
+      const { owned, span: forwarded } = await this.#files.put(record);
       this.#entries.set(request_id, { request_id, owned, forwarded, settled: undefined, unwritten: undefined });
     } catch (error) {
-      if (owned !== undefined) await this.#files.vacate(owned);
       throw asSpoolError(error);
     }
   }
@@ -100,7 +89,7 @@ export class Spool {
   async settle(settlement: Settlement): Promise<void> {
     const entry = this.#entries.get(settlement.request_id);
     if (entry === undefined || this.#due.has(entry) || entry.unwritten !== undefined) return;
-    entry.unwritten = { what: 'settled', at_ms: this.#clock.now(), settlement };
+    entry.unwritten = { what: 'settled', at_ms: this.#options.clock.now(), settlement };
     await this.#persist(entry);
     // Only now: a row that is in the ledger lets go of the file.
     this.#due.add(entry);
@@ -128,16 +117,13 @@ export class Spool {
    * it takes requests; never rejects.
    */
   async probe(): Promise<boolean> {
-    let owned: OwnedFile | undefined;
     try {
       this.#assertRoom();
-      owned = await this.#files.occupy();
-      await this.#files.append(owned, { what: 'done', request_id: '' });
+      const { owned } = await this.#files.put({ what: 'done', request_id: '' });
+      await this.#files.vacate(owned);
       return true;
     } catch {
       return false;
-    } finally {
-      if (owned !== undefined) await this.#files.vacate(owned);
     }
   }
 
@@ -147,7 +133,7 @@ export class Spool {
     await this.#files.adoptOrphans((owned, lines) => {
       const found = entriesOf(owned, lines);
       const audits = lines.filter(({ what }) => what === 'audit');
-      for (const { span } of audits) this.records.adopt(owned, span);
+      for (const { span } of audits) this.records.adopt({ owned, span });
       for (const entry of found) {
         this.#entries.set(entry.request_id, entry);
         this.#due.add(entry);
@@ -168,11 +154,12 @@ export class Spool {
 
   #assertRoom(): void {
     const { bytes } = this.#files;
+    const { spool_dir, log, max_bytes = DEFAULT_MAX_BYTES } = this.#options;
     const was_full = this.#is_full;
-    this.#is_full = bytes >= this.#max_bytes;
+    this.#is_full = bytes >= max_bytes;
     if (!this.#is_full) return;
-    if (!was_full) this.#log.error({ spool_dir: this.#spool_dir(), bytes }, 'the spool is full; requests are refused');
-    throw new SpoolError(`more than ${Math.ceil(this.#max_bytes / MIB)} MiB wait in it`);
+    if (!was_full) log.error({ spool_dir: spool_dir(), bytes }, 'the spool is full; requests are refused');
+    throw new SpoolError(`more than ${Math.ceil(max_bytes / MIB)} MiB wait in it`);
   }
 
   /** The last request of a file that is in the ledger needs no mark: should the file outlast its removal, it is only written once more. */
@@ -196,7 +183,7 @@ export class Spool {
   }
 
   async #drainAll(write: WriteRow): Promise<void> {
-    const database_id = this.#database_id();
+    const database_id = this.#options.database_id();
     if (database_id === undefined) return;
     // Shared by all writers, and not a copy: there may be hundreds of thousands.
     const due = this.#due.of(database_id).values();
@@ -225,7 +212,10 @@ export class Spool {
       row = await readRow(entry);
     } catch (error) {
       const { path } = owned;
-      this.#log.error({ path, request_id, err: error }, 'a spooled request cannot be read; it stays in its file');
+      this.#options.log.error(
+        { path, request_id, err: error },
+        'a spooled request cannot be read; it stays in its file',
+      );
       this.#due.delete(entry);
       return undefined;
     }

@@ -1,22 +1,16 @@
 import { ByDatabase } from '../../store/spool/by-database.ts';
-import type { Span } from '../../store/spool/spool-file.ts';
-import type { OwnedFile, SpoolFiles } from '../../store/spool/spool-files.ts';
+import type { Spooled, SpoolFiles } from '../../store/spool/spool-files.ts';
 
 /** Writes some audit records to the database they belong to, oldest first, each at most once however often it is tried. */
 export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
 
 const MAX_BATCH = 500;
 
-interface Kept {
-  readonly owned: OwnedFile;
-  readonly span: Span;
-}
-
 /** Audit records in the files of a spool, in their order, until they are in the audit log. */
 export class SpooledRecords {
   readonly #files: SpoolFiles;
   readonly #assertRoom: () => void;
-  readonly #kept = new ByDatabase<Kept>();
+  readonly #kept = new ByDatabase<Spooled>();
 
   /** @param assertRoom raises when the files may take no more. */
   constructor(files: SpoolFiles, assertRoom: () => void) {
@@ -37,23 +31,20 @@ export class SpooledRecords {
   /** Durable when it resolves. Raises what the disk raises; then none of them is kept. */
   async keep(texts: readonly string[]): Promise<void> {
     this.#assertRoom();
-    const occupied: OwnedFile[] = [];
-    try {
-      for (const _ of texts) occupied.push(await this.#files.occupy());
-      // One synchronisation for all of them.
-      const spans = await Promise.all(
-        texts.map((text, i) => this.#files.append(occupied[i]!, { what: 'audit', request_id: '', text })),
-      );
-      for (const [i, span] of spans.entries()) this.adopt(occupied[i]!, span);
-    } catch (error) {
-      for (const owned of occupied) await this.#files.vacate(owned);
-      throw error;
+    // One synchronisation for all of them.
+    const put = await Promise.allSettled(texts.map((text) => this.#files.put({ what: 'audit', request_id: '', text })));
+    const spooled = put.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = put.find((each) => each.status === 'rejected');
+    if (failed !== undefined) {
+      for (const { owned } of spooled) await this.#files.vacate(owned);
+      throw failed.reason;
     }
+    for (const each of spooled) this.#kept.add(each);
   }
 
   /** Takes one that was found in a file that was taken over. */
-  adopt(owned: OwnedFile, span: Span): void {
-    this.#kept.add({ owned, span });
+  adopt(spooled: Spooled): void {
+    this.#kept.add(spooled);
   }
 
   /** Writes all of a database. Raises what `write` raises; the rest stays for the next time. */
@@ -68,8 +59,8 @@ export class SpooledRecords {
     }
   }
 
-  #oldest(database_id: string): Kept[] {
-    const batch: Kept[] = [];
+  #oldest(database_id: string): Spooled[] {
+    const batch: Spooled[] = [];
     for (const kept of this.#kept.of(database_id)) {
       if (batch.push(kept) === MAX_BATCH) break;
     }
@@ -77,7 +68,7 @@ export class SpooledRecords {
   }
 }
 
-async function readOne({ owned: { file }, span }: Kept): Promise<string> {
+async function readOne({ owned: { file }, span }: Spooled): Promise<string> {
   const record = await file.read(span);
   if (record.what !== 'audit') throw new Error('a spooled audit record is something else by now');
   return record.text;

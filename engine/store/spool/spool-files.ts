@@ -21,6 +21,12 @@ export interface OwnedFile extends SpoolFileId {
   requests: number;
 }
 
+/** A record in a file of this process. */
+export interface Spooled {
+  readonly owned: OwnedFile;
+  readonly span: Span;
+}
+
 /** A whole line of a file that was taken over. */
 export interface Found {
   readonly what: SpoolRecord['what'];
@@ -82,22 +88,15 @@ export class SpoolFiles {
     return bytes;
   }
 
-  /** The file for one more request, which it then counts. Raises SpoolError, or what the disk raises. */
-  async occupy(): Promise<OwnedFile> {
-    // Nothing is wrong with the disk.
-    if (this.#database_id() === undefined) throw new SpoolError(NEVER_REACHED);
+  /** Writes the first record of a request, which its file then counts. Durable when it resolves. Raises SpoolError, or what the disk raises. */
+  async put(record: SpoolRecord): Promise<Spooled> {
+    const owned = await this.#occupy();
     try {
-      while (this.#current === undefined || this.#current.database_id !== this.#database_id()) {
-        this.#opening ??= this.#open().finally(() => {
-          this.#opening = undefined;
-        });
-        await this.#opening;
-      }
+      return { owned, span: await this.append(owned, record) };
     } catch (error) {
-      throw this.#noteTrouble(error);
+      await this.vacate(owned);
+      throw error;
     }
-    this.#current.requests++;
-    return this.#current;
   }
 
   /** Counts a request of a file no longer; a file without requests is removed. Never rejects. */
@@ -182,6 +181,23 @@ export class SpoolFiles {
       await file.close().catch(() => {});
       await this.#disk.rename(path, join(path, '..', ownerlessName(owned))).catch(() => {});
     }
+  }
+
+  async #occupy(): Promise<OwnedFile> {
+    // Nothing is wrong with the disk.
+    if (this.#database_id() === undefined) throw new SpoolError(NEVER_REACHED);
+    try {
+      while (this.#current === undefined || this.#current.database_id !== this.#database_id()) {
+        this.#opening ??= this.#open().finally(() => {
+          this.#opening = undefined;
+        });
+        await this.#opening;
+      }
+    } catch (error) {
+      throw this.#noteTrouble(error);
+    }
+    this.#current.requests++;
+    return this.#current;
   }
 
   async #open(): Promise<void> {
