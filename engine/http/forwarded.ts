@@ -3,27 +3,18 @@ import { isIP } from 'node:net';
 import type { GatewayConfig } from '../contract/config.ts';
 import { compileRanges } from '../kit/net/address-range.ts';
 
-/** Tells where requests come from, by the address of the peer and the headers it sent. */
-export interface OriginReader {
-  /** IP address of the client; empty when the connection is gone already. */
-  address(peer: string | undefined, headers: IncomingHttpHeaders): string;
-  /** Region of the client, in lower case. */
-  region(peer: string | undefined, headers: IncomingHttpHeaders): string | undefined;
-}
-
 /** Most proxies a request can have come through; what X-Forwarded-For says beyond them is not looked at. */
 const HOPS_MAX = 32;
 
 const REGION = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
-/** Makes the reader of a configuration. Only `server.trusted_proxies` can say that a request comes from somebody else. */
-export function createOriginReader(
-  server: Pick<GatewayConfig['server'], 'trusted_proxies' | 'region_header'>,
-): OriginReader {
+/** Makes what tells where requests come from, by the address of the peer and the headers it sent. Only `server.trusted_proxies` can say that a request comes from somebody else. */
+export function createOriginReader(server: Pick<GatewayConfig['server'], 'trusted_proxies' | 'region_header'>) {
   const { trusted_proxies, region_header } = server;
   const isTrusted = compileRanges(trusted_proxies);
   return {
-    address(peer = '', headers) {
+    /** IP address of the client; empty when the connection is gone already. */
+    address(peer = '', headers: IncomingHttpHeaders): string {
       const forwarded = trusted_proxies.length === 0 ? undefined : headers['x-forwarded-for'];
       let address = plain(peer);
       if (typeof forwarded !== 'string') return address;
@@ -35,7 +26,8 @@ export function createOriginReader(
       }
       return address;
     },
-    region(peer = '', headers) {
+    /** Region of the client, in lower case. */
+    region(peer = '', headers: IncomingHttpHeaders): string | undefined {
       const value = region_header === undefined ? undefined : headers[region_header];
       if (typeof value !== 'string' || !isTrusted(peer)) return undefined;
       const region = value.toLowerCase();

@@ -7,21 +7,10 @@ const MAX_CHARS = 4096;
 const MAX_KEPT = 5;
 const MARK_CHARS = 8;
 
-/** The cookies that tie sign-ins to the browser they began in: each has its own, which its state finds. */
-export interface SignInCookies {
-  /** The value kept for a state; `undefined` when it is missing, oversized or there twice. */
-  read(headers: IncomingHttpHeaders, state: string): string | undefined;
-  /**
-   * `set-cookie` lines that keep a value for as long as a sign-in may take.
-   * @param headers of the request, by which the oldest make room when there are many.
-   */
-  keep(headers: IncomingHttpHeaders, state: string, value: string): string[];
-  /** `set-cookie` that removes the one of a state. */
-  clear(state: string): string;
-}
-
-/** Makes the cookies of a gateway; the prefix keeps neighbours on other hosts of its domain from setting them. */
-export function signInCookies(issuer: string): SignInCookies {
+/**
+ * Makes the cookies that tie sign-ins to the browser they began in: each has its own, which its state finds. The prefix keeps neighbours on other hosts of its domain from setting them.
+ */
+export function signInCookies(issuer: string) {
   const secure = issuer.startsWith('https:');
   const prefix = `${secure ? '__Host-' : ''}appscli-sign-in-`;
   const known = new RegExp(`^${prefix}[\\w-]{${MARK_CHARS}}$`);
@@ -31,13 +20,18 @@ export function signInCookies(issuer: string): SignInCookies {
   const kept = (name: string, value: string) => `${name}=${value}; ${attributes}; Max-Age=${SECONDS}`;
   const cleared = (name: string) => `${name}=; ${attributes}; Max-Age=0`;
   return {
-    read(headers, state) {
+    /** The value kept for a state; `undefined` when it is missing, oversized or there twice. */
+    read(headers: IncomingHttpHeaders, state: string): string | undefined {
       const name = nameOf(state);
       const [found, ...others] = pairsOf(headers).filter((pair) => pair.startsWith(`${name}=`));
       if (found === undefined || others.length > 0 || found.length > MAX_CHARS) return undefined;
       return found.slice(name.length + 1);
     },
-    keep(headers, state, value) {
+    /**
+     * `set-cookie` lines that keep a value for as long as a sign-in may take.
+     * @param headers of the request, by which the oldest make room when there are many.
+     */
+    keep(headers: IncomingHttpHeaders, state: string, value: string): string[] {
       const name = nameOf(state);
       // Browsers send those they have had longest first (RFC 6265 section 5.4).
       const names = pairsOf(headers).map((pair) => pair.slice(0, pair.indexOf('=')));
@@ -45,7 +39,8 @@ export function signInCookies(issuer: string): SignInCookies {
       const too_many = others.slice(0, Math.max(0, others.length + 1 - MAX_KEPT));
       return [...too_many.map(cleared), kept(name, value)];
     },
-    clear: (state) => cleared(nameOf(state)),
+    /** `set-cookie` that removes the one of a state. */
+    clear: (state: string) => cleared(nameOf(state)),
   };
 }
 

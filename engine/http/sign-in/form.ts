@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../contract/services.ts';
+import { isPlain, mediaType } from '../../kit/media-type.ts';
 import { OAuthError } from './oauth-error.ts';
 
 const FORM = 'application/x-www-form-urlencoded';
@@ -66,15 +67,14 @@ export async function readForm(req: IncomingMessage, limits: FormLimits): Promis
 }
 
 function checkType(type = '', encoding?: string): void {
-  const [name = '', ...parameters] = type.split(';').map((part) => part.trim().toLowerCase());
-  if (name !== FORM) {
+  if (mediaType(type) !== FORM) {
     throw new OAuthError('invalid_request', `The body must be a form: send it with "content-type: ${FORM}".`);
   }
-  const charset = parameters.find((parameter) => parameter.startsWith('charset='))?.slice('charset='.length);
-  if (charset !== undefined && charset.replaceAll('"', '') !== 'utf-8') {
+  const [, charset = 'utf-8'] = /;\s*charset="?([^;"\s]*)/i.exec(type) ?? [];
+  if (charset.toLowerCase() !== 'utf-8') {
     throw new OAuthError('invalid_request', 'The form must be in UTF-8.');
   }
-  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+  if (!isPlain(encoding)) {
     throw new OAuthError('invalid_request', 'The form must be sent uncompressed, without a content-encoding.');
   }
 }
@@ -85,33 +85,30 @@ function tooLarge(max_bytes: number): OAuthError {
   return new OAuthError('invalid_request', `The form is larger than ${max_bytes} bytes.`, { status: 413, headers });
 }
 
-function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Required<FormLimits>): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    const settle = (error?: OAuthError) => {
-      timer.close();
-      req.off('data', onData).off('end', onEnd).off('close', onClose).off('error', onClose);
-      // Later trouble of the connection is no news.
-      req.on('error', () => {});
-      if (error === undefined) resolve(Buffer.concat(chunks));
-      else reject(error);
-    };
-    const timer = clock.after(seconds * 1000, () =>
-      settle(
-        new OAuthError('invalid_request', 'The form took too long to arrive.', {
-          status: 408,
-          headers: { connection: 'close' },
-        }),
-      ),
-    );
-    const onData = (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > max_bytes) settle(tooLarge(max_bytes));
-      else chunks.push(chunk);
-    };
-    const onEnd = () => settle();
-    const onClose = () => settle(new OAuthError('invalid_request', 'The connection ended before the form did.'));
-    req.on('data', onData).on('end', onEnd).on('close', onClose).on('error', onClose);
+async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Required<FormLimits>): Promise<Buffer> {
+  const late = Promise.withResolvers<never>();
+  const timer = clock.after(seconds * 1000, () => {
+    const more = { status: 408, headers: { connection: 'close' } };
+    late.reject(new OAuthError('invalid_request', 'The form took too long to arrive.', more));
   });
+  try {
+    return await Promise.race([collect(req, max_bytes), late.promise]);
+  } catch (error) {
+    if (error instanceof OAuthError) throw error;
+    throw new OAuthError('invalid_request', 'The connection ended before the form did.', { cause: error });
+  } finally {
+    timer.close();
+  }
+}
+
+async function collect(req: IncomingMessage, max_bytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  // The request stays open: its answer is still to be sent.
+  for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > max_bytes) throw tooLarge(max_bytes);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
 }

@@ -6,7 +6,7 @@ import {
   type TakenSession,
 } from '../../identity/deprovisioning/recheck-session.ts';
 import { isRefreshToken } from '../../identity/sessions/opaque.ts';
-import type { OpenSession, PresentedToken, RefreshBegun, Sessions } from '../../identity/sessions/sessions.ts';
+import type { OpenSession, PresentedToken, RefreshBegun, RefreshedSession } from '../../identity/sessions/sessions.ts';
 import { OAuthError, temporarilyUnavailable, tooManyRequests } from './oauth-error.ts';
 import type { SignIn, Visit } from './routes.ts';
 
@@ -140,9 +140,7 @@ async function notRenewed(
 
 const NOT_RENEWED = 'The identity provider did not renew your sign-in; sign in again.';
 
-type Refreshed = Parameters<Sessions['finishRefresh']>[1];
-
-async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: Refreshed) {
+async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: RefreshedSession) {
   try {
     return await identity.sessions.finishRefresh(id, refreshed);
   } catch (error) {

@@ -7,13 +7,6 @@ import { noteOwners } from '../tokens/service-tokens.ts';
 import { askAbout, suspendPerson } from './ask-about.ts';
 import { verifiedDays } from './suspension.ts';
 
-/** The regular question to the identity provider about people who don't renew a session but made access tokens. */
-export interface AccountChecks {
-  /** Asks about everybody who is due. A timer calls it; so may a test. Never rejects. */
-  check(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const MINUTE_MS = 60_000;
 /** Looking more often than asking: nobody is asked about much later than the interval says. */
 const LOOKS_PER_INTERVAL = 4;
@@ -34,7 +27,7 @@ export function startAccountChecks(options: {
   readonly clock: Clock;
   readonly log: Log;
   signIn(): { readonly config: GatewayConfig; readonly identity: Identity | undefined };
-}): AccountChecks {
+}) {
   const { database, clock, log, signIn } = options;
   let closed = false;
   let checking: Promise<void> | undefined;
@@ -131,6 +124,7 @@ export function startAccountChecks(options: {
   }
 
   return {
+    /** Asks about everybody who is due. A timer calls it; so may a test. Never rejects. */
     check,
     async close() {
       closed = true;

@@ -7,15 +7,6 @@ import type { Identity } from '../index.ts';
 import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import type { Revocations } from '../sessions/session-tokens.ts';
 
-/** What tells the identity provider that sessions ended (RFC 7009), behind everybody's back. */
-export interface EndedGrants {
-  /** Goes on with another configuration; `undefined` where it has no sign-in. */
-  use(identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined): void;
-  /** Looks for sessions whose time is up, and tells what is due. A timer calls it; so may a test. Never rejects. */
-  sweep(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const INTERVAL_MS = 600_000;
 const CLOSE_PATIENCE_MS = 500;
 /** Told in one sweep; what is left waits for the next. */
@@ -70,16 +61,19 @@ update sessions set sealed_grant = '' where ctid in (
   select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
   for update skip locked)`;
 
-/** Starts telling the identity provider which sessions ended: at once, and what failed after ten minutes. */
+/** What tells the identity provider that sessions ended. */
+export type EndedGrants = ReturnType<typeof startEndedGrants>;
+
+/** Starts telling the identity provider which sessions ended (RFC 7009): at once, and what failed after ten minutes. */
 export function startEndedGrants(options: {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Pick<Revocations, 'onRevoked'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
-}): EndedGrants {
+}) {
   const { database, revocations, clock, log, every = everyInBackground } = options;
-  let identity: Parameters<EndedGrants['use']>[0];
+  let identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined;
   let telling: Promise<void> | undefined;
   let again = false;
   let closed = false;
@@ -157,9 +151,11 @@ export function startEndedGrants(options: {
   const forget = revocations.onRevoked(() => void begin());
 
   return {
-    use(next) {
+    /** Goes on with another configuration; `undefined` where it has no sign-in. */
+    use(next: typeof identity) {
       identity = next;
     },
+    /** Looks for sessions whose time is up, and tells what is due. A timer calls it; so may a test. Never rejects. */
     sweep,
     async close() {
       stop();

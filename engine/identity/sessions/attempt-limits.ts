@@ -11,45 +11,21 @@ import { createRequestLimit, type Wait } from './request-limits.ts';
 /** What is counted per client address. */
 export type AttemptKind = 'device_authorization' | 'code_submission';
 
-/** Counts attempts per client address. Raises store_unavailable. */
-export interface AttemptLimits {
-  /**
-   * Counts one attempt over all replicas and says how long to wait when it was one too many. The database is not asked
-   * again for an address it has refused, until the wait is over.
-   */
-  count(kind: AttemptKind, address: string): Promise<Wait | undefined>;
-  /**
-   * The pending grant of a user code as a person types it, or `undefined`, which counts as a failure; how long to wait when
-   * there were too many over all replicas. Codes that are good count nothing, however many people share an address.
-   */
-  enterCode(address: string, typed: string | undefined): Promise<{ readonly grant: PendingGrant | undefined } | Wait>;
-  /** Takes one counted attempt back: something came of it. Counting first leaves no gap for attempts made at once. */
-  forgive(kind: AttemptKind, address: string): Promise<void>;
-  /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
-  request(address: string): Wait | undefined;
-  /**
-   * Has the database asked about a credential, unless too many came to nothing: of one that is ours, the same one; of others, any from
-   * this address. So nobody is held up by what others at the same address make up. Counts in this process alone.
-   */
-  ask<Answer>(
-    credential: { readonly text: string; readonly address: string; readonly is_ours: boolean },
-    ask: () => Promise<Answer>,
-    isGood: (answer: Answer) => boolean,
-  ): Promise<{ readonly answer: Answer } | Wait>;
-}
-
 const MAX_REFUSED = 20_000;
 const MAX_TOLD = 1000;
 const TOLD =
   'too many attempts from one address are refused; auth.limits says how many, and server.trusted_proxies whose address counts';
 
-/** Creates the limits of a database: so many attempts in a span of time that begins with the first of them. */
+/** Counts attempts per client address. */
+export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
+
+/** Creates the limits of a database, which raise store_unavailable: so many attempts in a span of time that begins with the first of them. */
 export function createAttemptLimits(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly limits: AuthConfig['limits'];
   readonly log: Log;
-}): AttemptLimits {
+}) {
   const { database, clock, limits, log } = options;
   const most: Readonly<Record<AttemptKind, number>> = {
     device_authorization: limits.device_authorizations,
@@ -90,8 +66,13 @@ export function createAttemptLimits(options: {
   };
 
   return {
+    /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
     request,
-    async count(kind, address) {
+    /**
+     * Counts one attempt over all replicas and says how long to wait when it was one too many. The database is not asked
+     * again for an address it has refused, until the wait is over.
+     */
+    async count(kind: AttemptKind, address: string): Promise<Wait | undefined> {
       const counted = countedAddress(address);
       const wait = waitFirst(kind, address);
       if (wait !== undefined) return wait;
@@ -108,7 +89,14 @@ export function createAttemptLimits(options: {
       );
       return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
     },
-    async enterCode(address, typed) {
+    /**
+     * The pending grant of a user code as a person types it, or `undefined`, which counts as a failure; how long to wait when
+     * there were too many over all replicas. Codes that are good count nothing, however many people share an address.
+     */
+    async enterCode(
+      address: string,
+      typed: string | undefined,
+    ): Promise<{ readonly grant: PendingGrant | undefined } | Wait> {
       const counted = countedAddress(address);
       const wait = waitFirst('code_submission', address);
       if (wait !== undefined) return wait;
@@ -129,13 +117,22 @@ export function createAttemptLimits(options: {
         ? { grant: undefined }
         : refuse('code_submission', counted, failures, began);
     },
-    async forgive(kind, address) {
+    /** Takes one counted attempt back: something came of it. Counting first leaves no gap for attempts made at once. */
+    async forgive(kind: AttemptKind, address: string): Promise<void> {
       const counted = countedAddress(address);
       refused.delete(`${kind} ${counted}`);
       const text = 'update attempts set count = count - 1 where kind = $1 and address = $2 and count > 0';
       await database.query('attempt_forgive', text, [kind, counted]);
     },
-    async ask({ text, address, is_ours }, ask, isGood) {
+    /**
+     * Has the database asked about a credential, unless too many came to nothing: of one that is ours, the same one; of others, any
+     * from this address. So nobody is held up by what others at the same address make up. Counts in this process alone.
+     */
+    async ask<Answer>(
+      { text, address, is_ours }: { readonly text: string; readonly address: string; readonly is_ours: boolean },
+      ask: () => Promise<Answer>,
+      isGood: (answer: Answer) => boolean,
+    ): Promise<{ readonly answer: Answer } | Wait> {
       const counted = countedAddress(address);
       const key = is_ours ? hash('sha256', text, 'base64') : counted;
       const refusal = refusals.take(key);

@@ -48,32 +48,6 @@ export type PollResult =
   /** Repeated: the same session and refresh token as just before. */
   | { readonly outcome: 'signed_in' | 'repeated'; readonly session: OpenSession };
 
-/** Device authorization grants (RFC 8628). Everything raises store_unavailable. */
-export interface DeviceGrants {
-  begin(device: Device): Promise<{
-    readonly device_code: string;
-    readonly user_code: string;
-    readonly expires_in_seconds: number;
-    readonly interval_seconds: number;
-  }>;
-  /** Notes that a browser went to the identity provider with this state; an earlier state of the grant is void. */
-  noteState(grant_id: string, state: string): Promise<boolean>;
-  /** The grant a browser comes back for; a state is good once. */
-  takeState(state: string): Promise<PendingGrant | undefined>;
-  /** Lets the device have its session. False when the grant is not pending any more. */
-  approve(grant_id: string, approved: { readonly person: Person; readonly sealed_grant: string }): Promise<boolean>;
-  /** @param because why the person was refused; absent where the person declined. */
-  deny(grant_id: string, because?: string): Promise<boolean>;
-  /** Takes back that the person was refused, so that somebody else can sign in; `undefined` when the device heard of it. */
-  reopen(user_code: string): Promise<PendingGrant | undefined>;
-  /**
-   * Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. For
-   * half a minute the same device code gets the same session again, for its answer may have been lost; after that, or once the
-   * session was renewed, it ends the session.
-   */
-  poll(device_code: string): Promise<PollResult>;
-}
-
 const LIFETIME_SECONDS = 600;
 const INTERVAL_SECONDS = 5;
 /** Timers may run out a little early. */
@@ -101,7 +75,10 @@ export function pendingGrant(row: PendingGrant): PendingGrant {
   return { ...row, user_code: shownUserCode(row.user_code) };
 }
 
-/** Creates the device authorization grants of a database. */
+/** Device authorization grants (RFC 8628). */
+export type DeviceGrants = ReturnType<typeof createDeviceGrants>;
+
+/** Creates the device authorization grants of a database. Everything raises store_unavailable. */
 export function createDeviceGrants(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -113,7 +90,7 @@ export function createDeviceGrants(options: {
   readonly marks?: Marks;
   /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
   readonly onEnded?: () => Promise<void>;
-}): DeviceGrants {
+}) {
   const { database, clock, refresh_days, makeCode = makeUserCode, marks, onEnded } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
@@ -152,7 +129,7 @@ export function createDeviceGrants(options: {
   };
 
   return {
-    async begin(device) {
+    async begin(device: Device) {
       const device_code = makeSecret(marks);
       for (let tried = 0; tried < MAX_CODES_TRIED; tried++) {
         const code = await insert(device, device_code);
@@ -167,7 +144,8 @@ export function createDeviceGrants(options: {
       throw new Error(`${MAX_CODES_TRIED} user codes in a row were taken`);
     },
 
-    noteState: (grant_id, state) =>
+    /** Notes that a browser went to the identity provider with this state; an earlier state of the grant is void. */
+    noteState: (grant_id: string, state: string) =>
       changed(
         'device_note_state',
         `update device_grants set state_hash = $2
@@ -175,13 +153,15 @@ export function createDeviceGrants(options: {
         [storable(grant_id), hashSecret(state), later(0)],
       ),
 
-    async takeState(state) {
+    /** The grant a browser comes back for; a state is good once. */
+    async takeState(state: string) {
       const text = `update device_grants set state_hash = null
         where state_hash = $1 and status = 'pending' and expires_at > $2 returning ${PENDING}`;
       return pending(await database.query<PendingGrant>('device_take_state', text, [hashSecret(state), later(0)]));
     },
 
-    approve: (grant_id, { person, sealed_grant }) =>
+    /** Lets the device have its session. False when the grant is not pending any more. */
+    approve: (grant_id: string, { person, sealed_grant }: { readonly person: Person; readonly sealed_grant: string }) =>
       changed(
         'device_approve',
         `update device_grants set status = 'approved', person = $2, sealed_grant = $3, state_hash = null,
@@ -190,7 +170,8 @@ export function createDeviceGrants(options: {
         [storable(grant_id), storableJson(person), sealed_grant, later(0), later(COLLECT_MS)],
       ),
 
-    deny: (grant_id, because) =>
+    /** @param because why the person was refused; absent where the person declined. */
+    deny: (grant_id: string, because?: string) =>
       changed(
         'device_deny',
         `update device_grants set status = 'denied', state_hash = null, denied_because = $3, denied_at = $2
@@ -198,7 +179,8 @@ export function createDeviceGrants(options: {
         [storable(grant_id), later(0), because === undefined ? null : storable(because)],
       ),
 
-    async reopen(user_code) {
+    /** Takes back that the person was refused, so that somebody else can sign in; `undefined` when the device heard of it. */
+    async reopen(user_code: string) {
       const code = readUserCode(user_code);
       if (code === undefined) return undefined;
       const text = `update device_grants set status = 'pending', denied_because = null, denied_at = null
@@ -207,7 +189,12 @@ export function createDeviceGrants(options: {
       return pending(await database.query<PendingGrant>('device_reopen', text, [code, later(0)]));
     },
 
-    async poll(device_code) {
+    /**
+     * Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. For
+     * half a minute the same device code gets the same session again, for its answer may have been lost; after that, or once the
+     * session was renewed, it ends the session.
+     */
+    async poll(device_code: string): Promise<PollResult> {
       if (!isSecret(device_code)) return { outcome: 'unknown' };
       const refresh_token = makeRefreshToken(marks);
       const [row] = await database.query<CollectedRow>(

@@ -4,13 +4,6 @@ import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
 
-/** The removal of what sign-in has no more use for. */
-export interface Housekeeping {
-  /** Removes what is due. A timer calls it; so may a test. Never rejects. */
-  sweep(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const INTERVAL_MS = 600_000;
 const CLOSE_PATIENCE_MS = 500;
 const BATCH = 1000;
@@ -53,7 +46,7 @@ export function startHousekeeping(options: {
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
-}): Housekeeping {
+}) {
   const { database, clock, log, every = everyInBackground } = options;
   let sweeping: Promise<void> | undefined;
   let closed = false;
@@ -83,6 +76,7 @@ export function startHousekeeping(options: {
   const stop = every(INTERVAL_MS, sweep);
 
   return {
+    /** Removes what is due. A timer calls it; so may a test. Never rejects. */
     sweep,
     async close() {
       stop();

@@ -16,11 +16,6 @@ export interface KeyHolders {
   demandUnknown(id: string): Promise<void>;
 }
 
-/** Holders that are asked about and told. */
-export interface OpenKeyHolders extends KeyHolders {
-  close(): Promise<void>;
-}
-
 /** Of a gateway that shares its database with no other. */
 export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, demandUnknown: async () => {} };
 
@@ -45,7 +40,7 @@ export function openKeyHolders(options: {
   readonly log: Log;
   readonly held: () => readonly string[];
   readonly every?: Every;
-}): OpenKeyHolders {
+}): KeyHolders & { close(): Promise<void> } {
   const { database, clock, log, held, every = everyInBackground } = options;
   /** When each was last announced, by the monotonic clock. */
   const announced = new Map<string, number>();

@@ -6,14 +6,6 @@ export interface Wait {
   readonly retry_after_seconds: number;
 }
 
-/** Counts requests by a key in this process alone: so many at once, and so many in each span of time. */
-export interface RequestLimit {
-  /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */
-  take(key: string): Wait | undefined;
-  /** Takes one counted request back. */
-  giveBack(key: string): void;
-}
-
 /** Who sends from more addresses at once is held up by something else. */
 const MAX_KEYS = 20_000;
 
@@ -22,6 +14,9 @@ interface Bucket {
   /** When `left` was true, by the monotonic clock. */
   at: number;
 }
+
+/** Counts requests by a key in this process alone: so many at once, and so many in each span of time. */
+export type RequestLimit = ReturnType<typeof createRequestLimit>;
 
 /** Creates a limit. The keys that were used last are kept, so that memory stays bounded. */
 export function createRequestLimit({
@@ -32,11 +27,12 @@ export function createRequestLimit({
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly most: number;
   readonly window_seconds: number;
-}): RequestLimit {
+}) {
   const buckets = new LRUCache<string, Bucket>({ max: MAX_KEYS });
   const per_ms = most / (window_seconds * 1000);
   return {
-    take(key) {
+    /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */
+    take(key: string): Wait | undefined {
       const now = clock.monotonic();
       const bucket = buckets.get(key) ?? { left: most, at: now };
       bucket.left = Math.min(most, bucket.left + (now - bucket.at) * per_ms);
@@ -46,7 +42,8 @@ export function createRequestLimit({
       bucket.left -= 1;
       return undefined;
     },
-    giveBack(key) {
+    /** Takes one counted request back. */
+    giveBack(key: string): void {
       const bucket = buckets.get(key);
       if (bucket !== undefined) bucket.left = Math.min(most, bucket.left + 1);
     },

@@ -62,38 +62,6 @@ export interface PresentedToken {
   readonly client_address: string;
 }
 
-/** Sessions of people who signed in, and their refresh tokens. Everything raises store_unavailable. */
-export interface Sessions {
-  /**
-   * Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`.
-   * Waits a while for another one of the session that is under way.
-   */
-  beginRefresh(presented: PresentedToken): Promise<RefreshBegun>;
-  /**
-   * Replaces the refresh token, by the same one as before where its client may never have got that. `undefined` when the
-   * session was ended meanwhile, or renewed by somebody else after `refresh_seconds`.
-   */
-  finishRefresh(
-    session_id: string,
-    refreshed: PresentedToken & { readonly person: Person; readonly sealed_grant: string },
-  ): Promise<OpenSession | undefined>;
-  /**
-   * Gives the refresh token back unused.
-   * @param sealed_grant what to ask the identity provider with next time, where that was replaced meanwhile.
-   */
-  abandonRefresh(session_id: string, sealed_grant?: string): Promise<void>;
-  /** The session of a refresh token, used or not. */
-  sessionOf(refresh_token: string): Promise<string | undefined>;
-  /**
-   * Ends a session; every replica refuses its tokens within a second.
-   * @param by who does, for the record of changes: its own person, or the gateway where nothing is said.
-   * @returns whether there was one to end.
-   */
-  end(session_id: string, because: string, by?: 'person' | 'gateway'): Promise<boolean>;
-  /** Newest first; ended ones only where asked for. */
-  list(only: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]>;
-}
-
 const REFRESH_SECONDS = 60;
 const TOKEN_SECONDS = 3600;
 /** For so long a refresh token that was replaced gives its successor again, as to a second process that had read it before. */
@@ -112,7 +80,16 @@ interface BegunRow {
   readonly successor: string;
 }
 
-/** Creates the sessions of a database. */
+/** A refresh token that was used, with what the session goes on with. */
+export interface RefreshedSession extends PresentedToken {
+  readonly person: Person;
+  readonly sealed_grant: string;
+}
+
+/** Sessions of people who signed in, and their refresh tokens. */
+export type Sessions = ReturnType<typeof createSessions>;
+
+/** Creates the sessions of a database. Everything raises store_unavailable. */
 export function createSessions(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -126,7 +103,7 @@ export function createSessions(options: {
   readonly busy_patience_ms?: number;
   /** Absent: refresh tokens have no mark. */
   readonly marks?: Marks;
-}): Sessions {
+}) {
   const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
   const { busy_patience_ms = BUSY_PATIENCE_MS, token_seconds = TOKEN_SECONDS } = options;
   const now = () => new Date(clock.now());
@@ -156,7 +133,11 @@ export function createSessions(options: {
   };
 
   return {
-    async beginRefresh(presented) {
+    /**
+     * Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`.
+     * Waits a while for another one of the session that is under way.
+     */
+    async beginRefresh(presented: PresentedToken): Promise<RefreshBegun> {
       if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
       let waited_ms = 0;
       for (let poll_ms = FIRST_BUSY_POLL_MS; ; poll_ms = Math.min(poll_ms * 2, FIRST_BUSY_POLL_MS * 10)) {
@@ -168,8 +149,12 @@ export function createSessions(options: {
       }
     },
 
-    async finishRefresh(session_id, { refresh_token, client_address, person, sealed_grant }) {
-      const replaced = refresh_token;
+    /**
+     * Replaces the refresh token, by the same one as before where its client may never have got that. `undefined` when the
+     * session was ended meanwhile, or renewed by somebody else after `refresh_seconds`.
+     */
+    async finishRefresh(session_id: string, refreshed: RefreshedSession): Promise<OpenSession | undefined> {
+      const { refresh_token: replaced, client_address, person, sealed_grant } = refreshed;
       const successor = makeRefreshToken(marks);
       const [row] = await database.query<{ successor: string | null }>(
         'refresh_finish',
@@ -189,7 +174,11 @@ export function createSessions(options: {
       return { id: session_id, person, refresh_token: await openSuccessor(row!.successor, replaced) };
     },
 
-    async abandonRefresh(session_id, sealed_grant) {
+    /**
+     * Gives the refresh token back unused.
+     * @param sealed_grant what to ask the identity provider with next time, where that was replaced meanwhile.
+     */
+    async abandonRefresh(session_id: string, sealed_grant?: string): Promise<void> {
       await database.query(
         'refresh_abandon',
         'update sessions set refreshing_until = null, sealed_grant = coalesce($2, sealed_grant) where id = $1 and revoked_at is null',
@@ -197,7 +186,8 @@ export function createSessions(options: {
       );
     },
 
-    async sessionOf(refresh_token) {
+    /** The session of a refresh token, used or not. */
+    async sessionOf(refresh_token: string): Promise<string | undefined> {
       if (!isRefreshToken(refresh_token)) return undefined;
       const [row] = await database.query<{ session_id: string }>(
         'refresh_session',
@@ -207,7 +197,12 @@ export function createSessions(options: {
       return row?.session_id;
     },
 
-    async end(session_id, because, by = 'gateway') {
+    /**
+     * Ends a session; every replica refuses its tokens within a second.
+     * @param by who does, for the record of changes: its own person, or the gateway where nothing is said.
+     * @returns whether there was one to end.
+     */
+    async end(session_id: string, because: string, by: 'person' | 'gateway' = 'gateway'): Promise<boolean> {
       const [row] = await database.query<{ ended: boolean }>(
         'session_end',
         'select end_session($1, $2, $3, $4, $5) as ended',
@@ -217,7 +212,8 @@ export function createSessions(options: {
       return row!.ended;
     },
 
-    list({ user, ended = false }) {
+    /** Newest first; ended ones only where asked for. */
+    list({ user, ended = false }: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]> {
       return database.query<SessionSummary>(
         'session_list',
         `select s.id, p.email as "user", s.client, s.client_address, s.created_at, s.checked_at, s.expires_at,

@@ -12,13 +12,6 @@ export interface Sightings {
   note(session_id: string, issued_at: number): void;
 }
 
-/** Sightings that are being written down. */
-export interface OpenSightings extends Sightings {
-  /** Writes down what is noted. A timer calls it; so may a test. Never rejects. */
-  flush(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const INTERVAL_MS = 1000;
 const CLOSE_PATIENCE_MS = 500;
 /** What is beyond is forgotten: then a client that lost the answer to a renewal may be asked to sign in again. */
@@ -29,7 +22,7 @@ export function openSightings(options: {
   readonly database: Pick<Database, 'query'>;
   readonly log: Log;
   readonly every?: Every;
-}): OpenSightings {
+}) {
   const { database, log, every = everyInBackground } = options;
   /** The newest token of each session. */
   let noted = new Map<string, number>();
@@ -73,6 +66,7 @@ export function openSightings(options: {
 
   return {
     note,
+    /** Writes down what is noted. A timer calls it; so may a test. Never rejects. */
     flush,
     async close() {
       stop();

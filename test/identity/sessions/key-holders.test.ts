@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { type OpenKeyHolders, openKeyHolders } from '../../../engine/identity/sessions/key-holders.ts';
+import { openKeyHolders } from '../../../engine/identity/sessions/key-holders.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
 import { START } from './people.ts';
@@ -10,7 +10,7 @@ let store: TestStore;
 useTestStore((opened) => {
   store = opened;
 });
-const opened: OpenKeyHolders[] = [];
+const opened: ReturnType<typeof openKeyHolders>[] = [];
 after(() => Promise.all(opened.map((holders) => holders.close())));
 
 /** A gateway on the database of this file, with the statements it sent and the warnings it gave. */
