@@ -48,7 +48,7 @@ const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
  * before their bodies are read, where the ledger, which counts in all processes, could only refuse them afterwards.
  * `undefined` when there is no such limit.
  */
-function createRoute({ config, condition, facts, limits_in_force, clock }: Services) {
+function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
   if (limitsOf === undefined) return undefined;
   const { status = 429, advice } = config.spend_limits ?? {};
@@ -117,13 +117,13 @@ export default defineStage({
   needs: ['raw-body'],
   create(_options, services) {
     const { models } = services;
-    const admit = createRoute(services);
+    const refuseBusyCaller = limitCallersAtOnce(services);
     const isModel = modelNames(services.config);
     const words = servedWords(services.config);
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);
-        if (admit !== undefined) await admit(ctx);
+        await refuseBusyCaller?.(ctx);
         const body = await ctx.readBody();
         const facts = await readBodyFacts(ctx.get('request.protocol'), body, isModel);
         // A model nobody has is refused by the stage that routes.

@@ -58,7 +58,7 @@ export interface RunningGateway {
 
 /** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
 const REVOCATIONS_PATIENCE_MS = 2000;
-/** Longest a request waits for the database to hold its money where no spend limits say. */
+/** Longest a request waits for the database to reserve its money where no spend limits say. */
 const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
 /** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
 const STEP_SECONDS = 8;

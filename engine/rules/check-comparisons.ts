@@ -3,7 +3,7 @@ import { keyName, quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { isFact } from './fact-paths.ts';
 import { eachItemHelp, literalHelp, numberHelp, readFactHelp, withHelp } from './type-help.ts';
-import { inWords, type Kind, kindWords, type Typed } from './types.ts';
+import { formatKind, formatTyped, type Kind, type Typed } from './types.ts';
 
 /** A smaller plain number compared with money must be meant in USD: it is less than a millionth of one. */
 const LEAST_NANO_USD = 1000;
@@ -16,7 +16,11 @@ export function reportWrongOperand(
   expected: string,
   help?: string,
 ): void {
-  findings.report('C5015', operand.expression.mark, message, { found: inWords(operand), expected, ...withHelp(help) });
+  findings.report('C5015', operand.expression.mark, message, {
+    found: formatTyped(operand),
+    expected,
+    ...withHelp(help),
+  });
 }
 
 /** Reports an operand that is no finite number; `verb` says what the operator does with numbers. */
@@ -65,7 +69,7 @@ export function checkEquality(findings: Findings, operator: string, [a, b]: read
     const item = other.kind === 'fact' ? `{ var: ${other.path} }` : 'item';
     const items = expression.kind === 'fact' ? `{ var: ${expression.path} }` : '[...]';
     findings.report('C5021', expression.mark, `${keyName(operator)} cannot compare a whole list`, {
-      found: inWords(list),
+      found: formatTyped(list),
       help: `to look for an item write { in: [${item}, ${items}] }`,
     });
   }
@@ -84,7 +88,7 @@ function checkSame(findings: Findings, a: Typed, b: Typed): void {
     checkAmounts(findings, [a, b]);
     return;
   }
-  const message = `${kindWords(a.type.kind)} is never the same as ${kindWords(b.type.kind)}`;
+  const message = `${formatKind(a.type.kind)} is never the same as ${formatKind(b.type.kind)}`;
   reportMismatch(
     findings,
     b,
@@ -96,8 +100,8 @@ function checkSame(findings: Findings, a: Typed, b: Typed): void {
 
 function reportMismatch(findings: Findings, operand: Typed, expected: Kind, message: string, because?: string): void {
   findings.report('C5013', operand.expression.mark, message, {
-    found: inWords(operand),
-    expected: because === undefined ? kindWords(expected) : `${kindWords(expected)}, as ${because}`,
+    found: formatTyped(operand),
+    expected: because === undefined ? formatKind(expected) : `${formatKind(expected)}, as ${because}`,
     ...withHelp(literalHelp(operand, expected)),
   });
 }
@@ -124,7 +128,7 @@ function checkAmounts(findings: Findings, operands: readonly Typed[]): void {
     if (amount === 0 || (Number.isInteger(amount) && Math.abs(amount) >= LEAST_NANO_USD)) continue;
     const name = money.expression.kind === 'fact' ? keyName(money.expression.path) : 'the other operand';
     findings.report('C5024', expression.mark, `${name} is money, and this is not`, {
-      found: inWords(operand),
+      found: formatTyped(operand),
       expected: 'an amount of money',
       ...withHelp(amount > 0 ? `an amount in USD is written { usd: ${amount} }` : undefined),
     });
@@ -152,7 +156,7 @@ export function checkMembership(
     const { expression } = list;
     const path = expression.kind === 'literal' ? String(expression.value) : '';
     findings.report('C5006', list.expression.mark, '`in` would look inside a text', {
-      found: inWords(list),
+      found: formatTyped(list),
       expected: 'a list',
       help: isFact(path)
         ? readFactHelp(path)

@@ -4,6 +4,7 @@ import { describe, quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import type { Expression } from './expression.ts';
 import { windowProblem } from './time-window.ts';
+import { withHelp } from './type-help.ts';
 
 /** An operator whose operands, all but the value it looks at, are written out in the file. */
 export type LiteralOperator = 'glob' | 'cidr' | 'time_window' | 'usd';
@@ -26,12 +27,9 @@ export function checkLiteral(operator: LiteralOperator, operand: Expression, fin
   const { mark } = operand;
   if (operand.kind !== 'literal') {
     const found = operand.kind === 'list' ? 'a list' : 'an expression';
-    const help = operand.kind === 'list' && operator !== 'usd' ? { help: SEVERAL } : {};
-    findings.report('C5017', mark, `the ${NAMES[operator]} of \`${operator}\` is not written out`, {
-      found,
-      expected,
-      ...help,
-    });
+    const help = withHelp(operand.kind === 'list' && operator !== 'usd' ? SEVERAL : undefined);
+    const message = `the ${NAMES[operator]} of \`${operator}\` is not written out`;
+    findings.report('C5017', mark, message, { found, expected, ...help });
     return;
   }
   const text = operand.value;
@@ -49,8 +47,8 @@ export function checkLiteral(operator: LiteralOperator, operand: Expression, fin
   } else if (operator === 'time_window') {
     const found = windowProblem(text);
     if (found === undefined) return;
-    const help = found.help === undefined ? {} : { help: found.help };
-    findings.report('C5019', mark, `${quote(text)} is no time window: ${found.problem}`, { expected, ...help });
+    const message = `${quote(text)} is no time window: ${found.problem}`;
+    findings.report('C5019', mark, message, { expected, ...withHelp(found.help) });
   }
 }
 
@@ -58,10 +56,7 @@ function checkAmount(value: unknown, mark: Expression['mark'], findings: Finding
   if (typeof value !== 'number') {
     const help =
       typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value) ? `write ${value} without quotes` : undefined;
-    findings.report('C5020', mark, 'the amount is not a number', {
-      expected: EXPECTED.usd,
-      ...(help === undefined ? {} : { help }),
-    });
+    findings.report('C5020', mark, 'the amount is not a number', { expected: EXPECTED.usd, ...withHelp(help) });
     return;
   }
   try {

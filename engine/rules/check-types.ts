@@ -4,7 +4,7 @@ import { checkEquality, checkMembership, checkNumber, checkOrdering, reportWrong
 import { checkLiteral } from './check-literals.ts';
 import type { Call, Expression } from './expression.ts';
 import { conditionHelp, eachItemHelp, literalHelp, withHelp } from './type-help.ts';
-import { ANY, branchesOf, inWords, kindWords, type Type, type Typed, typeOf } from './types.ts';
+import { ANY, branchesOf, formatKind, formatTyped, type Type, type Typed, typeOf } from './types.ts';
 
 /** Checks the types of one condition after another; reports each mistake once, at the operand that has it. */
 export class TypeChecker {
@@ -100,7 +100,7 @@ export class TypeChecker {
     const { kind } = operand.type;
     if (kind === 'boolean' || kind === 'any') return;
     this.findings.report('C5016', operand.expression.mark, `${what} is not true or false`, {
-      found: inWords(operand),
+      found: formatTyped(operand),
       ...withHelp(conditionHelp(operand)),
     });
   }
@@ -123,8 +123,8 @@ export class TypeChecker {
     const odd = more.find(({ type }) => type.kind !== first?.type.kind);
     if (first === undefined || odd === undefined) return;
     this.findings.report('C5022', odd.expression.mark, 'the values of `if` are of different types', {
-      found: inWords(odd),
-      expected: `${kindWords(first.type.kind)}, as the first value is`,
+      found: formatTyped(odd),
+      expected: `${formatKind(first.type.kind)}, as the first value is`,
     });
   }
 

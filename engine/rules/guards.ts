@@ -1,22 +1,13 @@
 import type { StageEntry } from '../source/spec.ts';
-
-type Entry = readonly [operator: string, operands: readonly unknown[]];
-
-function entryOf(logic: unknown): Entry | undefined {
-  if (typeof logic !== 'object' || logic === null || Array.isArray(logic)) return undefined;
-  const [entry] = Object.entries(logic);
-  if (entry === undefined) return undefined;
-  const [operator, operands] = entry;
-  return [operator, Array.isArray(operands) ? operands : [operands]];
-}
+import { expressionOf } from './logic.ts';
 
 function operandsOf(logic: unknown, operator: string): readonly unknown[] {
-  const entry = entryOf(logic);
+  const entry = expressionOf(logic);
   return entry?.[0] === operator ? entry[1] : [];
 }
 
 function same(a: unknown, b: unknown): boolean {
-  const [left, right] = [entryOf(a), entryOf(b)];
+  const [left, right] = [expressionOf(a), expressionOf(b)];
   if (left === undefined || right === undefined) return JSON.stringify(a) === JSON.stringify(b);
   return (
     left[0] === right[0] &&
@@ -32,13 +23,14 @@ function isNegation(a: unknown, b: unknown): boolean {
 
 /** The fact and the values that a comparison with constants allows; `undefined` for any other condition. */
 function allowedValues(logic: unknown): { readonly of: unknown; readonly values: readonly unknown[] } | undefined {
-  const [operator, operands] = entryOf(logic) ?? ['', []];
+  const [operator, operands] = expressionOf(logic) ?? ['', []];
   const [first, second] = operands;
   if (operator === '===') {
-    if (entryOf(second) === undefined) return { of: first, values: [second] };
-    if (entryOf(first) === undefined) return { of: second, values: [first] };
+    if (expressionOf(second) === undefined) return { of: first, values: [second] };
+    if (expressionOf(first) === undefined) return { of: second, values: [first] };
   }
-  if (operator === 'in' && Array.isArray(second) && entryOf(first) !== undefined) return { of: first, values: second };
+  if (operator === 'in' && Array.isArray(second) && expressionOf(first) !== undefined)
+    return { of: first, values: second };
   return undefined;
 }
 

@@ -1,7 +1,7 @@
 import type { Findings } from '../source/findings.ts';
 import { constancy, dependencies } from './constancy.ts';
 import type { Call, Expression } from './expression.ts';
-import { describeCondition } from './words.ts';
+import { formatCondition } from './format-condition.ts';
 
 /** With more operands, pairs of them are not compared. */
 const MAX_PAIRED = 12;
@@ -10,7 +10,7 @@ const MAX_WORDS = 120;
 
 /** A condition in a message; left out when it is long. */
 function shown(expression: Expression): string {
-  const words = describeCondition(expression.logic);
+  const words = formatCondition(expression.logic);
   return words.length > MAX_WORDS ? 'this' : `\`${words}\``;
 }
 

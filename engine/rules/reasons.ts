@@ -1,6 +1,6 @@
+import { formatCondition } from './format-condition.ts';
 import { truthy } from './logic.ts';
 import type { Trace } from './trace.ts';
-import { describeCondition } from './words.ts';
 
 /** One comparison that decided, with the facts it saw. */
 export interface Reason {
@@ -22,7 +22,7 @@ export function factsSeen(trace: Trace): [path: string, value: unknown][] {
 
 function leaf(trace: Trace): Reason {
   return {
-    condition: describeCondition(trace.logic),
+    condition: formatCondition(trace.logic),
     held: truthy(trace.value),
     saw: Object.fromEntries(factsSeen(trace)),
   };

@@ -21,7 +21,7 @@ export const ANY: Type = { kind: 'any' };
 const BOOLEAN: Type = { kind: 'boolean' };
 const NUMBER: Type = { kind: 'number' };
 
-const KIND_WORDS: Readonly<Record<Kind, string>> = {
+const KIND_NAMES: Readonly<Record<Kind, string>> = {
   text: 'a text',
   number: 'a number',
   boolean: 'true or false',
@@ -31,8 +31,8 @@ const KIND_WORDS: Readonly<Record<Kind, string>> = {
 };
 
 /** A kind in the words of a diagnostic. */
-export function kindWords(kind: Kind): string {
-  return KIND_WORDS[kind];
+export function formatKind(kind: Kind): string {
+  return KIND_NAMES[kind];
 }
 
 /** Whether a fact is an amount of money; its path says so. */
@@ -110,10 +110,10 @@ export interface Typed {
 }
 
 /** An expression in the words of a diagnostic: what it is and what it gives. */
-export function inWords({ expression, type }: Typed): string {
+export function formatTyped({ expression, type }: Typed): string {
   if (expression.kind === 'literal') return describe(expression.node);
-  if (expression.kind === 'fact') return `the fact ${expression.path}, ${KIND_WORDS[type.kind]}`;
-  if (expression.kind === 'item') return `the item, ${KIND_WORDS[type.kind]}`;
-  if (expression.kind === 'call') return `what \`${expression.operator}\` gives, ${KIND_WORDS[type.kind]}`;
-  return KIND_WORDS[type.kind];
+  if (expression.kind === 'fact') return `the fact ${expression.path}, ${KIND_NAMES[type.kind]}`;
+  if (expression.kind === 'item') return `the item, ${KIND_NAMES[type.kind]}`;
+  if (expression.kind === 'call') return `what \`${expression.operator}\` gives, ${KIND_NAMES[type.kind]}`;
+  return KIND_NAMES[type.kind];
 }

@@ -1,7 +1,7 @@
 /** Something that can be in one bag. */
 export interface Bagged {
   /** Owned by the bag. */
-  place_in_bag: number;
+  index_in_bag: number;
 }
 
 /**
@@ -17,14 +17,14 @@ export class Bag<T extends Bagged> {
   }
 
   add(item: T): void {
-    item.place_in_bag = this.#items.push(item) - 1;
+    item.index_in_bag = this.#items.push(item) - 1;
   }
 
   remove(item: T): void {
     const last = this.#items.pop()!;
     if (last === item) return;
-    this.#items[item.place_in_bag] = last;
-    last.place_in_bag = item.place_in_bag;
+    this.#items[item.index_in_bag] = last;
+    last.index_in_bag = item.index_in_bag;
   }
 
   /** What is in it now; safe against changes while it is walked. */

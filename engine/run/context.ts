@@ -61,7 +61,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   aborted = false;
   /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */
   ended_at: number | undefined;
-  place_in_bag = 0;
+  index_in_bag = 0;
   relayed_bytes = 0;
   /** What ends a stream of events after an error; set while one is sent to the client that can be added to. */
   endEvents: ((error: StageError) => string) | undefined;

@@ -4,9 +4,9 @@ import type { FactView } from '../contract/services.ts';
 import { describeLimit, type SpendLimit, spendLimits } from '../money/limits/spend-limits.ts';
 import { routingRules } from '../rules/config-rules.ts';
 import { flatFacts } from '../rules/fact-view.ts';
+import { formatCondition } from '../rules/format-condition.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
-import { describeCondition } from '../rules/words.ts';
 import type { Loaded, StageEntry } from '../source/spec.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';
 import type { Call, Played } from './suite/played.ts';
@@ -14,7 +14,7 @@ import type { StageTrace } from './suite/watch.ts';
 
 /** A condition as it turned out for a request. */
 export interface Decision {
-  readonly in_words: string;
+  readonly text: string;
   readonly held: boolean;
   readonly reasons: readonly Reason[];
 }
@@ -85,7 +85,7 @@ export interface DryRun {
 export function decisionOf(logic: unknown, facts: FactView): Decision {
   const trace = traceCondition(logic, facts);
   const held = Array.isArray(trace.value) ? trace.value.length > 0 : Boolean(trace.value);
-  return { in_words: describeCondition(logic), held, reasons: reasonsOf(trace) };
+  return { text: formatCondition(logic), held, reasons: reasonsOf(trace) };
 }
 
 /** Facts that a dry run makes up: the token is new, and nobody answers. */

@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders } from 'node:http';
-
 import { ENDING_HERE } from './connection-headers.ts';
 
 /**
@@ -42,11 +41,6 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   row('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
   row('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
   row('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
-  row('x-http-method-override', 'route', 'another method than the one governed', 'several frameworks'),
-  row('x-http-method', 'route', 'another method than the one governed', 'several frameworks'),
-  row('x-method-override', 'route', 'another method than the one governed', 'several frameworks'),
-  row('x-original-url', 'route', 'another path than the one governed', 'IIS, Symfony'),
-  row('x-rewrite-url', 'route', 'another path than the one governed', 'IIS, Symfony'),
   row('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
   row('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
   row('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),

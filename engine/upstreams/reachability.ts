@@ -10,7 +10,7 @@ const PROBE_MS = 1000;
 /** Whether connections to one upstream can be made at all. */
 export interface Reachability {
   /**
-   * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time tries the
+   * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time probes the
    * upstream, for a second at most; the others are refused at once, until a connection is ready.
    * @param onReady called when a request can be sent.
    * @returns why this connection is not even tried.

@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import { describeCondition } from '../../rules/words.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { formatTable } from '../table.ts';
@@ -14,7 +14,7 @@ function stageOf({ definition }: StageEntry): string {
 }
 
 function guardOf({ when }: StageEntry): string {
-  return when === undefined ? 'always' : describeCondition(when);
+  return when === undefined ? 'always' : formatCondition(when);
 }
 
 function chainOf(entry: StageEntry): readonly { readonly file: string; readonly line: number }[] {
@@ -31,7 +31,7 @@ function entryData(entry: StageEntry | ErrorClause, list: (typeof LISTS)[number]
     stage: definition.name,
     version: definition.version,
     when: when ?? true,
-    when_in_words: guardOf(entry),
+    when_text: guardOf(entry),
     mode,
     fail_closed,
     timeout_seconds,

@@ -2,7 +2,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { describeLimit, spendLimits } from '../../money/limits/spend-limits.ts';
 import { routingRules } from '../../rules/config-rules.ts';
-import { describeCondition } from '../../rules/words.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
 import type { SourcePlace } from '../../source/node.ts';
 import type { Loaded } from '../../source/spec.ts';
@@ -14,7 +14,7 @@ export interface EffectiveRule {
   readonly mode: 'enforce' | 'shadow';
   /** JSON-Logic after expansion; `true` for always. */
   readonly logic: unknown;
-  readonly in_words: string;
+  readonly text: string;
   /** What happens when it holds. */
   readonly effect: string;
   readonly file: string;
@@ -27,14 +27,14 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     file: place === undefined ? 'gateway.yaml' : shownPath(place.file, cwd),
     line: place?.line ?? 1,
   });
-  const words = (logic: unknown) => (logic === true ? 'always' : describeCondition(logic));
+  const words = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
   const routing = routingRules(config).map(
     ({ index, name, mode, logic, upstream }): EffectiveRule => ({
       kind: 'routing',
       name,
       mode,
       logic,
-      in_words: words(logic),
+      text: words(logic),
       effect: `goes to ${upstream}`,
       ...at(loaded.placeOf(`/routing/rules/${index}`)),
     }),
@@ -44,7 +44,7 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     name: 'default',
     mode: 'enforce',
     logic: true,
-    in_words: 'otherwise',
+    text: 'otherwise',
     effect: `goes to ${config.routing.default_upstream}`,
     ...at(loaded.placeOf('/routing/default_upstream')),
   };
@@ -60,7 +60,7 @@ function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Wor
     name: limit.name,
     mode: limit.mode,
     logic: limit.logic,
-    in_words: words(limit.logic),
+    text: words(limit.logic),
     effect: `at most ${describeLimit(limit)}`,
     ...at(loaded.placeOf(limit.pointer)),
   }));
@@ -74,7 +74,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRu
         name: `${pipeline.name}/${name}`,
         mode: 'enforce',
         logic,
-        in_words: words(logic),
+        text: words(logic),
         effect: 'is a name for this condition',
         ...at(place),
       }),
@@ -91,7 +91,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRu
             name: `${pipeline.name}/${entry.id}`,
             mode: entry.mode,
             logic,
-            in_words: words(logic),
+            text: words(logic),
             effect: list === 'on_error' ? `answers${handled}` : 'runs',
             ...at(entry.when_place ?? entry.place),
           },
@@ -127,9 +127,9 @@ export function describeRules(rules: readonly EffectiveRule[], line_width: numbe
         `${String(place + 1).padStart(3)}  `,
         '     ',
       ),
-      ...(rule.in_words === 'always' || rule.in_words === 'otherwise'
+      ...(rule.text === 'always' || rule.text === 'otherwise'
         ? []
-        : wrapText(`when ${rule.in_words}`, line_width, '       ', '         ')),
+        : wrapText(`when ${rule.text}`, line_width, '       ', '         ')),
       `       ${rule.file}:${rule.line}`,
     ]),
   ]);

@@ -1,7 +1,7 @@
 import { jsonText } from '../../kit/text/printable.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import { factsSeen } from '../../rules/reasons.ts';
 import { traceCondition } from '../../rules/trace.ts';
-import { describeCondition } from '../../rules/words.ts';
 import type { Played } from '../../simulate/suite/played.ts';
 import type { StageTrace } from '../../simulate/suite/watch.ts';
 
@@ -23,7 +23,7 @@ function explainGuard({ entry, guard }: StageTrace): string[] {
   if (guard === undefined || entry.when === undefined) return [];
   const seen = new Map(factsSeen(traceCondition(entry.when, guard.facts)));
   return [
-    `when ${describeCondition(entry.when)}: ${guard.held}`,
+    `when ${formatCondition(entry.when)}: ${guard.held}`,
     ...[...seen].map(([path, value]) => `${path} is ${briefly(value)}`),
   ];
 }

@@ -36,6 +36,36 @@ export function compareNames(
   };
 }
 
+/** A change that is told in several lines; none without any. */
+export function told(section: Change['section'], subject: string, [change, ...details]: readonly string[]): Change[] {
+  if (change === undefined) return [];
+  return [{ section, subject, change, ...(details.length > 0 && { details }) }];
+}
+
+/** What goes, comes and changes of things with names, in this order. */
+export function diffByName<T>(
+  section: Change['section'],
+  [before, after]: readonly [ReadonlyMap<string, T>, ReadonlyMap<string, T>],
+  tell: { gone(old: T): string; added(added: T): string; changed(old: T, now: T): readonly string[] },
+  subject = (name: string) => name,
+): Change[] {
+  const { kept, lost, gained } = compareNames(before.keys(), after.keys());
+  return [
+    ...lost.flatMap((name) => told(section, subject(name), [tell.gone(before.get(name)!)])),
+    ...gained.flatMap((name) => told(section, subject(name), [tell.added(after.get(name)!)])),
+    ...kept.flatMap((name) => told(section, subject(name), tell.changed(before.get(name)!, after.get(name)!))),
+  ];
+}
+
+/** What a list loses and gains, as parts of a sentence. */
+export function lossAndGain(before: readonly string[], after: readonly string[]): string[] {
+  const { lost, gained } = compareNames(before, after);
+  return [
+    ...(lost.length === 0 ? [] : [`loses ${lost.join(', ')}`]),
+    ...(gained.length === 0 ? [] : [`gains ${gained.join(', ')}`]),
+  ];
+}
+
 /** Whether two plain values are the same, whatever the order of their keys. */
 export function isSame(a: unknown, b: unknown): boolean {
   return ordered(a) === ordered(b);
@@ -88,13 +118,8 @@ const FEW_ITEMS = 12;
 
 /** What a list of many items loses and gains; `undefined` when that would not tell all, or all can be shown. */
 function compareLists(before: readonly unknown[], after: readonly unknown[]): string | undefined {
-  const { lost, gained } = compareNames(before.map(ordered), after.map(ordered));
-  if (before.length + after.length <= FEW_ITEMS || lost.length + gained.length === 0) return undefined;
-  const parts = [
-    ...(lost.length === 0 ? [] : [`loses ${lost.join(', ')}`]),
-    ...(gained.length === 0 ? [] : [`gains ${gained.join(', ')}`]),
-  ];
-  return parts.join('; ');
+  const parts = lossAndGain(before.map(ordered), after.map(ordered));
+  return before.length + after.length <= FEW_ITEMS || parts.length === 0 ? undefined : parts.join('; ');
 }
 
 /** A value in a sentence. */

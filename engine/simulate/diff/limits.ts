@@ -3,9 +3,9 @@ import { formatUsd } from '../../kit/money.ts';
 import { ALWAYS_COUNTED, amountFor } from '../../money/limits/limit-demands.ts';
 import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../../money/limits/spend-limits.ts';
 import type { SpendingRow } from '../../money/reports/spending.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import { simplify } from '../../rules/simplify.ts';
-import { describeCondition } from '../../rules/words.ts';
-import { type Change, compareNames, isSame } from './change.ts';
+import { type Change, compareNames, isSame, told } from './change.ts';
 
 /** Reads what was spent in the current day, week or month. */
 export type ReadSpending = (window: Window) => Promise<readonly SpendingRow[]>;
@@ -24,11 +24,11 @@ function limitsOf(config: GatewayConfig): Map<string, Limits> {
   return Map.groupBy(limits, ({ name }) => name);
 }
 
-function inWords(limits: Limits): string {
+function formatLimits(limits: Limits): string {
   const { mode, logic } = limits[0]!;
   const shadow = mode === 'shadow' ? ', only recorded' : '';
   const amounts = limits.map(describeLimit).join(' and ');
-  return `${amounts}${logic === true ? '' : ` when ${describeCondition(logic)}`}${shadow}`;
+  return `${amounts}${logic === true ? '' : ` when ${formatCondition(logic)}`}${shadow}`;
 }
 
 const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = {
@@ -118,20 +118,17 @@ export async function diffLimits(
     const counted = isCounted(limit, [...old_limits.values()].flat());
     return [over + (counted ? '' : '; spending counts only from when the limit is first in force')];
   };
-  const told = async (name: string, change: string): Promise<Change> => {
-    const details = (await Promise.all(new_limits.get(name)!.map(overNow))).flat();
-    return { section: 'limits', subject: name, change, ...(details.length === 0 ? {} : { details }) };
-  };
+  const tell = async (name: string, change: string): Promise<Change[]> =>
+    told('limits', name, [change, ...(await Promise.all(new_limits.get(name)!.map(overNow))).flat()]);
+  const before_and_after = (name: string) =>
+    [old_limits.get(name)!, new_limits.get(name)!].map(formatLimits).join(' -> ');
   const changed = kept.filter((name) => !isSame(old_limits.get(name), new_limits.get(name)));
+  const now = [
+    ...gained.map((name) => tell(name, `is new: ${formatLimits(new_limits.get(name)!)}`)),
+    ...changed.map((name) => tell(name, before_and_after(name))),
+  ];
   return [
-    ...lost.map((name) => ({
-      section: 'limits' as const,
-      subject: name,
-      change: `is gone; before: ${inWords(old_limits.get(name)!)}`,
-    })),
-    ...(await Promise.all(gained.map((name) => told(name, `is new: ${inWords(new_limits.get(name)!)}`)))),
-    ...(await Promise.all(
-      changed.map((name) => told(name, `${inWords(old_limits.get(name)!)} -> ${inWords(new_limits.get(name)!)}`)),
-    )),
+    ...lost.flatMap((name) => told('limits', name, [`is gone; before: ${formatLimits(old_limits.get(name)!)}`])),
+    ...(await Promise.all(now)).flat(),
   ];
 }

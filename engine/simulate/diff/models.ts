@@ -1,6 +1,6 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import { callerWithToken, createModelCatalog } from '../../upstreams/models.ts';
-import { type Change, compareNames } from './change.ts';
+import { type Change, diffByName, lossAndGain } from './change.ts';
 
 /** Token groups of a configuration, the implicit one included. */
 export function groupsOf({ token_groups }: GatewayConfig): string[] {
@@ -16,27 +16,14 @@ function modelsOf(config: GatewayConfig): Map<string, string[]> {
 
 /** Models that token groups gain and lose. */
 export function diffModels(before: GatewayConfig, after: GatewayConfig): Change[] {
-  const [old_models, new_models] = [modelsOf(before), modelsOf(after)];
-  const { kept, lost, gained } = compareNames(old_models.keys(), new_models.keys());
-  const changes: Change[] = [
-    ...lost.map((group) => ({
-      section: 'models' as const,
-      subject: `group ${group}`,
-      change: 'is gone: its tokens can use no model any more',
-    })),
-    ...gained.map((group) => ({
-      section: 'models' as const,
-      subject: `group ${group}`,
-      change: `is new, with ${new_models.get(group)!.join(', ') || 'no model'}`,
-    })),
-  ];
-  for (const group of kept) {
-    const models = compareNames(old_models.get(group)!, new_models.get(group)!);
-    const parts = [
-      ...(models.lost.length > 0 ? [`loses ${models.lost.join(', ')}`] : []),
-      ...(models.gained.length > 0 ? [`gains ${models.gained.join(', ')}`] : []),
-    ];
-    if (parts.length > 0) changes.push({ section: 'models', subject: `group ${group}`, change: parts.join('; ') });
-  }
-  return changes;
+  return diffByName(
+    'models',
+    [modelsOf(before), modelsOf(after)],
+    {
+      gone: () => 'is gone: its tokens can use no model any more',
+      added: (models) => `is new, with ${models.join(', ') || 'no model'}`,
+      changed: (old, now) => [lossAndGain(old, now).join('; ')].filter(Boolean),
+    },
+    (group) => `group ${group}`,
+  );
 }

@@ -1,15 +1,15 @@
-import { describeCondition } from '../../rules/words.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
-import { type Change, compareNames, compareValues, isSame, relativePaths, type Usable } from './change.ts';
+import { type Change, compareNames, compareValues, diffByName, isSame, relativePaths, type Usable } from './change.ts';
 
 const LISTS = ['stages', 'on_error', 'finally'] as const;
 
-function guardInWords(entry: StageEntry): string {
-  return entry.when === undefined ? 'always' : `when ${describeCondition(entry.when)}`;
+function formatGuard(entry: StageEntry): string {
+  return entry.when === undefined ? 'always' : `when ${formatCondition(entry.when)}`;
 }
 
 /** Which errors a clause answers, in words; `undefined` for an entry that is none. */
-function errorsInWords(entry: StageEntry | ErrorClause): string | undefined {
+function formatErrors(entry: StageEntry | ErrorClause): string | undefined {
   return 'errors' in entry && entry.errors !== undefined ? entry.errors.join(', ') : undefined;
 }
 
@@ -18,10 +18,10 @@ function entryChanges(before: StageEntry, after: StageEntry): string[] {
   const [old_stage, new_stage] = [before, after].map(({ definition }) => `${definition.name}@${definition.version}`);
   return [
     ...(old_stage === new_stage ? [] : [`${id} is now ${new_stage} instead of ${old_stage}`]),
-    ...(isSame(before.when, after.when) ? [] : [`${id} runs ${guardInWords(after)}; before: ${guardInWords(before)}`]),
-    ...(errorsInWords(before) === errorsInWords(after)
+    ...(isSame(before.when, after.when) ? [] : [`${id} runs ${formatGuard(after)}; before: ${formatGuard(before)}`]),
+    ...(formatErrors(before) === formatErrors(after)
       ? []
-      : [`${id} answers ${errorsInWords(after) ?? 'every error'}; before: ${errorsInWords(before) ?? 'every error'}`]),
+      : [`${id} answers ${formatErrors(after) ?? 'every error'}; before: ${formatErrors(before) ?? 'every error'}`]),
     ...compareValues(before.options, after.options).map(({ path, change }) => `${id} has another ${path}: ${change}`),
     ...(before.mode === after.mode ? [] : [`${id} changes from mode ${before.mode} to ${after.mode}`]),
     ...(before.fail_closed === after.fail_closed
@@ -50,7 +50,7 @@ function listChanges(list: (typeof LISTS)[number], before: PipelineSpec, after: 
   const order = [...new_entries.keys()].filter((id) => old_entries.has(id));
   return [
     ...lost.map((id) => `${id} is gone${where}`),
-    ...gained.map((id) => `${id} is new, ${place(id)}, runs ${guardInWords(new_entries.get(id)!)}${where}`),
+    ...gained.map((id) => `${id} is new, ${place(id)}, runs ${formatGuard(new_entries.get(id)!)}${where}`),
     ...(isSame(kept, order) ? [] : [`the order is now ${order.join(', ')}${where}`]),
     ...kept.flatMap((id) => entryChanges(old_entries.get(id)!, new_entries.get(id)!)),
   ];
@@ -92,28 +92,14 @@ function fateOfRequests({ match }: PipelineSpec, after: readonly PipelineSpec[])
 
 /** Pipelines that come, go, or treat requests differently. */
 export function diffPipelines(before: Usable, after: Usable): Change[] {
-  const old_specs = new Map(pipelinesOf(before).map((spec) => [spec.name, spec]));
-  const new_specs = new Map(pipelinesOf(after).map((spec) => [spec.name, spec]));
-  const { kept, lost, gained } = compareNames(old_specs.keys(), new_specs.keys());
-  const told = (subject: string, change: string, details: readonly string[] = []): Change => ({
-    section: 'pipelines',
-    subject,
-    change,
-    details,
+  const byName = (side: Usable) => new Map(pipelinesOf(side).map((spec) => [spec.name, spec]));
+  return diffByName('pipelines', [byName(before), byName(after)], {
+    gone: (spec) => `is gone: ${fateOfRequests(spec, after.pipelines)}`,
+    added: (spec) => `is new: serves ${servedBy(spec)}`,
+    changed: (old, now) => [
+      ...(isSame(old.match, now.match) ? [] : [`serves ${servedBy(now)}; before: ${servedBy(old)}`]),
+      ...compareValues(old.limits, now.limits).map(({ path, change }) => `limits.${path} ${change}`),
+      ...LISTS.flatMap((list) => listChanges(list, old, now)),
+    ],
   });
-  return [
-    ...lost.map((name) => told(name, `is gone: ${fateOfRequests(old_specs.get(name)!, after.pipelines)}`)),
-    ...gained.map((name) => told(name, `is new: serves ${servedBy(new_specs.get(name)!)}`)),
-    ...kept.flatMap((name) => {
-      const [old_spec, new_spec] = [old_specs.get(name)!, new_specs.get(name)!];
-      const lines = [
-        ...(isSame(old_spec.match, new_spec.match)
-          ? []
-          : [`serves ${servedBy(new_spec)}; before: ${servedBy(old_spec)}`]),
-        ...compareValues(old_spec.limits, new_spec.limits).map(({ path, change }) => `limits.${path} ${change}`),
-        ...LISTS.flatMap((list) => listChanges(list, old_spec, new_spec)),
-      ];
-      return lines.length === 0 ? [] : [told(name, lines[0]!, lines.slice(1))];
-    }),
-  ];
 }

@@ -2,7 +2,7 @@ import type { EffectivePolicy, ManagedPolicies } from '../../contract/services.t
 import { createManagedPolicies, layOver, MODELS_KEY } from '../../identity/policies/managed-policies.ts';
 import { inOrder } from '../../identity/policies/policy.ts';
 import type { Policy } from '../../source/spec.ts';
-import { type Change, compareValues, type Usable } from './change.ts';
+import { type Change, compareValues, told, type Usable } from './change.ts';
 
 /** People whom the policies of either configuration tell apart. */
 interface Audience {
@@ -97,9 +97,7 @@ function diffAudiences(before: Usable, after: Usable): Change[] {
   const audiences = audiencesOf(before, after);
   const by_lines = Map.groupBy(audiences, (audience) => JSON.stringify(linesFor(audience, old_side, new_side)));
   return [...by_lines].flatMap(([text, alike]) => {
-    const [change, ...details] = JSON.parse(text) as string[];
-    if (change === undefined) return [];
     const subject = alike.length === audiences.length ? 'everybody' : alike.map(({ name }) => name).join(', ');
-    return [{ section: 'policies' as const, subject, change, ...(details.length > 0 && { details }) }];
+    return told('policies', subject, JSON.parse(text) as string[]);
   });
 }

@@ -1,5 +1,5 @@
 import type { GatewayConfig, ModelConfig, PriceRowConfig, PricesConfig, PricingConfig } from '../../contract/config.ts';
-import { type Change, compareNames, compareValues, shown } from './change.ts';
+import { type Change, compareNames, compareValues, shown, told } from './change.ts';
 
 const SIZES = ['context_window', 'max_output_tokens'] as const;
 const PRICES = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
@@ -25,18 +25,18 @@ function tokenPrices({ pricing: before }: ModelConfig, { pricing: after }: Model
 }
 
 /** An entry of `prices.rows` in words: `coder-* at main from 2027-01-01: input 3, output 15 USD per million tokens`. */
-function rowInWords({ models, upstream, from, until, pricing, multiplier }: PriceRowConfig): string {
+function formatRow({ models, upstream, from, until, pricing, multiplier }: PriceRowConfig): string {
   const where = [
     models.join(', '),
     ...(upstream === undefined ? [] : [`at ${upstream}`]),
     ...(from === undefined ? [] : [`from ${from}`]),
     ...(until === undefined ? [] : [`until ${until}`]),
   ];
-  const prices = pricing === undefined ? 'the price of the model' : pricingInWords(pricing);
+  const prices = pricing === undefined ? 'the price of the model' : formatPricing(pricing);
   return `${where.join(' ')}: ${prices}${multiplier === 1 ? '' : `, times ${multiplier}`}`;
 }
 
-function pricingInWords(pricing: PricingConfig): string {
+function formatPricing(pricing: PricingConfig): string {
   const { long_context, server_tools, service_tiers, speeds, inference_geos, ...tokens } = pricing;
   const listed = (prices: object) => Object.entries(prices).map(([name, price]) => `${name} ${price}`);
   const tools = Object.entries(server_tools ?? {}).map(([tool, fee]) => `${tool} ${fee} USD per 1,000 uses`);
@@ -53,13 +53,13 @@ function pricingInWords(pricing: PricingConfig): string {
 /** What the section `prices` says, entry by entry. */
 function diffSection(before: PricesConfig | undefined, after: PricesConfig | undefined): Change[] {
   const tell = (subject: string, change: string): Change => ({ section: 'prices', subject, change });
-  const [old_rows, new_rows] = [before, after].map((prices) => (prices?.rows ?? []).map(rowInWords)) as [
+  const [old_rows, new_rows] = [before, after].map((prices) => (prices?.rows ?? []).map(formatRow)) as [
     string[],
     string[],
   ];
   const { lost, gained, kept } = compareNames(old_rows, new_rows);
   const inOrder = (rows: readonly string[]) => rows.filter((row) => kept.includes(row)).join('\n');
-  const [was, is] = [before, after].map((prices) => prices?.unknown_model && pricingInWords(prices.unknown_model));
+  const [was, is] = [before, after].map((prices) => prices?.unknown_model && formatPricing(prices.unknown_model));
   return [
     ...(was === is ? [] : [tell('prices.unknown_model', `${shown(was)} -> ${shown(is)}`)]),
     ...lost.map((row) => tell('prices.rows', `is gone: ${row}`)),
@@ -81,9 +81,7 @@ export function diffPrices(before: GatewayConfig, after: GatewayConfig): Change[
       (key) => `${key} ${old_model[key]} -> ${model[key]}`,
     );
     const fees = compareValues(feesOf(old_model), feesOf(model)).map(({ path, change }) => `${path}: ${change}`);
-    const lines = [...prices, ...fees, ...sizes];
-    if (lines.length === 0) return [];
-    return [{ section: 'prices', subject: model.id, change: lines[0]!, details: lines.slice(1) }];
+    return told('prices', model.id, [...prices, ...fees, ...sizes]);
   });
   return [...of_models, ...diffSection(before.prices, after.prices)];
 }

@@ -1,8 +1,8 @@
 import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import type { ModelCatalog } from '../../contract/services.ts';
 import { routingRules } from '../../rules/config-rules.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
 import { simplify } from '../../rules/simplify.ts';
-import { describeCondition } from '../../rules/words.ts';
 import { callerWithToken, createModelCatalog } from '../../upstreams/models.ts';
 import { modelFacts } from '../../upstreams/route-facts.ts';
 import { type Change, isSame } from './change.ts';
@@ -41,10 +41,10 @@ function withoutIdle(branches: readonly Branch[]): Branch[] {
   return [...deciding, last];
 }
 
-function inWords(branches: readonly Branch[]): string {
+function formatBranches(branches: readonly Branch[]): string {
   return branches
     .map(({ when, upstream }, i) => {
-      if (when !== true) return `${upstream} when ${describeCondition(when)}`;
+      if (when !== true) return `${upstream} when ${formatCondition(when)}`;
       return i === 0 ? upstream : `otherwise ${upstream}`;
     })
     .join('; ');
@@ -84,7 +84,7 @@ export function diffRoutes(before: GatewayConfig, after: GatewayConfig): Change[
   for (const { group, old_model, new_model } of sharedUses(before, after)) {
     const [old_branches, new_branches] = [branchesOf(before, group, old_model), branchesOf(after, group, new_model)];
     if (isSame(old_branches, new_branches)) continue;
-    const [from, to] = [inWords(old_branches), inWords(new_branches)];
+    const [from, to] = [formatBranches(old_branches), formatBranches(new_branches)];
     const move = moves.get(`${from}\n${to}`) ?? { models: new Map<string, string[]>(), from, to };
     move.models.set(group, [...(move.models.get(group) ?? []), new_model.id]);
     moves.set(`${from}\n${to}`, move);

@@ -1,27 +1,14 @@
 import type { GatewayConfig } from '../../contract/config.ts';
-import { type Change, compareNames, compareValues, relativePaths, type Usable } from './change.ts';
+import { type Change, compareValues, diffByName, relativePaths, type Usable } from './change.ts';
 
 /** Upstreams that come, go or change. */
 export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Change[] {
-  const old_upstreams = new Map(before.upstreams.map((upstream) => [upstream.name, upstream]));
-  const new_upstreams = new Map(after.upstreams.map((upstream) => [upstream.name, upstream]));
-  const { kept, lost, gained } = compareNames(old_upstreams.keys(), new_upstreams.keys());
-  const changed = kept.flatMap((name) => {
-    const lines = compareValues(old_upstreams.get(name), new_upstreams.get(name)).map(
-      ({ path, change }) => `${path} ${change}`,
-    );
-    if (lines.length === 0) return [];
-    return [{ section: 'upstreams' as const, subject: name, change: lines[0]!, details: lines.slice(1) }];
+  const byName = ({ upstreams }: GatewayConfig) => new Map(upstreams.map((upstream) => [upstream.name, upstream]));
+  return diffByName('upstreams', [byName(before), byName(after)], {
+    gone: () => 'is gone',
+    added: ({ base_url }) => `is new, at ${base_url}`,
+    changed: (old, now) => compareValues(old, now).map(({ path, change }) => `${path} ${change}`),
   });
-  return [
-    ...lost.map((name) => ({ section: 'upstreams' as const, subject: name, change: 'is gone' })),
-    ...gained.map((name) => ({
-      section: 'upstreams' as const,
-      subject: name,
-      change: `is new, at ${new_upstreams.get(name)!.base_url}`,
-    })),
-    ...changed,
-  ];
 }
 
 /** Sections told in their own words elsewhere. */

@@ -1,16 +1,16 @@
 import { FACTS, type FactKind } from '../contract/facts.ts';
 import { expressionOf } from './logic.ts';
 
-/** How tightly the words of an expression hold together: a looser part of a tighter whole is put in parentheses. */
+/** How tightly a phrase holds together: a looser part of a tighter whole is put in parentheses. */
 type Bond = 'loose' | 'tight';
 
-interface Words {
+interface Phrase {
   readonly text: string;
   readonly bond: Bond;
 }
 
-const tight = (text: string): Words => ({ text, bond: 'tight' });
-const loose = (text: string): Words => ({ text, bond: 'loose' });
+const tight = (text: string): Phrase => ({ text, bond: 'tight' });
+const loose = (text: string): Phrase => ({ text, bond: 'loose' });
 
 /** What stands for the item inside `some`, `all` and `none`. */
 const ITEM = 'it';
@@ -30,7 +30,7 @@ function kindOf(logic: unknown): FactKind | undefined {
   return path !== '' && Object.hasOwn(FACTS, path) ? FACTS[path as keyof typeof FACTS].kind : 'string';
 }
 
-const grouped = ({ text, bond }: Words): string => (bond === 'loose' ? `(${text})` : text);
+const grouped = ({ text, bond }: Phrase): string => (bond === 'loose' ? `(${text})` : text);
 
 /** A value as part of a sentence: a fact by its path, a constant as JSON. */
 function value(logic: unknown): string {
@@ -46,7 +46,7 @@ function either(parts: readonly string[]): string {
   return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} or ${parts.at(-1)}`;
 }
 
-function sameness(not: boolean, [a, b]: readonly unknown[]): Words {
+function sameness(not: boolean, [a, b]: readonly unknown[]): Phrase {
   // People put the constant second, whichever way round it was written.
   const [left, right] = expressionOf(a) === undefined ? [b, a] : [a, b];
   if (right === null) return tight(`${value(left)} ${not ? 'is set' : 'is not set'}`);
@@ -54,7 +54,7 @@ function sameness(not: boolean, [a, b]: readonly unknown[]): Words {
 }
 
 /** `!` (`not`) and `!!` of a value, by what can be empty about it. */
-function emptiness(not: boolean, operand: unknown): Words {
+function emptiness(not: boolean, operand: unknown): Phrase {
   const kind = kindOf(operand);
   const shown = value(operand);
   if (kind === 'boolean') {
@@ -66,13 +66,13 @@ function emptiness(not: boolean, operand: unknown): Words {
   return tight(`${shown} ${not ? 'is not set' : 'is set'}`);
 }
 
-function membership([item, list]: readonly unknown[]): Words {
+function membership([item, list]: readonly unknown[]): Phrase {
   if (!Array.isArray(list)) return tight(`${value(list)} has ${value(item)}`);
   if (list.length === 1) return tight(`${value(item)} is ${value(list[0])}`);
   return tight(`${value(item)} is ${list.length === 0 ? 'in an empty list' : `one of ${list.map(value).join(', ')}`}`);
 }
 
-function choice(operands: readonly unknown[]): Words {
+function choice(operands: readonly unknown[]): Phrase {
   const parts: string[] = [];
   for (let i = 0; i + 1 < operands.length; i += 2) {
     parts.push(`${value(operands[i + 1])} if ${grouped(describe(operands[i]))}`);
@@ -80,14 +80,14 @@ function choice(operands: readonly unknown[]): Words {
   return loose(`${parts.join(', ')}, otherwise ${value(operands.at(-1))}`);
 }
 
-function quantified(operator: string, [list, condition]: readonly unknown[]): Words {
+function quantified(operator: string, [list, condition]: readonly unknown[]): Phrase {
   const who = `${EACH[operator]} of ${value(list)}`;
   const { text, bond } = describe(condition);
   if (bond === 'tight' && text.startsWith(`${ITEM} `)) return tight(`${who}${text.slice(ITEM.length)}`);
   return loose(`for ${who}: ${text}`);
 }
 
-function describeOperation(operator: string, operands: readonly unknown[]): Words {
+function describeOperation(operator: string, operands: readonly unknown[]): Phrase {
   const [first, ...more] = operands;
   switch (operator) {
     case '===':
@@ -129,13 +129,13 @@ function describeOperation(operator: string, operands: readonly unknown[]): Word
   }
 }
 
-function arithmetic(operator: string, operands: readonly unknown[]): Words {
+function arithmetic(operator: string, operands: readonly unknown[]): Phrase {
   const sign = SIGNS[operator] ?? operator;
   if (operands.length === 1) return tight(`${sign}${value(operands[0])}`);
   return loose(operands.map(value).join(` ${sign} `));
 }
 
-function describe(logic: unknown): Words {
+function describe(logic: unknown): Phrase {
   const found = expressionOf(logic);
   if (found === undefined) {
     if (typeof logic === 'boolean') return tight(logic ? 'always' : 'never');
@@ -146,6 +146,6 @@ function describe(logic: unknown): Words {
 }
 
 /** A condition in plain English: `request.model matches "coder-*" and principal.groups has "interns"`. */
-export function describeCondition(logic: unknown): string {
+export function formatCondition(logic: unknown): string {
   return describe(logic).text;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { describeCondition } from '../../engine/rules/words.ts';
+import { formatCondition } from '../../engine/rules/format-condition.ts';
 import { conditions } from './support/conditions.ts';
 
 const stream = { var: 'request.stream' };
@@ -48,12 +48,12 @@ describe('a condition in words', () => {
     [true, 'always'],
     [false, 'never'],
   ];
-  for (const [logic, words] of cases) test(words, () => assert.equal(describeCondition(logic), words));
+  for (const [logic, words] of cases) test(words, () => assert.equal(formatCondition(logic), words));
 
   test('never shows JSON-Logic', () => {
     fc.assert(
       fc.property(conditions, (condition) => {
-        assert.doesNotMatch(describeCondition(condition), /[{}]|undefined|===|"var"/);
+        assert.doesNotMatch(formatCondition(condition), /[{}]|undefined|===|"var"/);
       }),
     );
   });
