@@ -83,9 +83,8 @@ interface Forecast {
   readonly likely_tokens: number;
 }
 
-const NOTHING = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
-
-const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NOTHING, likely_tokens: 0 };
+const NONE_POSSIBLE = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
+const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NONE_POSSIBLE, likely_tokens: 0 };
 
 function choicesOf(ctx: BudgetContext): number {
   return ctx.get('request.choices') ?? 1;

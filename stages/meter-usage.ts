@@ -8,7 +8,6 @@ import {
   type ResponseEvent,
   type Services,
   type StageContext,
-  type Usage,
 } from '../engine/api.ts';
 import { createOnceLog } from '../engine/kit/index.ts';
 import {
@@ -89,21 +88,15 @@ const WRITES = [
 
 /** A request with its price: what it costs, by whose word, and how it is to be written down. */
 interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
-  readonly usage: Usage;
+  readonly usage: Charged['usage'];
   readonly cost: number;
   readonly billed?: Billed | undefined;
 }
 
-/** A model and what its use costs at the upstream, at the moment the request arrived. */
-interface PricedModel {
-  readonly model: ModelConfig;
-  readonly route: { readonly upstream: string; readonly at: number };
-  readonly price: EffectivePrice;
-}
-
 const NO_TOOLS = Object.freeze({});
 
-function pricedModel(ctx: MeterContext, { models }: Services): PricedModel {
+/** The model and what its use costs at the upstream, at the moment the request arrived. */
+function pricedModel(ctx: MeterContext, { models }: Services) {
   const model = models.find(ctx.get('request.model'))!;
   const route = { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') };
   return { model, route, price: models.price(model, route) };
@@ -187,9 +180,10 @@ function createCharger(services: Services) {
   const worst_case = config.spend_limits?.reserve === 'worst_case';
 
   /** Logs what is odd about a charge. @returns what its provenance notes of it. */
-  function noteOddities(ctx: MeterContext, reading: UsageReading, charged: Charged, { model, price }: PricedModel) {
+  function noteOddities(ctx: MeterContext, reading: UsageReading, charged: Charged, price: EffectivePrice) {
     const { usage, impossible, unpriced_serving } = charged;
     const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
+    const model = ctx.get('request.model');
     if (reading.unusable)
       log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
     if (impossible.length > 0) {
@@ -198,14 +192,13 @@ function createCharger(services: Services) {
     }
     if (unpriced_serving) {
       const { service_tier, speed, inference_geo } = reading.served ?? {};
-      const how = { model: model.id, service_tier, speed, inference_geo };
+      const how = { model, service_tier, speed, inference_geo };
       tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
     }
     const unknown_model = price.source === 'prices.unknown_model';
-    if (unknown_model) tellOnce({ model: model.id }, 'a model without a price was charged by prices.unknown_model');
+    if (unknown_model) tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
     const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
-    for (const tool of unpriced)
-      tellOnce({ model: model.id, tool }, 'a tool without a price was used; it cost nothing');
+    for (const tool of unpriced) tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
     return {
       ...clampedNumbers(impossible),
       ...(unpriced_serving && { price: 'unknown_tier' as const }),
@@ -221,8 +214,7 @@ function createCharger(services: Services) {
   }
 
   return (ctx: MeterContext, reading: UsageReading): Charge => {
-    const priced = pricedModel(ctx, services);
-    const { model, route, price } = priced;
+    const { model, route, price } = pricedModel(ctx, services);
     const ending = howItEnded(ctx, reading);
     const bounds = expected(ctx, model);
     const bill = billFor(reading, {
@@ -239,23 +231,19 @@ function createCharger(services: Services) {
       others: (ctx.get('request.other_models') ?? []).flatMap((id) => models.find(id) ?? []),
       possible: possibleFor(ctx.get('spend.most_tokens') as Possible | undefined, model, reading.chars),
     });
-    const { usage, billed, impossible } = charged;
-    const provenance = { ...bill.provenance, ...noteOddities(ctx, reading, charged, priced) };
+    const { usage, billed } = charged;
+    const provenance = { ...bill.provenance, ...noteOddities(ctx, reading, charged, price) };
     const most_reserved = ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd');
     // A guess never costs more than the most that the request was found to cost before it was forwarded.
-    const is_known = bill.provenance.cost === 'upstream' && impossible.length === 0;
+    const is_known = bill.provenance.cost === 'upstream' && charged.impossible.length === 0;
     const cost = is_known ? charged.cost : Math.min(charged.cost, most_reserved ?? charged.cost);
     if (ending === 'known' || ending === 'refused') return { usage, provenance, billed, cost };
     const { input_estimate: input, output_max: output } = bounds;
     const most = most_reserved ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
-    const settled = settleUnknown(ending, { known: cost, most, usual: usualCost(ctx), counts_possible: worst_case });
-    return {
-      usage,
-      provenance: settled.by === undefined ? provenance : { ...provenance, cost: settled.by },
-      billed,
-      cost: settled.cost_nano_usd,
-      possibly_billed_nano_usd: settled.possibly_billed_nano_usd,
-    };
+    const known = { known: cost, most, usual: usualCost(ctx), counts_possible: worst_case };
+    const { by, cost_nano_usd, possibly_billed_nano_usd } = settleUnknown(ending, known);
+    const known_by = by === undefined ? provenance : { ...provenance, cost: by };
+    return { usage, provenance: known_by, billed, cost: cost_nano_usd, possibly_billed_nano_usd };
   };
 }
 

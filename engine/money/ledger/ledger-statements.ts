@@ -54,23 +54,19 @@ const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5,
 const SAME_WINDOWS_MS = 900_000;
 const MAX_RECENT_COSTS = 20_000;
 
+interface StatementOptions {
+  readonly database: LedgerStore;
+  readonly clock: Clock;
+  readonly time_zone: () => string;
+  readonly process_id: string;
+}
+
 /** The ledger's statements, most for many requests at once. Errors are the database's. */
 export class LedgerStatements {
-  readonly #database: LedgerStore;
-  readonly #clock: Clock;
-  readonly #time_zone: () => string;
-  readonly #process_id: string;
+  readonly #options: StatementOptions;
 
-  constructor(options: {
-    readonly database: LedgerStore;
-    readonly clock: Clock;
-    readonly time_zone: () => string;
-    readonly process_id: string;
-  }) {
-    this.#database = options.database;
-    this.#clock = options.clock;
-    this.#time_zone = options.time_zone;
-    this.#process_id = options.process_id;
+  constructor(options: StatementOptions) {
+    this.#options = options;
   }
 
   /**
@@ -125,9 +121,10 @@ export class LedgerStatements {
     rows: readonly object[],
     last: string,
   ): Promise<BatchAnswer> {
-    const when = [databaseTime(this.#clock), counted_at, this.#time_zone()];
-    const values = [this.#process_id, ...when, ...counters.columns, storableJson(rows), last];
-    const [row] = await this.#database.query<{ answer: string | null }>(name, text, values);
+    const { database, clock, time_zone, process_id } = this.#options;
+    const when = [databaseTime(clock), counted_at, time_zone()];
+    const values = [process_id, ...when, ...counters.columns, storableJson(rows), last];
+    const [row] = await database.query<{ answer: string | null }>(name, text, values);
     return parseAnswer(row);
   }
 
@@ -137,7 +134,7 @@ export class LedgerStatements {
     if (known !== undefined) return known;
     // Somebody has emptied all tables: what was kept for them is for another database by now.
     const text = 'insert into database_identity default values on conflict do nothing';
-    await this.#database.query('database_identity_make', text, []);
+    await this.#options.database.query('database_identity_make', text, []);
     const made = await this.#readId();
     if (made === undefined) throw new Error('the table database_identity cannot be given a row');
     return made;
@@ -145,16 +142,16 @@ export class LedgerStatements {
 
   async #readId(): Promise<string | undefined> {
     const text = 'select id from database_identity';
-    const [row] = await this.#database.query<{ id: string }>('database_identity', text, []);
+    const [row] = await this.#options.database.query<{ id: string }>('database_identity', text, []);
     return row?.id;
   }
 
   async release(request_ids: readonly string[]): Promise<void> {
-    await this.#database.query('ledger_release', 'select release_batch($1)', [request_ids]);
+    await this.#options.database.query('ledger_release', 'select release_batch($1)', [request_ids]);
   }
 
   async topUp(top_ups: readonly TopUp[]): Promise<void> {
-    await this.#database.query('ledger_top_up', 'select top_up_batch($1, $2)', [
+    await this.#options.database.query('ledger_top_up', 'select top_up_batch($1, $2)', [
       top_ups.map(({ request_id }) => request_id),
       top_ups.map(({ amount_nano_usd }) => amount_nano_usd),
     ]);
@@ -166,15 +163,15 @@ export class LedgerStatements {
     if (meant.length === 0) return [];
     const counters = new CounterList();
     const positions = meant.map((demand) => counters.position(demand));
-    const [now, time_zone] = [databaseTime(this.#clock), this.#time_zone()];
-    const [row] = await this.#database.query<{ statuses: string }>(
+    const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
+    const [row] = await this.#options.database.query<{ statuses: string }>(
       'ledger_statuses',
       'select read_statuses($1, $2, $3, $4, $5, $6) as statuses',
       [now, time_zone, ...counters.columns],
     );
     const counted = (JSON.parse(row!.statuses) as PackedCounter[]).map(unpackCounter);
     const statuses = statusesOf(meant.map((demand, i) => [demand, counted[positions[i]! - 1]!]));
-    return addSpentByDay(statuses, { database: this.#database, now, time_zone });
+    return addSpentByDay(statuses, { database: this.#options.database, now, time_zone });
   }
 
   /**
@@ -182,13 +179,13 @@ export class LedgerStatements {
    * earliest of them first.
    */
   async recentCosts(): Promise<RecentCost[]> {
-    const rows = await this.#database.query<RecentCost>(
+    const rows = await this.#options.database.query<RecentCost>(
       'recent_costs',
       `select user_email as "user", model, cost_nano_usd from ledger
        where settled_at > coalesce($1::timestamptz, now()) - interval '1 day'
          and kind = 'request' and provenance ->> 'cost' = 'upstream' and cost_nano_usd > 0
        order by settled_at desc limit ${MAX_RECENT_COSTS}`,
-      [databaseTime(this.#clock)],
+      [databaseTime(this.#options.clock)],
     );
     return rows.reverse();
   }

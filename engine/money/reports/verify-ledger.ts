@@ -1,6 +1,7 @@
 import type { Clock } from '../../contract/services.ts';
-import type { Database, Knex } from '../../store/database.ts';
+import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import { type ReportRead, type ReportValue, readForLong } from './long-report.ts';
 
 /** A counter that says something else than the ledger and the reservations come to. */
 export interface CounterDifference {
@@ -71,8 +72,6 @@ export interface LedgerVerification extends LedgerExtent {
 const MAX_FOUND = 1000;
 /** A gateway records a reservation 30 to 65 seconds after its process was last heard of. */
 const LEFT_SECONDS = 120;
-/** A ledger of years takes its time, and nobody waits for it. */
-const PATIENCE_MS = 6 * 3_600_000;
 
 const EXTENT = `
 select (select count(*) from spend_counters) as counters, l.*, r.*
@@ -151,38 +150,33 @@ export function verifyLedger(options: {
   readonly database: Pick<Database, 'knex'>;
   readonly clock: Clock;
 }): Promise<LedgerVerification> {
-  return options.database.knex.transaction(
-    async (snapshot) => {
-      await snapshot.raw(`set local statement_timeout = ${PATIENCE_MS}`);
-      const [extent] = await select<LedgerExtent>(snapshot, EXTENT);
-      const [bounds] = await select<{ dropped_before: Date }>(snapshot, 'select dropped_before from ledger_bounds');
-      return {
-        ...extent!,
-        differences: await find<CounterDifference>(snapshot, DIFFERENCES, [bounds?.dropped_before ?? '-infinity']),
-        repeated: await find<RepeatedRequest>(snapshot, REPEATED),
-        uncounted: await find<UncountedRequest>(snapshot, UNCOUNTED),
-        left: await find<LeftReservation>(snapshot, LEFT, [databaseTime(options.clock)]),
-      };
-    },
-    { isolationLevel: 'repeatable read', readOnly: true },
-  );
+  return readForLong(options.database, async (read) => {
+    const [extent] = await select<LedgerExtent>(read, EXTENT);
+    const [bounds] = await read<{ dropped_before: Date }>('select dropped_before from ledger_bounds', []);
+    return {
+      ...extent!,
+      differences: await find<CounterDifference>(read, DIFFERENCES, [bounds?.dropped_before ?? '-infinity']),
+      repeated: await find<RepeatedRequest>(read, REPEATED),
+      uncounted: await find<UncountedRequest>(read, UNCOUNTED),
+      left: await find<LeftReservation>(read, LEFT, [databaseTime(options.clock)]),
+    };
+  });
 }
-
-type Values = readonly (Date | string | null)[];
 
 const AMOUNTS = /nano_usd$|^kept$|^recomputed$/;
 
-async function find<Finding>(snapshot: Knex, text: string, values: Values = []): Promise<Found<Finding>> {
-  const rows = await select<Finding & { total: number }>(snapshot, text, values);
+async function find<Finding>(
+  read: ReportRead,
+  text: string,
+  values: readonly ReportValue[] = [],
+): Promise<Found<Finding>> {
+  const rows = await select<Finding & { total: number }>(read, text, values);
   return { total: rows[0]?.total ?? 0, first: rows.map(({ total: _, ...finding }) => finding as Finding) };
 }
 
 /** Rows of a statement that gives amounts, whatever they are, as texts. */
-async function select<Row>(snapshot: Knex, text: string, values: Values = []): Promise<Row[]> {
-  const { rows } = await snapshot
-    .raw<{ rows: Record<string, unknown>[] }>(text, [...values] as never)
-    // Without it pg gives up after the patience of the pool, whatever the server was told.
-    .options({ query_timeout: PATIENCE_MS });
-  const read = ([name, value]: [string, unknown]) => [name, AMOUNTS.test(name) ? BigInt(String(value)) : value];
-  return rows.map((row) => Object.fromEntries(Object.entries(row).map(read)) as Row);
+async function select<Row>(read: ReportRead, text: string, values: readonly ReportValue[] = []): Promise<Row[]> {
+  const rows = await read<Record<string, unknown>>(text, values);
+  const convert = ([name, value]: [string, unknown]) => [name, AMOUNTS.test(name) ? BigInt(String(value)) : value];
+  return rows.map((row) => Object.fromEntries(Object.entries(row).map(convert)) as Row);
 }
