@@ -19,10 +19,7 @@ import { addPolicy } from './policy/command.ts';
 import { addPrices } from './prices/command.ts';
 import { addServiceTokens } from './service-tokens/command.ts';
 import { addSessions } from './sessions/command.ts';
-import { addLogin } from './sign-in/login-command.ts';
-import { addLogout } from './sign-in/logout-command.ts';
-import { addToken } from './sign-in/token-command.ts';
-import { addWhoami } from './sign-in/whoami-command.ts';
+import { addSignIn } from './sign-in/command.ts';
 import { addStages } from './stages/command.ts';
 import { addTest } from './test/command.ts';
 import { addTokens } from './tokens/command.ts';
@@ -48,10 +45,7 @@ const COMMANDS = [
   addAudit,
   addCreate,
   addDiff,
-  addLogin,
-  addToken,
-  addWhoami,
-  addLogout,
+  addSignIn,
   addClient,
 ];
 

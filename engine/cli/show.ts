@@ -2,7 +2,7 @@ import { jsonText, printableLines } from '../kit/text/printable.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK } from './exit-codes.ts';
-import { type Column, formatList, withoutEmptyColumns } from './table.ts';
+import { type ColumnGiven, formatList, withoutEmptyColumns } from './table.ts';
 
 const WIDTH = 80;
 
@@ -15,6 +15,17 @@ export function say({ terminal }: CommandContext, text: string): void {
 export function showResult(context: CommandContext, result: object, json: true | undefined, tell: () => void): number {
   if (json) context.terminal.data(`${jsonText(result)}\n`);
   else tell();
+  return EXIT_OK;
+}
+
+/** Prints a report: as JSON, or as lines for a person. */
+export function showReport(
+  { terminal }: Pick<CommandContext, 'terminal'>,
+  json: true | undefined,
+  report: object,
+  describe: () => readonly string[],
+): number {
+  terminal.data(json ? `${jsonText(report, 2)}\n` : printableLines(describe()));
   return EXIT_OK;
 }
 
@@ -38,7 +49,7 @@ export function showList<Entry>(
   json: true | undefined,
   how: {
     readonly none: string;
-    readonly columns: readonly (string | Column)[];
+    readonly columns: readonly ColumnGiven[];
     cells(entry: Entry): readonly string[];
     readonly width?: number;
   },
@@ -46,10 +57,7 @@ export function showList<Entry>(
   if (json) terminal.data(`${jsonText(entries, 2)}\n`);
   else if (entries.length === 0) terminal.words(`${how.none}\n`);
   else {
-    const all = how.columns.map((column) =>
-      typeof column === 'string' ? ({ title: column, kind: 'text' } as const) : column,
-    );
-    const { columns, rows } = withoutEmptyColumns(all, entries.map(how.cells));
+    const { columns, rows } = withoutEmptyColumns(how.columns, entries.map(how.cells));
     terminal.data(printableLines(formatList(columns, rows, how.width ?? terminal.table_columns)));
   }
   return EXIT_OK;

@@ -10,6 +10,14 @@ export interface Column {
   readonly kind: 'text' | 'number' | 'brief';
 }
 
+/** A column; a title alone is one of texts. */
+export type ColumnGiven = string | Column;
+
+/** Columns of numbers. */
+export function numbers(...titles: readonly string[]): Column[] {
+  return titles.map((title) => ({ title, kind: 'number' }));
+}
+
 const GAP = '  ';
 const SHORTEST_BRIEF = 6;
 
@@ -41,12 +49,17 @@ function printableRows(rows: readonly (readonly string[])[]): string[][] {
   return rows.map((cells) => cells.map((text) => printableLine(text)));
 }
 
+function columnsOf(given: readonly ColumnGiven[]): Column[] {
+  return given.map((column) => (typeof column === 'string' ? { title: column, kind: 'text' } : column));
+}
+
 /** Lines of a table with a title row, one line for each row; brief texts shrink to keep within `line_width`. */
 export function formatTable(
-  columns: readonly Column[],
+  titles: readonly ColumnGiven[],
   given: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
+  const columns = columnsOf(titles);
   const rows = printableRows(given);
   const widths = widest(columns, rows);
   shrinkToFit(columns, widths, line_width);
@@ -60,10 +73,11 @@ export function formatTable(
 
 /** Lines of a table where they fit; else of a record for each row, with a line for each cell that is not empty. */
 export function formatList(
-  columns: readonly Column[],
+  titles: readonly ColumnGiven[],
   given: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
+  const columns = columnsOf(titles);
   const rows = printableRows(given);
   if (widthOf(widest(columns, rows)) <= line_width) return formatTable(columns, rows, line_width);
   const label_width = Math.max(...columns.map(({ title }) => title.length)) + GAP.length;
@@ -75,9 +89,10 @@ export function formatList(
 
 /** The table without the columns that say nothing: those that are empty in every row. */
 export function withoutEmptyColumns(
-  columns: readonly Column[],
+  titles: readonly ColumnGiven[],
   rows: readonly (readonly string[])[],
 ): { columns: Column[]; rows: string[][] } {
+  const columns = columnsOf(titles);
   const kept = columns.map((_, i) => rows.some((row) => row[i] !== ''));
   return {
     columns: columns.filter((_, i) => kept[i]),

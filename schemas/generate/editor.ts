@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import { notInForce } from '../../engine/cli/explain/schema-words.ts';
+import { notInForce } from '../../engine/cli/explain/format-schema.ts';
 import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../engine/api.ts';
-import { type SchemaRow, schemaRows } from '../../engine/cli/explain/schema-words.ts';
+import { type SchemaRow, schemaRows } from '../../engine/cli/explain/format-schema.ts';
 import type { Sources } from './editor.ts';
 import { code, page, prose, table } from './markdown.ts';
 import { schemasIn } from './schema.ts';

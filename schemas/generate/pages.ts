@@ -1,7 +1,7 @@
 import type { Capability, StageDefinition } from '../../engine/api.ts';
+import { factType, operatorSignature } from '../../engine/cli/explain/describe-reference.ts';
 import { stagePlace } from '../../engine/cli/explain/explain-stage.ts';
-import { factType, operatorSignature } from '../../engine/cli/explain/explain-word.ts';
-import { schemaRows } from '../../engine/cli/explain/schema-words.ts';
+import { schemaRows } from '../../engine/cli/explain/format-schema.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/contract/facts.ts';
 import { DEFINITIONS } from '../../engine/protocols/definitions.ts';

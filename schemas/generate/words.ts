@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../../engine/api.ts';
-import { factType } from '../../engine/cli/explain/explain-word.ts';
+import { factType } from '../../engine/cli/explain/describe-reference.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';

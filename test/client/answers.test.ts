@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { describeCode } from '../../engine/cli/sign-in/sign-in-words.ts';
+import { describeCode } from '../../engine/cli/sign-in/format-sign-in.ts';
 import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
 import { times } from '../support/times.ts';

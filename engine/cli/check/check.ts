@@ -10,7 +10,7 @@ import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts'
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
-import type { LiveCheck } from './live.ts';
+import type { LiveCheck } from './live-report.ts';
 import { renderLive } from './live-report.ts';
 
 /** What a check is asked to do. */

@@ -9,7 +9,7 @@ import { readServerState } from '../../store/embedded/postgres-process.ts';
 import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../store/migrate.ts';
 import { describeTrouble } from '../../store/postgres-client.ts';
 import { listForeignSpools } from '../../store/spool/spool-names.ts';
-import type { LiveOutcome } from './live.ts';
+import type { LiveOutcome } from './live-report.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -6,8 +6,8 @@ import { otherMethod, secretMethod } from '../../identity/provider/client-authen
 import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../identity/provider/provider.ts';
 import { OpenIdProvider } from '../../identity/provider/provider-client.ts';
 import { systemClock } from '../../kit/clock.ts';
-import type { LiveOutcome } from './live.ts';
 import type { ProbeAnswer } from './live-http.ts';
+import type { LiveOutcome } from './live-report.ts';
 
 /** What the client check is told. */
 export interface ClientCheck {

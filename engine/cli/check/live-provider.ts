@@ -4,9 +4,9 @@ import type { AuthConfig, GatewayConfig, OidcConfig } from '../../contract/confi
 import { secretMethod } from '../../identity/provider/client-authentication.ts';
 import { redirectUriOf } from '../../identity/provider/issuer.ts';
 import { describeNetworkError } from '../../kit/net/network-words.ts';
-import type { LiveOutcome } from './live.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
 import { checkClient } from './live-provider-client.ts';
+import type { LiveOutcome } from './live-report.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 

@@ -3,25 +3,7 @@ import { describeNetworkError } from '../../kit/net/network-words.ts';
 import { upstreamPaths } from '../../upstreams/upstream-path.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
 import { checkProvider } from './live-provider.ts';
-
-/** What came of one check. Texts hold no secret. */
-export interface LiveOutcome {
-  readonly ok: boolean;
-  /** What was found, in a few words. */
-  readonly what: string;
-  /** What to do about a failure. */
-  readonly help?: string;
-  /** What is not quite as the configuration wants it, and may fail later. */
-  readonly warnings?: readonly string[];
-  /** What is worth knowing. */
-  readonly notes?: readonly string[];
-}
-
-/** One thing outside the configuration, and whether it is as the configuration needs it. */
-export interface LiveCheck extends LiveOutcome {
-  readonly name: string;
-  readonly duration_ms: number;
-}
+import type { LiveCheck, LiveOutcome } from './live-report.ts';
 
 /** How long one thing may take to answer where nothing else is said, in seconds. */
 const LIVE_TIMEOUT_SECONDS = 5;

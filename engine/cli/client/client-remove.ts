@@ -7,8 +7,8 @@ import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { planned } from './client.ts';
 import type { Input } from './client-input.ts';
-import { placeOf } from './client-place.ts';
-import { type ClientOptions, namesOf, rootUrl } from './client-wishes.ts';
+import { locationOf } from './client-location.ts';
+import { type ClientOptions, namesOf, rootUrl } from './client-options.ts';
 import { offerDrafts } from './client-write.ts';
 
 /** Coding clients by the names that commands give them. */
@@ -47,12 +47,12 @@ export async function removeClient(
 function planRemoval(client: ClientKind, root_url: string, given: RemoveOptions, env: NodeJS.ProcessEnv): ClientPlan {
   const { messages, build_cli, coding_cli } = namesOf(given.profile);
   if (client === 'messages') {
-    return removeMessages(root_url, messages, placeOf(given, { ...messages, file: messages.settings_file }, env));
+    return removeMessages(root_url, messages, locationOf(given, { ...messages, file: messages.settings_file }, env));
   }
   if (client === 'build-cli') {
-    return removeBuildCli(root_url, placeOf(given, { ...build_cli, file: build_cli.config_file }, env));
+    return removeBuildCli(root_url, locationOf(given, { ...build_cli, file: build_cli.config_file }, env));
   }
-  const { path: config, read } = placeOf(given, { ...coding_cli, file: coding_cli.config_file }, env);
+  const { path: config, read } = locationOf(given, { ...coding_cli, file: coding_cli.config_file }, env);
   const auth = given.managed === undefined ? pathOfFile(coding_cli.auth_file, env) : undefined;
   return removeCodingCli(root_url, coding_cli, { config, auth, read });
 }

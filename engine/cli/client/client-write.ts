@@ -5,7 +5,7 @@ import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import type { Input } from './client-input.ts';
-import type { ClientOptions } from './client-wishes.ts';
+import type { ClientOptions } from './client-options.ts';
 
 /** What became of a file. */
 interface Outcome {
@@ -42,7 +42,7 @@ export async function offerDrafts(
     const change = index < 0 ? 'none' : written ? 'written' : 'proposed';
     return { path: draft.path, change, backup: backups[index] ?? null };
   });
-  for (const outcome of outcomes) terminal.words(`${wordsFor(outcome)}\n`);
+  for (const outcome of outcomes) terminal.words(`${formatOutcome(outcome)}\n`);
   if (how.json) terminal.data(`${jsonText({ ...how.facts, files: outcomes })}\n`);
   return changed.length === 0 || written ? EXIT_OK : EXIT_FINDINGS;
 }
@@ -61,7 +61,7 @@ async function mayWrite(
   return /^y(?:es)?$/i.test((await input.line('Write this? [y/N] ', false)).trim());
 }
 
-function wordsFor({ path, change, backup }: Outcome): string {
+function formatOutcome({ path, change, backup }: Outcome): string {
   if (change === 'none') return `${path} says so already; nothing to write`;
   if (change === 'proposed') return `${path} was not written`;
   return backup === null ? `${path} is new` : `${path} is written; what it was is in ${backup}`;

@@ -24,8 +24,8 @@ import { EXIT_OK } from '../exit-codes.ts';
 import { warner } from '../surroundings.ts';
 import { checkModel } from './client-check.ts';
 import type { Input } from './client-input.ts';
-import { helperFor, isPassing, type Place, type Program, placeOf, thisProgram } from './client-place.ts';
-import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-wishes.ts';
+import { type ClientLocation, helperFor, isPassing, locationOf, type Program, thisProgram } from './client-location.ts';
+import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-options.ts';
 import { offerDrafts } from './client-write.ts';
 
 /** What these commands are given beyond their options. */
@@ -138,8 +138,8 @@ export function planned(make: () => ClientPlan): ClientPlan {
     return make();
   } catch (error) {
     if (!(error instanceof BrokenFile)) throw error;
-    const place = [error.path, error.line].filter((part) => part !== undefined).join(':');
-    throw new StartError(`${place}: ${error.message}; nothing was written`, { exit_code: EXIT_CONFIGURATION });
+    const position = [error.path, error.line].filter((part) => part !== undefined).join(':');
+    throw new StartError(`${position}: ${error.message}; nothing was written`, { exit_code: EXIT_CONFIGURATION });
   }
 }
 
@@ -151,7 +151,7 @@ async function offer(
   how: {
     readonly given: ClientOptions;
     readonly input: Input;
-    readonly place: Place;
+    readonly location: ClientLocation;
     /** What to say about a variable that holds the token. */
     readonly note: (variable: string) => string | undefined;
   },
@@ -159,9 +159,9 @@ async function offer(
   for (const warning of warnings) warner(context.terminal)(warning);
   const token = 'token' in credential ? credential.token : undefined;
   const { write, json } = how.given;
-  const { shared, elsewhere } = how.place;
+  const { shared, elsewhere } = how.location;
   const print = how.given.print || elsewhere;
-  if (shared && print) context.terminal.words(`What follows belongs in ${how.place.path} on each machine.\n`);
+  if (shared && print) context.terminal.words(`What follows belongs in ${how.location.path} on each machine.\n`);
   const exit_code = await offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
     ...(write && { write }),
     ...(print && { print }),
@@ -189,13 +189,13 @@ export async function buildCli(
   const { input, fetch } = surroundings;
   const wish = await wishOf(context, given, surroundings);
   const names = wish.names.build_cli;
-  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  const location = locationOf(given, { ...names, file: names.config_file }, context.env);
   const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
   const { model } = given;
   const display_name = given.displayName ?? given.providerName ?? model;
   const alias = aliasOf(given.alias, model);
-  const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, place));
-  return offer(context, 'build-cli', plan, wish, { given, input, place, note: noteUnset(context) });
+  const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, location));
+  return offer(context, 'build-cli', plan, wish, { given, input, location, note: noteUnset(context) });
 }
 
 /** `appscli client coding-cli`. */
@@ -207,15 +207,15 @@ export async function codingCli(
   const { input, fetch } = surroundings;
   const wish = await wishOf(context, given, surroundings, true);
   const names = wish.names.coding_cli;
-  const place = placeOf(given, { ...names, file: names.config_file }, context.env);
+  const location = locationOf(given, { ...names, file: names.config_file }, context.env);
   const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
-  const { path: config, read } = place;
+  const { path: config, read } = location;
   const auth = pathOfFile(names.auth_file, context.env);
   const { model, providerName: provider_name = 'custom' } = given;
   const plan = planned(() =>
     planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
   );
-  return offer(context, 'coding-cli', plan, wish, { given, input, place, note: noteUnset(context) });
+  return offer(context, 'coding-cli', plan, wish, { given, input, location, note: noteUnset(context) });
 }
 
 /** A tier that nobody names has the model itself: what helps it along would else ask for a model of the vendor. */
@@ -234,18 +234,18 @@ export async function messages(
   const { input, fetch } = surroundings;
   const wish = await wishOf(context, given, surroundings);
   const names = wish.names.messages;
-  const place = placeOf(given, { ...names, file: names.settings_file }, context.env);
+  const location = locationOf(given, { ...names, file: names.settings_file }, context.env);
   const { model, discovery = false, cache1h: cache_1h = false } = given;
   const tiers = tiersOf(given);
   const context_window = await check(context, wish, given, fetch, Object.values(tiers));
   const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);
-  if (given.settings || given.write || place.shared || !('variable' in wish.credential)) {
-    const plan = planned(() => planMessages(full, names, place));
+  if (given.settings || given.write || location.shared || !('variable' in wish.credential)) {
+    const plan = planned(() => planMessages(full, names, location));
     const note = () =>
       `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
-    return offer(context, 'messages', plan, wish, { given, input, place, note });
+    return offer(context, 'messages', plan, wish, { given, input, location, note });
   }
   const texts = messagesVariables(full, names);
   const copies = { [credentialVariable(names)]: wish.credential.variable };
@@ -257,7 +257,7 @@ export async function messages(
     const unset = noteUnset(context)(wish.credential.variable);
     if (unset !== undefined) terminal.words(`${unset}\n`);
     if (discovery) {
-      const cache = join(dirname(place.path), 'cache', 'gateway-models.json');
+      const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
       terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
     }
   }

@@ -38,7 +38,7 @@ function reasonLines({ reasons }: Decision, line_width: number): string[] {
   );
 }
 
-function fateInWords({ fate, mode, guard }: StageStep): string {
+function formatFate({ fate, mode, guard }: StageStep): string {
   if (fate === 'runs') return 'runs';
   if (fate === 'unreached') return 'is not reached';
   if (fate === 'unknown') return 'may run';
@@ -55,7 +55,7 @@ function stageLines(steps: readonly StageStep[], line_width: number): string[] {
       list = step.list;
       order += 1;
       const where = step.list === 'stages' ? '' : ` (${step.list})`;
-      const title = `${String(order).padStart(3)}  ${step.id} ${fateInWords(step)}${where}`;
+      const title = `${String(order).padStart(3)}  ${step.id} ${formatFate(step)}${where}`;
       const facts = Object.entries(step.wrote).map(([path, value]) => inOnePiece(`${path} = ${shown(path, value)}`));
       return [
         title,
@@ -134,14 +134,14 @@ function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_wid
   ).map((line) => `  ${line}`);
 }
 
-function rewritesInWords({ unchanged, rewrites }: SentStep): string {
+function formatRewrites({ unchanged, rewrites }: SentStep): string {
   if (unchanged) return 'as they came';
   return rewrites.includes('*') ? 'written anew' : `with ${rewrites.join(', ')} rewritten`;
 }
 
 function sentLines(sent: SentStep): string[] {
   const { upstream, method, url, headers, body_bytes, sha256 } = sent;
-  const body = `${body_bytes} bytes, ${rewritesInWords(sent)}`;
+  const body = `${body_bytes} bytes, ${formatRewrites(sent)}`;
   return [
     `  ${method} ${url} (upstream ${upstream})`,
     ...headers.map(([name, value]) => `  ${name}: ${value}`),

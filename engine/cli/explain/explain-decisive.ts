@@ -54,7 +54,7 @@ export function describeField({ field, says, harmless, source }: ExplainedField,
 }
 
 /** What becomes of a header of a request, in a sentence. */
-export function requestHeaderWords(name: string): string {
+export function describeRequestHeader(name: string): string {
   return isDecisiveHeader(name.toLowerCase())
     ? 'In a request it chooses who serves or pays: it is dropped unless allow_headers of the upstream lists it.'
     : 'In a request it chooses nothing that the gateway decides.';

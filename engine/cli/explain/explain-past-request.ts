@@ -101,7 +101,7 @@ function callerOf(facts: Facts): ModelCaller {
   };
 }
 
-function inWords(refusal: ModelRefusal, id: string): string {
+function formatRefusal(refusal: ModelRefusal, id: string): string {
   if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
   if (refusal.token_group === undefined) return 'the caller is a member of no token group';
   return `the token group ${refusal.token_group} may not use ${id}`;
@@ -114,7 +114,7 @@ function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: 
   const model = catalog.find(id);
   if (model === undefined) return { refusal: `there is no model ${id}` };
   const refused = catalog.refusal(callerOf(facts), model);
-  if (refused !== undefined) return { refusal: inWords(refused, id) };
+  if (refused !== undefined) return { refusal: formatRefusal(refused, id) };
   const about = modelFacts(model);
   const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
     ({ held, mode }) => held && mode === 'enforce',

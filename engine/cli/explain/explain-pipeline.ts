@@ -4,7 +4,7 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
-import { formatTable } from '../table.ts';
+import { formatTable, numbers } from '../table.ts';
 import { raisedCodes } from './explain-stage.ts';
 
 const LISTS = ['stages', 'on_error', 'finally'] as const;
@@ -111,13 +111,7 @@ function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_wi
     own_file(entry) ? `:${entry.place.line}` : `${basename(entry.place.file)}:${entry.place.line}`,
   ]);
   const [titles, ...lines] = formatTable(
-    [
-      { title: '#', kind: 'number' },
-      { title: 'ID', kind: 'text' },
-      { title: 'STAGE', kind: 'text' },
-      { title: 'RUNS', kind: 'brief' },
-      { title: 'LINE', kind: 'text' },
-    ],
+    [...numbers('#'), 'ID', 'STAGE', { title: 'RUNS', kind: 'brief' }, 'LINE'],
     rows,
     line_width - 2,
   );
@@ -160,8 +154,7 @@ function cellOf(pipeline: PipelineSpec, stage: string): string {
 }
 
 function matrixTable(titles: readonly string[], rows: readonly (readonly string[])[], line_width: number): string[] {
-  const columns = titles.map((title) => ({ title, kind: 'text' as const }));
-  return formatTable([{ title: 'STAGE', kind: 'text' }, ...columns], rows, line_width);
+  return formatTable(['STAGE', ...titles], rows, line_width);
 }
 
 /** One table of pipelines, their names broken at a dash where they are too long; whether nothing had to be cut. */

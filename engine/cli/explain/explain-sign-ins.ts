@@ -3,13 +3,12 @@ import type { Fetch } from '../../client/http.ts';
 import type { RefusedSignIn } from '../../identity/provider/refused-sign-ins.ts';
 import type { KnownPerson } from '../../identity/sessions/bindings.ts';
 import type { SessionSummary } from '../../identity/sessions/sessions.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type Location, withAdmin } from '../admin.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
 import { sessionsOf } from '../sessions/sessions.ts';
+import { showReport } from '../show.ts';
 
 /** What is known of a person's sign-ins. */
 interface SignIns {
@@ -33,9 +32,7 @@ export async function explain(
 ): Promise<number> {
   const { terminal } = context;
   const found = await withAdmin(context, given, (admin) => readSignIns(admin, email.toLowerCase()), fetch);
-  if (given.json) terminal.data(`${jsonText(found, 2)}\n`);
-  else terminal.data(printableLines(describe(found, Math.min(terminal.columns, WIDTH))));
-  return EXIT_OK;
+  return showReport(context, given.json, found, () => describe(found, Math.min(terminal.columns, WIDTH)));
 }
 
 async function readSignIns(admin: AdminApi, user: string): Promise<SignIns> {

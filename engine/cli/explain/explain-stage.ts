@@ -1,7 +1,7 @@
 import { ERRORS } from '../../contract/errors.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import { schemaRows } from './schema-words.ts';
+import { schemaRows } from './format-schema.ts';
 
 const LABEL_WIDTH = 15;
 

@@ -11,12 +11,12 @@ import { ORIGIN_HEADERS, originHeader } from '../../upstreams/origin-headers.ts'
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages/stages.ts';
+import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './describe-reference.ts';
 import { describeCode, explainCode } from './explain-code.ts';
 import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
 import { describeField, explainField } from './explain-decisive.ts';
 import type { Caller } from './explain-request.ts';
 import { describeStage } from './explain-stage.ts';
-import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './explain-word.ts';
 
 /** What is to be explained, and how. */
 export interface ExplainOptions extends StagesFrom, Caller {

@@ -1,6 +1,5 @@
 import { StartError } from '../../contract/start-error.ts';
 import { formatUsd } from '../../kit/money.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type ReconciledRow, type Reconciliation, reconcile } from '../../money/reports/reconcile.ts';
 import { counted, roundedUsd } from '../amounts.ts';
@@ -8,7 +7,8 @@ import type { CommandContext } from '../context.ts';
 import { type CsvCell, formatCsv } from '../csv.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { demandPeriod } from '../period.ts';
-import { type Column, formatTable } from '../table.ts';
+import { showReport } from '../show.ts';
+import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 import { type BillColumns, nanoOf, parseAmount, readBill } from './bill-file.ts';
 
@@ -32,14 +32,7 @@ type Amounts = Omit<ReconciledRow, 'day' | 'model'>;
 const WIDTH = 80;
 /** Two more than the cents of a bill, so that small differences are seen. */
 const DECIMALS = 4;
-const COLUMNS: readonly Column[] = [
-  { title: 'DAY', kind: 'text' },
-  { title: 'MODEL', kind: 'text' },
-  { title: 'BILL USD', kind: 'number' },
-  { title: 'LEDGER USD', kind: 'number' },
-  { title: 'BILL - LEDGER', kind: 'number' },
-  { title: '%', kind: 'number' },
-];
+const COLUMNS = ['DAY', 'MODEL', ...numbers('BILL USD', 'LEDGER USD', 'BILL - LEDGER', '%')];
 
 /** `appscli ledger reconcile`: compares a bill with the ledger. Exits 1 when they disagree; 64 for a file that is no bill. */
 export async function reconcileBill(context: CommandContext, file: string, given: ReconcileOptions): Promise<number> {
@@ -57,9 +50,9 @@ export async function reconcileBill(context: CommandContext, file: string, given
     }
     return result;
   });
-  if (given.json) terminal.data(`${jsonText(reconciliationJson(found, upstream), 2)}\n`);
-  else if (given.csv) terminal.verbatim(reconciliationCsv(found));
-  else terminal.data(printableLines(describeReconciliation(found, upstream, terminal.table_columns)));
+  const describe = () => describeReconciliation(found, upstream, terminal.table_columns);
+  if (given.csv) terminal.verbatim(reconciliationCsv(found));
+  else showReport(context, given.json, reconciliationJson(found, upstream), describe);
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
 }
 

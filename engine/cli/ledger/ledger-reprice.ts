@@ -1,6 +1,6 @@
 import { systemClock } from '../../kit/clock.ts';
 import { formatUsd } from '../../kit/money.ts';
-import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import {
   type RepricedGroup,
@@ -11,24 +11,17 @@ import {
 } from '../../money/reports/reprice.ts';
 import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
 import { operator } from '../operator.ts';
 import { demandPeriod } from '../period.ts';
-import { type Column, formatTable } from '../table.ts';
+import { showReport } from '../show.ts';
+import { formatTable, numbers } from '../table.ts';
 import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
 /** How often somebody who waits is told how far it is. */
 const PROGRESS_MS = 2000;
-const COLUMNS: readonly Column[] = [
-  { title: 'DAY', kind: 'text' },
-  { title: 'MODEL', kind: 'text' },
-  { title: 'REQUESTS', kind: 'number' },
-  { title: 'LEDGER USD', kind: 'number' },
-  { title: 'NOW USD', kind: 'number' },
-  { title: 'DIFFERENCE', kind: 'number' },
-];
+const COLUMNS = ['DAY', 'MODEL', ...numbers('REQUESTS', 'LEDGER USD', 'NOW USD', 'DIFFERENCE')];
 
 /** `appscli ledger reprice`: shows what requests cost by the prices of gateway.yaml, and with `--yes` puts the ledger right. */
 export async function reprice(
@@ -47,9 +40,9 @@ export async function reprice(
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),
   );
-  if (json) terminal.data(`${jsonText(repricingJson(repricing), 2)}\n`);
-  else terminal.data(printableLines(describeRepricing(repricing, terminal.table_columns)));
-  return EXIT_OK;
+  return showReport(context, json, repricingJson(repricing), () =>
+    describeRepricing(repricing, terminal.table_columns),
+  );
 }
 
 /** Lines for people: what differs by day and model, what was left alone, and what was written. */

@@ -1,6 +1,6 @@
 import { systemClock } from '../../kit/clock.ts';
 import { formatUsd } from '../../kit/money.ts';
-import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { describeCounter } from '../../money/limits/spend-limits.ts';
 import {
@@ -15,6 +15,7 @@ import {
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { showReport } from '../show.ts';
 import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
@@ -27,12 +28,10 @@ export async function verify(
   context: CommandContext,
   { config, json }: { readonly config: string; readonly json?: true },
 ): Promise<number> {
-  const { terminal } = context;
   const verification = await withDatabase(context, config, ({ database }) =>
     verifyLedger({ database, clock: systemClock }),
   );
-  if (json) terminal.data(`${jsonText(verificationJson(verification), 2)}\n`);
-  else terminal.data(printableLines(describeVerification(verification)));
+  showReport(context, json, verificationJson(verification), () => describeVerification(verification));
   return addsUp(verification) ? EXIT_OK : EXIT_FINDINGS;
 }
 

@@ -5,14 +5,14 @@ import { loadToRun } from '../../gateway/load-configuration.ts';
 import { layOver } from '../../identity/policies/managed-policies.ts';
 import { mergeAll } from '../../identity/policies/merge.ts';
 import { type ApplyingPolicy, inOrder, policiesFor } from '../../identity/policies/policy.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { Loaded, Policy } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
 import { describeSettings, originsOf } from '../explain/describe-settings.ts';
-import { type Column, formatList } from '../table.ts';
+import { say, showList, showReport } from '../show.ts';
+import { formatList, numbers } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 import { formatMoment } from '../times.ts';
 import { commandLog } from '../with-database.ts';
@@ -38,9 +38,11 @@ export async function show(
   const email = given.user.toLowerCase();
   const person = given.group === undefined ? await lastSignIn(context, config, email) : { email, groups: given.group };
   const applying = policiesFor(config.policies?.managed, loaded.policies, person);
-  if (given.json) terminal.data(`${jsonText(asJson(config, person, applying), 2)}\n`);
-  else if (applying.length === 0) terminal.words(printableLines(wrapText(describeNothing(config, person), 80)));
-  else terminal.data(printableLines(describe(config, person, applying, terminal)));
+  if (applying.length === 0 && !given.json) say(context, describeNothing(config, person));
+  else
+    showReport(context, given.json, asJson(config, person, applying), () =>
+      describe(config, person, applying, terminal),
+    );
   return applying.length === 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
@@ -74,7 +76,7 @@ function reasonOf({ because }: ApplyingPolicy): string {
   return because.by === 'group' ? `member of ${because.group}` : `e-mail address at ${because.email_domain}`;
 }
 
-function groupsInWords({ groups, signed_in_at }: Person): string {
+function formatGroups({ groups, signed_in_at }: Person): string {
   const named = groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`;
   if (signed_in_at === undefined) return named;
   if (signed_in_at === null) return `${named}: never signed in`;
@@ -86,7 +88,7 @@ function describeNothing(config: GatewayConfig, person: Person): string {
     config.policies?.managed?.enabled === true
       ? ''
       : ' Managed policies are not handed out: see policies.managed in gateway.yaml.';
-  return `No managed policy is meant for ${person.email} (${groupsInWords(person)}).${off}`;
+  return `No managed policy is meant for ${person.email} (${formatGroups(person)}).${off}`;
 }
 
 function mergedSettings(applying: readonly ApplyingPolicy[]) {
@@ -105,7 +107,7 @@ function describe(
   const allowed = models === undefined ? [] : [`models: ${[...models].join(', ') || 'none'} (by ${models_policy})`];
   const rows = applying.map((each) => [each.policy.name, reasonOf(each), shortPath(each.policy.file)]);
   return [
-    ...wrapText(`${person.email} (${groupsInWords(person)}) gets, the last one having the last word:`, line_width),
+    ...wrapText(`${person.email} (${formatGroups(person)}) gets, the last one having the last word:`, line_width),
     '',
     ...formatList(WHY_COLUMNS, rows, table_columns),
     '',
@@ -118,11 +120,7 @@ function describe(
   ];
 }
 
-const WHY_COLUMNS: readonly Column[] = [
-  { title: 'POLICY', kind: 'text' },
-  { title: 'BECAUSE', kind: 'text' },
-  { title: 'FILE', kind: 'text' },
-];
+const WHY_COLUMNS = ['POLICY', 'BECAUSE', 'FILE'];
 
 function asJson(config: GatewayConfig, { email, groups, signed_in_at }: Person, applying: readonly ApplyingPolicy[]) {
   const policies = applying.map(({ policy: { name, priority, file }, because }) => {
@@ -143,7 +141,6 @@ export async function list(
   context: CommandContext,
   given: { readonly config: string; readonly json?: true },
 ): Promise<number> {
-  const { terminal } = context;
   const { config, loaded } = await loadPolicies(context, given.config);
   const policies = ordered(config, loaded);
   const base = config.policies?.managed?.default_policy;
@@ -151,19 +148,18 @@ export async function list(
     const facts = policies.map(({ name, version, summary, match, priority, file }) => {
       return { name, version, summary, is_default: name === base, match, priority, file: shortPath(file) };
     });
-    terminal.data(`${jsonText(facts, 2)}\n`);
-  } else if (policies.length === 0) {
-    terminal.words('There are no managed policies; policies.managed of gateway.yaml says where they are.\n');
-  } else {
-    const rows = policies.map((policy) => [
+    return showReport(context, given.json, facts, () => []);
+  }
+  return showList(context, policies, undefined, {
+    none: 'There are no managed policies; policies.managed of gateway.yaml says where they are.',
+    columns: ['POLICY', ...numbers('PRIORITY'), 'FOR', 'SUMMARY'],
+    cells: (policy) => [
       policy.name,
       policy.name === base ? '' : String(policy.priority),
       audienceOf(policy, base),
       policy.summary,
-    ]);
-    terminal.data(printableLines(formatList(LIST_COLUMNS, rows, terminal.table_columns)));
-  }
-  return EXIT_OK;
+    ],
+  });
 }
 
 function ordered(config: GatewayConfig, { policies }: Loaded): Policy[] {
@@ -176,10 +172,3 @@ function audienceOf({ name, match }: Policy, base: string | undefined): string {
   const words = [...match.groups, ...match.email_domains.map((domain) => `@${domain}`)];
   return words.length === 0 ? 'nobody' : words.join(', ');
 }
-
-const LIST_COLUMNS: readonly Column[] = [
-  { title: 'POLICY', kind: 'text' },
-  { title: 'PRIORITY', kind: 'number' },
-  { title: 'FOR', kind: 'text' },
-  { title: 'SUMMARY', kind: 'text' },
-];

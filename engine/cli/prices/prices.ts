@@ -1,5 +1,5 @@
 import { formatUsd } from '../../kit/money.ts';
-import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import {
   findPriceProblems,
@@ -11,6 +11,7 @@ import {
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { showReport } from '../show.ts';
 import { withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
@@ -28,9 +29,7 @@ export async function checkPrices(
   const findings = await withDatabase(context, given.config, async ({ config, database }) =>
     findPriceProblems(config, await readUsedPrices(database, since), since.getTime()),
   );
-  const { terminal } = context;
-  if (given.json) terminal.data(`${jsonText(findingsJson(findings, since), 2)}\n`);
-  else terminal.data(printableLines(describePriceFindings(findings, since)));
+  showReport(context, given.json, findingsJson(findings, since), () => describePriceFindings(findings, since));
   return allPriced(findings) ? EXIT_OK : EXIT_FINDINGS;
 }
 

@@ -4,11 +4,12 @@ import { SERVED_FIELDS } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { loadToRead } from '../../gateway/load-configuration.ts';
 import { formatUsd } from '../../kit/money.ts';
-import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
+import { printable } from '../../kit/text/printable.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../../money/prices/prices.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
-import { type Column, formatTable, withoutEmptyColumns } from '../table.ts';
+import { EXIT_USAGE } from '../exit-codes.ts';
+import { showReport } from '../show.ts';
+import { formatTable, numbers, withoutEmptyColumns } from '../table.ts';
 
 /** Which prices are to be shown; the time in milliseconds since the epoch. */
 export interface ShowPricesOptions {
@@ -32,9 +33,9 @@ export async function showPrices(context: CommandContext, given: ShowPricesOptio
   const { at = Date.now() } = given;
   const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
   const shown = pricesAt(config, { ...given, at });
-  if (given.json) terminal.data(`${jsonText(shown.flatMap(priceJson), 2)}\n`);
-  else terminal.data(printableLines(describePrices(together(shown, config), terminal.table_columns)));
-  return EXIT_OK;
+  return showReport(context, given.json, shown.flatMap(priceJson), () =>
+    describePrices(together(shown, config), terminal.table_columns),
+  );
 }
 
 function pricesAt(
@@ -78,23 +79,9 @@ function together(shown: readonly Shown[], { upstreams }: GatewayConfig): Shown[
 
 const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
-const COLUMNS: readonly Column[] = [
-  { title: 'MODEL, UPSTREAM', kind: 'text' },
-  { title: 'INPUT', kind: 'number' },
-  { title: 'OUTPUT', kind: 'number' },
-  { title: 'CACHE R', kind: 'number' },
-  { title: 'W 5M', kind: 'number' },
-  { title: 'W 1H', kind: 'number' },
-  { title: 'UNTIL', kind: 'text' },
-  { title: 'SOURCE', kind: 'text' },
-];
+const COLUMNS = ['MODEL, UPSTREAM', ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H'), 'UNTIL', 'SOURCE'];
 
-const TOOL_COLUMNS: readonly Column[] = [
-  { title: 'TOOL', kind: 'text' },
-  { title: 'MODEL', kind: 'text' },
-  { title: 'UPSTREAM', kind: 'text' },
-  { title: 'USD PER 1,000 USES', kind: 'number' },
-];
+const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];
 
 /** Lines of a table with the models as headings, and of one for tools where any has a price. */
 function describePrices(shown: readonly Shown[], line_width: number): string[] {

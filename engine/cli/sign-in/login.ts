@@ -14,7 +14,7 @@ import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { ownName } from '../new-files.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
-import { describeCode, signInProgress } from './sign-in-words.ts';
+import { describeCode, signInProgress } from './format-sign-in.ts';
 
 /** `appscli login`: signs in at a gateway and keeps what it gives. */
 export async function login(

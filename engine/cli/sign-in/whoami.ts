@@ -4,10 +4,9 @@ import { openCredentials } from '../../client/credentials.ts';
 import { sentence } from '../../client/errors.ts';
 import { safeToShow } from '../../client/shape-answer.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
+import { showReport } from '../show.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
 import { formatMoment } from '../times.ts';
 
@@ -17,10 +16,11 @@ const LABEL_WIDTH = 13;
 
 /** `appscli whoami`: what the gateway knows about the person who signed in. */
 export async function whoami(
-  { terminal, env }: CommandContext,
+  context: CommandContext,
   given: { readonly baseUrl?: string | undefined; readonly json?: true },
   { fetch, clock }: Surroundings = {},
 ): Promise<number> {
+  const { terminal, env } = context;
   const client = await openClient({ base_url: given.baseUrl, env, fetch, clock, warn: warner(terminal) });
   const { base_url } = client;
   const { status, body } = await client.request('GET', PATH);
@@ -32,9 +32,9 @@ export async function whoami(
     });
   }
   const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
-  if (given.json) terminal.data(`${jsonText({ base_url, ...me, token_expires_at: expires_at ?? null }, 2)}\n`);
-  else terminal.data(printableLines(describe(me, base_url, expires_at)));
-  return EXIT_OK;
+  return showReport(context, given.json, { base_url, ...me, token_expires_at: expires_at ?? null }, () =>
+    describe(me, base_url, expires_at),
+  );
 }
 
 function describe(me: Readonly<Record<string, unknown>>, base_url: string, expires_at: string | undefined): string[] {

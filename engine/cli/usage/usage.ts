@@ -14,7 +14,7 @@ import type { CommandContext } from '../context.ts';
 import { type CsvCell, formatCsv } from '../csv.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { demandPeriod } from '../period.ts';
-import { type Column, formatTable } from '../table.ts';
+import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 
 /** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
@@ -88,15 +88,7 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
   return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', 'possibly_billed_usd'], cells);
 }
 
-const NUMBERS: readonly Column[] = [
-  { title: 'REQUESTS', kind: 'number' },
-  { title: 'INPUT', kind: 'number' },
-  { title: 'OUTPUT', kind: 'number' },
-  { title: 'CACHE R', kind: 'number' },
-  { title: 'CACHE W', kind: 'number' },
-  { title: 'COST USD', kind: 'number' },
-];
-const ADJUSTED: Column = { title: 'ADJUSTED', kind: 'number' };
+const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
 
 /** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
 interface Layout {
@@ -125,12 +117,12 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
   const { title, headingOf, nameOf } = layoutOf(by);
   const groups = Map.groupBy(rows, headingOf);
   const adjusted = rows.some((row) => row.adjusted_nano_usd !== 0n);
-  const numbers = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
+  const counts = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
   const cells = [...groups].flatMap(([heading, own]) =>
-    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...numbers([row])]),
+    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...counts([row])]),
   );
-  const columns: readonly Column[] = [{ title, kind: 'text' }, ...NUMBERS, ...(adjusted ? [ADJUSTED] : [])];
-  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...numbers(rows)]], line_width);
+  const columns = [title, ...numbers(...NUMBERS, ...(adjusted ? ['ADJUSTED'] : []))];
+  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...counts(rows)]], line_width);
   const total = lines.pop()!;
   const described = [...groups].flatMap(([heading, own]) => [
     ...(heading === undefined ? [] : [printable(heading)]),

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
-import { checkLive, type LiveCheck } from '../../../engine/cli/check/live.ts';
+import { checkLive } from '../../../engine/cli/check/live.ts';
+import type { LiveCheck } from '../../../engine/cli/check/live-report.ts';
 import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';

@@ -5,7 +5,7 @@ import { readUserFile } from '../../client-files/user-file.ts';
 import type { ManagedFiles } from '../../contract/config.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { EXIT_USAGE } from '../exit-codes.ts';
-import type { ClientOptions } from './client-wishes.ts';
+import type { ClientOptions } from './client-options.ts';
 
 /** The program that runs: a key helper on this machine calls it again. */
 export interface Program {
@@ -21,7 +21,7 @@ export function thisProgram(): Program {
 }
 
 /** Where a client's file is, and for whom. */
-export interface Place {
+export interface ClientLocation {
   readonly path: string;
   readonly platform: ClientPlatform;
   /** Whether it is for everybody who works at the machine. */
@@ -32,11 +32,11 @@ export interface Place {
 }
 
 /** Where the file of a client goes: into its user's home, or to where it looks for what an administrator wants. Raises StartError. */
-export function placeOf(
+export function locationOf(
   { managed }: Pick<ClientOptions, 'managed'>,
   names: { readonly file: string; readonly managed_file: ManagedFiles },
   env: NodeJS.ProcessEnv,
-): Place {
+): ClientLocation {
   const here = platformOf(process.platform);
   if (managed === undefined) {
     const path = pathOfFile(names.file, env);

@@ -54,16 +54,16 @@ export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): stri
   return chooseBaseUrl(given, env, signed_in, 'taken').replace(API_PATH, '').replace(/\/+$/, '');
 }
 
-/** The names of clients that a profile gives, or the neutral ones. Raises StartError with the place of a mistake. */
+/** The names of clients that a profile gives, or the neutral ones. Raises StartError with the position of a mistake. */
 export function namesOf(file: string | undefined): ClientNames {
   if (file === undefined || file === 'neutral') return clientNames(undefined);
   const findings = createFindings();
   const profile = readProfile(file, findings);
   if (profile !== undefined) return clientNames(profile);
   const [first] = findings.diagnostics();
-  const place = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
+  const position = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
   const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
-  throw new StartError(`--profile: ${place}: ${first?.message ?? 'it cannot be read'}${expected}`, {
+  throw new StartError(`--profile: ${position}: ${first?.message ?? 'it cannot be read'}${expected}`, {
     exit_code: EXIT_CONFIGURATION,
   });
 }

@@ -4,7 +4,7 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { OPERATORS, type Operator, type OperatorSpec } from '../../rules/operators.ts';
 import { CONNECTION_HEADERS } from '../../upstreams/connection-headers.ts';
 import type { OriginHeaders } from '../../upstreams/origin-headers.ts';
-import { requestHeaderWords } from './explain-decisive.ts';
+import { describeRequestHeader } from './explain-decisive.ts';
 import { labelled } from './explain-stage.ts';
 
 /** Words for the kinds of facts. */
@@ -103,6 +103,6 @@ export function describeHeader(name: string, kept_back: OriginHeaders | undefine
     ...wrapText(says, line_width),
     ...(kept_back === undefined ? [] : ['', ...labelled('like it', kept_back.names.join(', '), line_width)]),
     '',
-    ...wrapText(requestHeaderWords(name), line_width),
+    ...wrapText(describeRequestHeader(name), line_width),
   ];
 }
