@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import pg from 'pg';
+import { PACKAGE_ROOT } from '../../engine/kit/package-root.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { migrations } from '../../engine/store/migrate.ts';
 import { parseInt8 } from '../../engine/store/postgres-client.ts';
@@ -123,6 +126,12 @@ describe('an open database', () => {
 });
 
 describe('migrations', () => {
+  test('name every file of the schema once', () => {
+    const schema = join(PACKAGE_ROOT, 'engine/store/schema');
+    const found = readdirSync(schema, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.sql'));
+    assert.deepEqual(migrations.flatMap(({ files }) => files).toSorted(), found.toSorted());
+  });
+
   test('run once when several processes open an empty database at the same moment', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
     const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));

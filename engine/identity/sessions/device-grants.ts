@@ -174,7 +174,7 @@ export function createDeviceGrants(options: {
     deny: (grant_id: string, because?: string) =>
       changed(
         'device_deny',
-        `update device_grants set status = 'denied', state_hash = null, denied_because = $3, denied_at = $2
+        `update device_grants set status = 'denied', state_hash = null, denied_because = $3
          where id = $1 and status = 'pending' and expires_at > $2 returning id`,
         [storable(grant_id), later(0), because === undefined ? null : storable(because)],
       ),
@@ -183,7 +183,7 @@ export function createDeviceGrants(options: {
     async reopen(user_code: string) {
       const code = readUserCode(user_code);
       if (code === undefined) return undefined;
-      const text = `update device_grants set status = 'pending', denied_because = null, denied_at = null
+      const text = `update device_grants set status = 'pending', denied_because = null
         where user_code = $1 and status = 'denied' and denied_because is not null and heard_at is null and expires_at > $2
         returning ${PENDING}`;
       return pending(await database.query<PendingGrant>('device_reopen', text, [code, later(0)]));

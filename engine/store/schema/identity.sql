@@ -117,7 +117,6 @@ create table device_grants (
   sealed_grant text,
   -- A sentence for whoever waits; null where the person declined.
   denied_because text,
-  denied_at timestamptz,
   -- When the device was told.
   heard_at timestamptz,
   -- Of a sign-in that was collected: when, its session, and the session's first refresh token, sealed under the device code.
