@@ -1,6 +1,8 @@
+import { Readable } from 'node:stream';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { describeNetworkError } from '../kit/net/network-words.ts';
 import { programVersion } from '../kit/package-root.ts';
+import { readAll } from '../kit/read-all.ts';
 import { Unreachable } from './errors.ts';
 
 const TIMEOUT_SECONDS = 10;
@@ -75,7 +77,11 @@ async function readAnswer(response: Response, url: string): Promise<HttpAnswer> 
       { exit_code: EXIT_UNAVAILABLE },
     );
   }
-  const text = await readText(response, url);
+  const tooLong = () =>
+    new StartError(`${url} sends more than 1 MiB, which no gateway does here; is the address right?`, {
+      exit_code: EXIT_UNAVAILABLE,
+    });
+  const text = (await readAll(response.body ?? Readable.from([]), BODY_BYTES_MAX, tooLong)).toString('utf8');
   const wait = headers.get('retry-after') ?? '';
   const retry_after_seconds = /^\d{1,6}$/.test(wait) ? Number(wait) : undefined;
   if (text.trim() === '') return { status, kind: 'empty', body: undefined, retry_after_seconds };
@@ -84,21 +90,6 @@ async function readAnswer(response: Response, url: string): Promise<HttpAnswer> 
   } catch {
     return { status, kind: 'other', body: undefined, retry_after_seconds };
   }
-}
-
-async function readText(response: Response, url: string): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > BODY_BYTES_MAX) {
-      throw new StartError(`${url} sends more than 1 MiB, which no gateway does here; is the address right?`, {
-        exit_code: EXIT_UNAVAILABLE,
-      });
-    }
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../contract/services.ts';
 import { isPlain, mediaType } from '../../kit/media-type.ts';
+import { readAll } from '../../kit/read-all.ts';
 import { OAuthError } from './oauth-error.ts';
 
 const FORM = 'application/x-www-form-urlencoded';
@@ -91,24 +92,14 @@ async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Re
     const more = { status: 408, headers: { connection: 'close' } };
     late.reject(new OAuthError('invalid_request', 'The form took too long to arrive.', more));
   });
+  // The request stays open: its answer is still to be sent.
+  const body: AsyncIterable<Buffer> = req.iterator({ destroyOnReturn: false });
   try {
-    return await Promise.race([collect(req, max_bytes), late.promise]);
+    return await Promise.race([readAll(body, max_bytes, () => tooLarge(max_bytes)), late.promise]);
   } catch (error) {
     if (error instanceof OAuthError) throw error;
     throw new OAuthError('invalid_request', 'The connection ended before the form did.', { cause: error });
   } finally {
     timer.close();
   }
-}
-
-async function collect(req: IncomingMessage, max_bytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  // The request stays open: its answer is still to be sent.
-  for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > max_bytes) throw tooLarge(max_bytes);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { readAll } from '../../kit/read-all.ts';
 import { ProviderError } from './provider.ts';
 
 /** A request to the identity provider, answered with the whole body read. Raises ProviderError. */
@@ -72,20 +73,13 @@ async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData
     body.destroy();
     throw new ProviderError(problem[0], `${what}: ${problem[1]}`);
   }
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    // Leaving the loop closes the connection.
-    if (size > MAX_BODY_BYTES) throw new ProviderError('invalid', `${what}: the answer is longer than 1 MiB`);
-    chunks.push(chunk);
-  }
+  const tooLong = () => new ProviderError('invalid', `${what}: the answer is longer than 1 MiB`);
+  const bytes = await readAll(body, MAX_BODY_BYTES, tooLong);
   const kept = new Headers();
   for (const [name, value] of Object.entries(headers)) {
     for (const one of [value ?? []].flat()) kept.append(name, one);
   }
-  const bytes = WITHOUT_BODY.has(statusCode) ? null : Buffer.concat(chunks);
-  return new Response(bytes, { status: statusCode, headers: kept });
+  return new Response(WITHOUT_BODY.has(statusCode) ? null : bytes, { status: statusCode, headers: kept });
 }
 
 function statusProblem(status: number): [ProviderError['problem'], string] | undefined {

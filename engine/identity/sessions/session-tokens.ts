@@ -9,43 +9,12 @@ import type { Person } from '../provider/admit.ts';
 import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from '../provider/deciding-groups.ts';
 import { issuerOf } from '../provider/issuer.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
-import { createMarks, type Marks } from './marks.ts';
+import { createMarks } from './marks.ts';
 import { makeId } from './opaque.ts';
 import { openWith, type SealPurpose, sealWith } from './sealed.ts';
 import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
 import type { Sightings } from './sightings.ts';
-
-/** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
-export interface SessionTokens {
-  /** Signs a session token, once every gateway can know of the key. Raises store_unavailable. */
-  issue(session: {
-    readonly id: string;
-    readonly person: Person;
-  }): Promise<{ readonly access_token: string; readonly expires_in_seconds: number }>;
-  /**
-   * The principal behind a session token; returned at once when the token was seen before.
-   * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
-   * another gateway has the key and this one does not.
-   */
-  verify(token: string): Principal | Promise<Principal>;
-  /**
-   * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
-   * Raises temporarily_unavailable and store_unavailable as `verify` does.
-   */
-  sessionOf(token: string): Promise<string | undefined>;
-  /** Encrypts a value that survives JSON, for storage or a cookie. */
-  seal(value: object, purpose: SealPurpose): Promise<string>;
-  /** Ids of the keys that other gateways are told of. */
-  readonly key_ids: readonly string[];
-  /** What tells device codes and refresh tokens of this configuration from made-up ones. */
-  readonly marks: Marks;
-  /**
-   * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
-   * Raises temporarily_unavailable and store_unavailable as `verify` does.
-   */
-  open(sealed: string, purpose: SealPurpose): Promise<unknown>;
-}
 
 /** Sessions that were ended before their tokens expire, as every replica knows them within a second. */
 export interface Revocations {
@@ -80,6 +49,9 @@ interface Entry {
   readonly expires_at: number;
 }
 
+/** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
+export type SessionTokens = ReturnType<typeof createSessionTokens>;
+
 /**
  * Creates the session tokens of a configuration with `auth.oidc`.
  * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
@@ -100,7 +72,7 @@ export function createSessionTokens(options: {
   readonly mayStay?: (person: Person) => boolean;
   readonly sightings?: Sightings;
   readonly key_holders?: KeyHolders;
-}): SessionTokens {
+}) {
   const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
   const { key_holders = NO_OTHER_HOLDERS } = options;
   const { groups = EVERY_GROUP, groupsOf = async () => undefined } = options;
@@ -141,7 +113,8 @@ export function createSessionTokens(options: {
   };
 
   return {
-    async issue({ id, person }) {
+    /** Signs a session token, once every gateway can know of the key. Raises store_unavailable. */
+    async issue({ id, person }: Pick<SessionClaims, 'person'> & { readonly id: string }) {
       await key_holders.announce(keys.shared_ids);
       const issued_at = Math.floor(clock.now() / 1000);
       const expires_at = issued_at + ttl_seconds;
@@ -157,14 +130,23 @@ export function createSessionTokens(options: {
       const access_token = await sign(writeClaims(id, nameless, roles, undefined), issued_at, expires_at);
       return { access_token, expires_in_seconds: ttl_seconds };
     },
-    verify(token) {
+    /**
+     * The principal behind a session token; returned at once when the token was seen before.
+     * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
+     * another gateway has the key and this one does not.
+     */
+    verify(token: string): Principal | Promise<Principal> {
       if (token.length > MAX_TOKEN_CHARS) throw notOurs();
       // The whole token decides, signature included.
       const key = hash('sha256', token, 'base64');
       const entry = entries.get(key);
       return entry === undefined ? verifyAnew(token, key) : admit(entry);
     },
-    async sessionOf(token) {
+    /**
+     * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
+     * Raises temporarily_unavailable and store_unavailable as `verify` does.
+     */
+    async sessionOf(token: string): Promise<string | undefined> {
       if (token.length > MAX_TOKEN_CHARS) return undefined;
       try {
         return readClaims(await readPayload(token, NEVER_EXPIRED))?.session_id;
@@ -173,9 +155,16 @@ export function createSessionTokens(options: {
         throw error;
       }
     },
-    seal: (value, purpose) => sealWith(keys, value, purpose),
-    open: (sealed, purpose) => openWith(keys, sealed, purpose, key_holders),
+    /** Encrypts a value that survives JSON, for storage or a cookie. */
+    seal: (value: object, purpose: SealPurpose) => sealWith(keys, value, purpose),
+    /**
+     * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
+     * Raises temporarily_unavailable and store_unavailable as `verify` does.
+     */
+    open: (sealed: string, purpose: SealPurpose) => openWith(keys, sealed, purpose, key_holders),
+    /** Ids of the keys that other gateways are told of. */
     key_ids: keys.shared_ids,
+    /** What tells device codes and refresh tokens of this configuration from made-up ones. */
     marks: createMarks(keys),
   };
 }

@@ -22,16 +22,23 @@ export function tokenGroupsOpenTo(
 
 /**
  * Revokes the access tokens somebody made in token groups that are not open to them any more; every gateway refuses them
- * within a second. Raises store_unavailable.
- * @returns how many.
+ * within a second. Never rejects: trouble is logged.
  */
-export async function endTokensOutside(
-  { database, clock }: Pick<Changing, 'database' | 'clock'>,
-  { user, token_groups }: { readonly user: string; readonly token_groups: readonly string[] },
-): Promise<number> {
-  const rows = await database.query<object>(
-    'tokens_end_outside',
-    `with owner as (
+export async function endTokensTheyLost(
+  {
+    config,
+    database,
+    clock,
+    log,
+  }: Pick<Changing, 'database' | 'clock'> & { readonly config: GatewayConfig; readonly log: Log },
+  { email, groups }: { readonly email: string; readonly groups: readonly string[] },
+): Promise<void> {
+  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
+  const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
+  try {
+    const ended = await database.query<object>(
+      'tokens_end_outside',
+      `with owner as (
        select id from principals where id = $2 for no key update
      ), ended as (
        update access_tokens t set revoked_at = $1 from owner
@@ -46,26 +53,10 @@ export async function endTokensOutside(
        from ended
      )
      select pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from ended`,
-    [new Date(clock.now()), `user:${user.toLowerCase()}`, token_groups, user.toLowerCase()],
-  );
-  return rows.length;
-}
-
-/** Ends the access tokens somebody made in a group they have left meanwhile. Never rejects: trouble is logged. */
-export async function endTokensTheyLost(
-  {
-    config,
-    database,
-    clock,
-    log,
-  }: Pick<Changing, 'database' | 'clock'> & { readonly config: GatewayConfig; readonly log: Log },
-  { email, groups }: { readonly email: string; readonly groups: readonly string[] },
-): Promise<void> {
-  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
-  try {
-    const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
-    const ended = await endTokensOutside({ database, clock }, { user: email, token_groups });
-    if (ended > 0) log.info({ email, ended }, 'access tokens in token groups that their owner has left were revoked');
+      [new Date(clock.now()), `user:${email}`, token_groups, email],
+    );
+    if (ended.length === 0) return;
+    log.info({ email, ended: ended.length }, 'access tokens in token groups that their owner has left were revoked');
   } catch (error) {
     log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
   }

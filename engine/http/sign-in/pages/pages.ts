@@ -106,7 +106,7 @@ export function deniedPage(options: {
 <input type="hidden" name="user_code" value="${user_code}">
 <p class="actions"><button class="primary" type="submit" name="action" value="other">Sign in as somebody else</button></p>
 </form>`;
-  return problemPage({ title: 'Access denied', sentence: reason, advice, reference, more });
+  return errorPage({ title: 'Access denied', sentence: reason, advice, reference, more });
 }
 
 /** The page after "This was not me". */
@@ -124,7 +124,7 @@ export function declinedPage(): string {
 
 /** The page for a code or a sign-in that took too long, or was used before. */
 export function expiredPage(): string {
-  return problemPage({
+  return errorPage({
     title: 'This code is no longer good',
     sentence: 'It has expired, or it was used before. Codes last ten minutes and work once.',
     advice: 'Start signing in again in your terminal, and use the new code it shows.',
@@ -147,21 +147,8 @@ export function errorPage(options: {
   /** A path of the gateway or an absolute URL of it; never one that a request brought. */
   readonly again?: { readonly href: string; readonly label: string } | undefined;
   readonly reference?: Reference | undefined;
+  readonly more?: Html | undefined;
 }): string {
-  return problemPage(options);
-}
-
-/** The page at the sign-in paths of a gateway that has no identity provider. */
-export function signInOffPage(): string {
-  return problemPage({
-    title: 'Sign-in is not set up',
-    sentence: 'This gateway has no identity provider, so nobody can sign in here.',
-    advice:
-      'Use an access token instead; the administrator makes one for you. To turn sign-in on, the administrator sets auth.oidc in gateway.yaml.',
-  });
-}
-
-function problemPage(options: Parameters<typeof errorPage>[0] & { readonly more?: Html | undefined }): string {
   const { title, sentence, advice, again, more, reference } = options;
   return layout({
     title,
@@ -174,6 +161,16 @@ function problemPage(options: Parameters<typeof errorPage>[0] & { readonly more?
 ${more}
 ${again && html`<p class="actions"><a class="button primary" href="${again.href}">${again.label}</a></p>`}
 ${reference && html`<p class="reference">For your administrator: request ${reference.request_id}, <time datetime="${reference.at.toISOString()}">${reference.at.toISOString().slice(0, 10)} ${clockTime(reference.at)}</time></p>`}`,
+  });
+}
+
+/** The page at the sign-in paths of a gateway that has no identity provider. */
+export function signInOffPage(): string {
+  return errorPage({
+    title: 'Sign-in is not set up',
+    sentence: 'This gateway has no identity provider, so nobody can sign in here.',
+    advice:
+      'Use an access token instead; the administrator makes one for you. To turn sign-in on, the administrator sets auth.oidc in gateway.yaml.',
   });
 }
 

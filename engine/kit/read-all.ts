@@ -1,0 +1,15 @@
+/** All bytes of a stream. Raises what `tooLong` gives when there are more than `max_bytes`. */
+export async function readAll(
+  stream: AsyncIterable<Uint8Array>,
+  max_bytes: number,
+  tooLong: () => Error,
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of stream) {
+    size += chunk.length;
+    if (size > max_bytes) throw tooLong();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
