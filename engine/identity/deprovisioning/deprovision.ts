@@ -29,7 +29,7 @@ export async function deprovision(
   { user, actor, because, tokens }: Deprovisioning,
 ): Promise<Deprovisioned> {
   const [ended] = await database.query<Deprovisioned>(
-    'cut_off',
+    'deprovision',
     'select known, sessions, tokens from deprovision($1, $2, $3, $4, $5, $6)',
     [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
   );

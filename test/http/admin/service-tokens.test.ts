@@ -127,7 +127,7 @@ describe('a service token', () => {
     assert.ok(most <= 2, `${most} statements at once`);
   });
 
-  test('goes on, and is named, when its owner is cut off', async () => {
+  test('goes on, and is named, when its owner is deprovisioned', async () => {
     const { id, token } = await make(['tokens:read'], { name: 'who else knows' }, 'chief');
     const ended = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);

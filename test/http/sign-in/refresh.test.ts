@@ -160,7 +160,7 @@ describe('the identity provider, asked at a refresh,', () => {
     const message = 'Only members of engineering may sign in.';
     backstage.admit = () => ({ refused: 'group', message, detail: 'no group of allowed_groups' });
     assertError(await renew(refresh_token), 401, 'invalid_grant', /Only members/);
-    assert.deepEqual(backstage.statements.slice(-3), ['cut_off', 'session_client', 'refused_note']);
+    assert.deepEqual(backstage.statements.slice(-3), ['deprovision', 'session_client', 'refused_note']);
   });
 
   it('may describe another person: 401, and the session is over', async () => {

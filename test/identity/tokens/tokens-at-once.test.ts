@@ -81,7 +81,7 @@ test('ten tokens at the same moment, on two gateways, are never more than the li
   }
 });
 
-test('revoking a token with all it replaced, while its owner is cut off, ends each of them once', async () => {
+test('revoking a token with all it replaced, while its owner is deprovisioned, ends each of them once', async () => {
   const by = { database: store.database, clock: systemClock, actor: { kind: 'command', name: 'x' } } as const;
   const other = { ...by, database: await store.another() };
   for (let round = 0; round < 20; round++) {
