@@ -16,6 +16,7 @@ import type {
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { type FrozenClock, frozenClock } from '../kit/clock.ts';
 import { deepFreeze } from '../kit/freeze.ts';
+import { checkGateway } from '../load/gateway.ts';
 import { definitionProblem } from '../load/stage-definition.ts';
 import { BookedReservation, type Books, requestIdentity } from '../money/ledger/reservation.ts';
 import { compileCondition } from '../rules/compile.ts';
@@ -28,78 +29,47 @@ import { FakeContext, type RequestWishes } from './fake-context.ts';
 
 export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';
 
-/** Prices of the models below, in USD per million tokens: 3000, 15000, 300, 3750 and 6000 nano-USD per token. */
-const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+/** Prices are 3000 nano-USD per input token, 15000 per output token, 300, 3750 and 6000 for what the cache reads and writes. */
+const GATEWAY = `
+server: { listen: "127.0.0.1:0", public_url: "http://127.0.0.1" }
+upstreams:
+  - name: main
+    type: vendor
+    base_url: http://127.0.0.1:9
+    region: eu
+    supports: { prompt_cache_1h: true, count_tokens: true, unproven_reasoning: false }
+  - name: spare
+    type: vendor
+    base_url: http://127.0.0.1:9
+    supports: { prompt_cache_1h: false, count_tokens: false, unproven_reasoning: false }
+models:
+${[
+  'id: coder-1, family: coder, display_name: Coder 1, upstream_ids: { spare: coder-1@2026 }',
+  'id: coder-2, family: coder',
+  'id: writer-1, family: writer',
+]
+  .map(
+    (model) => `  - { ${model}, context_window: 200000, max_output_tokens: 64000,
+      supports: { tools: true, images: true, thinking: adaptive, sampling: true, prompt_cache_1h: true },
+      pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 } }\n`,
+  )
+  .join('')}
+token_groups:
+  - { name: all, models: ["*"] }
+  - { name: writers, families: [writer] }
+routing: { default_upstream: main, rules: [] }
+`;
+
+let complete: GatewayConfig | undefined;
 
 /** A complete configuration of two upstreams and three models; `sections` replace whole sections. */
 export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfig {
-  const tokens = { context_window: 200_000, max_output_tokens: 64_000, default_output_tokens: 64_000 };
-  const limits = { ...tokens, assumed: [], upstream_ids: {}, pricing: PRICING };
-  const can = { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true } as const;
-  const model = { ...limits, aliases: [], supports: can };
-  const upstream = {
-    type: 'vendor',
-    base_url: 'http://127.0.0.1:9',
-    protocols: ['messages'],
-    honours: ['max_tokens', 'max_output_tokens'],
-    on_client_abort: 'drain',
-    drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
-    price_multiplier: 1,
-  } as const;
-  const supports = {
-    prompt_cache_1h: true,
-    count_tokens: true,
-    stream_usage: true,
-    max_tokens_0: false,
-    unproven_reasoning: false,
-    unsigned_reasoning: false,
-  };
-  return {
-    server: {
-      listen: '127.0.0.1:0',
-      public_url: 'http://127.0.0.1',
-      profile: { header_prefix: 'vendor' },
-      trusted_proxies: [],
-      limits: {
-        body_bytes: 33_554_432,
-        header_bytes: 262_144,
-        buffered_bytes: 268_435_456,
-        requests_per_principal: 1024,
-        connections: 10_000,
-        connections_per_principal: 512,
-        json_depth: 128,
-        json_values: 500_000,
-      },
-      drain: { accept_seconds: 0 },
-      timeouts: {
-        connect_seconds: 10,
-        first_byte_seconds: 120,
-        unstreamed_first_byte_seconds: 600,
-        idle_seconds: 300,
-        drain_seconds: 25,
-        request_head_seconds: 20,
-        request_body_seconds: 60,
-        request_silence_seconds: 30,
-      },
-    },
-    database: {},
-    upstreams: [
-      { ...upstream, name: 'main', region: 'eu', supports },
-      { ...upstream, name: 'spare', supports: { ...supports, prompt_cache_1h: false, count_tokens: false } },
-    ],
-    models: [
-      { ...model, id: 'coder-1', family: 'coder', display_name: 'Coder 1', upstream_ids: { spare: 'coder-1@2026' } },
-      { ...model, id: 'coder-2', family: 'coder' },
-      { ...model, id: 'writer-1', family: 'writer' },
-    ],
-    token_groups: [
-      { name: 'all', models: ['*'] },
-      { name: 'writers', families: ['writer'] },
-    ],
-    routing: { default_upstream: 'main', rules: [] },
-    stages: [],
-    ...sections,
-  };
+  if (complete === undefined) {
+    const findings = createFindings();
+    const root = parseSource('gateway.yaml', GATEWAY, findings)!;
+    complete = checkGateway(root, 'gateway.yaml', { env: {}, environment: 'ignored', findings }).config!;
+  }
+  return { ...complete, ...sections };
 }
 
 /** What the fake services were told. */
