@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { StageError } from '../contract/errors.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
-import { ConfigurationError } from '../gateway/configuration-error.ts';
+import { ConfigurationError } from '../gateway/load-configuration.ts';
 import { printableLine } from '../kit/text/printable.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
 import type { Terminal } from './terminal.ts';

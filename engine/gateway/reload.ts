@@ -4,8 +4,8 @@ import type { Plan } from '../run/plan.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import type { Loaded } from '../source/spec.ts';
 import type { ReloadState } from '../store/health.ts';
-import { ConfigurationError } from './configuration-error.ts';
 import { type ConfigurationParts, changedFiles, digestFiles, directoriesToWatch } from './configuration-files.ts';
+import { ConfigurationError } from './load-configuration.ts';
 import { adoptConfig } from './restart-keys.ts';
 import { type DirectoryWatch, watchDirectories } from './watch-directories.ts';
 

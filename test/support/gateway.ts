@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock, StageDefinition } from '../../engine/api.ts';
-import { ConfigurationError } from '../../engine/gateway/configuration-error.ts';
+import { ConfigurationError } from '../../engine/gateway/load-configuration.ts';
 import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { createToken } from '../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../engine/kit/clock.ts';

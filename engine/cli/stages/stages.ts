@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { ConfigurationError } from '../../gateway/configuration-error.ts';
+import { ConfigurationError } from '../../gateway/load-configuration.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { load, loadInto } from '../../load/index.ts';
