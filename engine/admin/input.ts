@@ -147,7 +147,7 @@ export function endOfLife(
   return at;
 }
 
-/** An id as it stands in a path. Raises AdminError for what can't be one. */
+/** An id in a path. Raises AdminError for what can't be one. */
 export function demandId(id: string, what: string): string {
   // An error never repeats a credential that somebody took for an id.
   const is_id = /^[\w-]{1,64}$/.test(id) && !/^(?:gw[rs]?_|eyJ)/.test(id);

@@ -4,7 +4,7 @@ export function pathOf(url: string): string {
   return query < 0 ? url : url.slice(0, query);
 }
 
-/** First segments of what the gateway serves itself. A prefix that begins like one of them cannot be told apart. */
+/** First segments of what the gateway serves itself. A prefix that begins like one of them cannot be distinguished. */
 const OWN_SEGMENTS = /^\/(?:v1|api|admin|managed|oauth|device|protocol|healthz|readyz|\.well-known)(?:\/|$)/;
 
 /**

@@ -1,5 +1,4 @@
-import type { GatewayConfig } from '../../contract/config.ts';
-import { DEFAULT_RETENTION, type RetentionConfig } from '../../contract/config.ts';
+import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
@@ -8,10 +7,10 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
 import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
+import { counted } from '../amounts.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
-import type { LiveCheck } from './live-report.ts';
-import { renderLive } from './live-report.ts';
+import { type LiveCheck, renderLive } from './live-report.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
@@ -37,21 +36,17 @@ export interface CheckOptions {
   words(text: string): void;
 }
 
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
-}
-
 function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
   const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
-  const counted = [
-    pipelines.length > 0 && count(pipelines.length, 'pipeline'),
-    configs.length > 0 && count(sum('models'), 'model'),
-    configs.length > 0 && count(sum('upstreams'), 'upstream'),
-    fragments > 0 && count(fragments, 'fragment'),
-    policies > 0 && count(policies, 'policy file'),
-    tests > 0 && count(tests, 'test file'),
+  const named = [
+    pipelines.length > 0 && counted(pipelines.length, 'pipeline'),
+    configs.length > 0 && counted(sum('models'), 'model'),
+    configs.length > 0 && counted(sum('upstreams'), 'upstream'),
+    fragments > 0 && counted(fragments, 'fragment'),
+    policies > 0 && counted(policies, 'policy file'),
+    tests > 0 && counted(tests, 'test file'),
   ];
-  return counted.filter((part) => part !== false).join(', ');
+  return named.filter((part) => part !== false).join(', ');
 }
 
 function overshoots({ gateways }: CheckedPaths): Overshoot[] {
@@ -112,13 +107,13 @@ function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }:
 }
 
 function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
-  const time = (months: number | 'forever') => (months === 'forever' ? months : count(months, 'month'));
+  const time = (months: number | 'forever') => (months === 'forever' ? months : counted(months, 'month'));
   const kept = `the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (about 1.6 KB a request)`;
   return printableLines(wrapText(`kept: ${kept}; database.retention changes that`, LINE_WIDTH, '', '  '));
 }
 
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
-  const found = [errors > 0 && count(errors, 'error'), warnings > 0 && count(warnings, 'warning')].filter(Boolean);
+  const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const code = checked.diagnostics[0]?.code;
   const more = code === undefined ? '' : `appscli explain ${code} says more\n`;
   if (errors > 0) return `${found.join(', ')}; ${more}`;

@@ -128,7 +128,7 @@ function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_wi
   ];
 }
 
-/** A pipeline as a table: order, id, stage, guard in words, place; below each entry what it reads, writes and may do. */
+/** A pipeline as a table: order, id, stage, guard, position; below each entry what it reads, writes and may do. */
 export function describePipeline(pipeline: PipelineSpec, line_width: number, cwd: string): string[] {
   const { name, version, summary, match, limits } = pipeline;
   const serves = `${match.methods.join(', ')} ${match.paths.join(', ')}`;

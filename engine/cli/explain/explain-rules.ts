@@ -109,7 +109,7 @@ const TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
   named: 'Names for conditions',
 };
 
-/** Lines: a section per kind of rule, each rule with its effect, its condition in words and where it comes from. */
+/** Lines: a section per kind of rule, each rule with its effect, its condition as a sentence and where it comes from. */
 export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
   const kinds = Map.groupBy(rules, ({ kind }) => kind);
   const order = Object.keys(TITLES) as EffectiveRule['kind'][];

@@ -23,7 +23,7 @@ const REFUSED_SHOWN = 3;
 const WIDTH = 80;
 const INDENT = ' '.repeat(12);
 
-/** `appscli sessions explain`: why somebody was turned away or signed out, as far as the gateway knows. */
+/** `appscli sessions explain`: why somebody was refused or signed out, as far as the gateway knows. */
 export async function explain(
   context: CommandContext,
   email: string,

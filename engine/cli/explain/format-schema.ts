@@ -28,7 +28,7 @@ function bounds({ minimum, exclusiveMinimum, maximum }: JsonSchema): string {
   return parts.length === 0 ? '' : `, ${parts.join(' ')}`;
 }
 
-/** What a value may be, in words: `text`, `list of texts`, `whole number, from 1 up to 1000`, `full or nothing`. */
+/** What a value may be, for people: `text`, `list of texts`, `whole number, from 1 up to 1000`, `full or nothing`. */
 function schemaType(schema: JsonSchema): string {
   const annotation = Object.keys(BY_ANNOTATION).find((key) => key in schema);
   if (annotation !== undefined) return BY_ANNOTATION[annotation]!;

@@ -29,7 +29,7 @@ export function unknownBills(config: GatewayConfig): UnknownBills {
 
 const LINE_WIDTH = 80;
 
-/** The same in words, for the summary of `check`. */
+/** The same for people, for the summary of `check`. */
 export function describeUnknownBills({ drained, cancelled, most_expensive, worst_case }: UnknownBills): string {
   const known = drained.length === 0 ? '' : `what the answer reports (${drained.join(', ')}); `;
   const where = drained.length === 0 ? '' : `beyond drain_limits${cancelled.length > 0 ? ', and' : ','} `;

@@ -60,7 +60,7 @@ function addAmount(command: Command): Command {
 
 function addList(limits: Command, context: CommandContext, finish: Finish): void {
   addWhose(limits.command('list'))
-    .description('limits as they stand: in force, spent, reserved, left; without a name, what to look at first')
+    .description('limits: in force, spent, reserved, left; without a name, what to look at first')
     .addOption(config())
     .addOption(atGateway())
     .addOption(json('print a JSON object'))

@@ -26,7 +26,7 @@ export function formatWhose({ of, window }: { readonly of: LimitParts; readonly 
   return `${who.join(' and ')} ${perWindow(window)}`;
 }
 
-/** A counter as it stands: a line with the limit in force, and below it what counts and where the limit comes from. */
+/** A counter at this moment: a line with the limit in force, and below it what counts and where the limit comes from. */
 export function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules } = limit;
   const amount = (value: number) => formatAmount(value, unit);
@@ -58,7 +58,7 @@ export function describeNoRoom({ limit, room, spent, unit, window, resets_at }: 
   if (window === 'open') return 'As many requests are under way already: further ones are refused until some are done.';
   const until = resets_at === null ? '' : ` until ${formatMoment(resets_at)}`;
   if (spent < limit)
-    return 'The rest of it is reserved by requests in flight: further ones are refused until some are done.';
+    return 'What is left is reserved by requests in flight: further ones are refused until some are done.';
   return `Already ${verbFor(unit)} ${formatAmount(spent, unit)} of it: further requests are refused${until}.`;
 }
 
@@ -102,10 +102,10 @@ function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_a
   const bare = (value: number) => (unit === 'usd' ? formatUsd(value) : String(value));
   const left = room === null ? '' : `, ${bare(room)} left`;
   if (window === 'open') return `${in_flight} under way${left}`;
-  const holding =
+  const in_flight_part =
     reserved === 0 ? '' : `, ${bare(reserved)} reserved by ${formatAmount(in_flight, 'requests')} in flight`;
   const resets = resets_at === null ? '' : `; resets ${formatMoment(resets_at)}`;
-  return `${formatAmount(spent, unit)} ${verbFor(unit)}${holding}${left}${resets}`;
+  return `${formatAmount(spent, unit)} ${verbFor(unit)}${in_flight_part}${left}${resets}`;
 }
 
 function formatRule(

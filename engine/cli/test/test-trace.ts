@@ -28,7 +28,7 @@ function explainGuard({ entry, guard }: StageTrace): string[] {
   ];
 }
 
-/** What became of an entry, in words. */
+/** What became of an entry, for people. */
 function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
   if (raised !== undefined) return `raised ${raised.code ?? 'an error'}: ${raised.message}`;
   if (answered?.kind === 'relay') return `passed on the upstream's answer, status ${answered.status}`;

@@ -17,7 +17,7 @@ import { demandPeriod } from '../period.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 
-/** What `appscli usage` may be given: filters by the names of options, and how the rows are told apart and shown. */
+/** What `appscli usage` may be given: filters by the names of options, and how the rows are grouped and shown. */
 export interface UsageOptions
   extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
   readonly config: string;

@@ -210,7 +210,7 @@ describe('sessions', () => {
   });
 });
 
-describe('cutting somebody off', () => {
+describe('deprovisioning somebody', () => {
   test('ends sessions and tokens, and is for administrators', async () => {
     const path = '/admin/api/people/Carol@Example.com/deprovision';
     says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);

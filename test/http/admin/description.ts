@@ -1,4 +1,4 @@
-/** The written description of the admin API, held against what the gateway takes and answers. */
+/** The written description of the admin API, checked against what the gateway takes and answers. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -46,7 +46,7 @@ const PEOPLE: Readonly<Record<string, Person>> = {
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is held against that.
+  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is checked against that.
   readonly body: any;
 }
 
@@ -59,7 +59,7 @@ export interface AdminBench {
   readonly store: TestStore;
   /** Everything that was logged. */
   readonly logs: string[];
-  /** Asks as somebody of `PEOPLE`; every answer is held against the description. */
+  /** Asks as somebody of `PEOPLE`; every answer is checked against the description. */
   ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
   /** Sends a request as it is. */
   send(method: string, path: string, init?: RequestInit): Promise<Answer>;
