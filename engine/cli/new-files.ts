@@ -1,39 +1,14 @@
-import { lstatSync, statSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { lstatSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { StartError } from '../contract/start-error.ts';
+import { failFile, makeDirectory } from '../kit/files/user-files.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { EXIT_USAGE } from './exit-codes.ts';
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'permission denied',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'the disk is full',
-  ENOENT: 'no directory can be made here',
-  ENOTDIR: 'a file stands where a directory is needed',
-};
 
 function inTheWay(paths: readonly string[]): StartError {
   const exist = paths.length === 1 ? 'exists' : 'exist';
   return new StartError(`${paths.join(', ')} ${exist} already; nothing was written`, { exit_code: EXIT_USAGE });
-}
-
-/** Makes a directory and those above it, one by one: asked for all at once, Node.js never ends below /proc. */
-async function makeDirectory(path: string): Promise<void> {
-  try {
-    await mkdir(path);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') {
-      if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
-        throw Object.assign(error as Error, { code: 'ENOTDIR' });
-      return;
-    }
-    if (code !== 'ENOENT') throw error;
-    await makeDirectory(dirname(path));
-    await mkdir(path);
-  }
 }
 
 /** Whether something stands at a path, be it a link to nothing. */
@@ -58,16 +33,14 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
     if (taken.length > 0) throw inTheWay(taken.map((name) => join(directory, name)));
     for (const [name, text] of Object.entries(files)) {
       path = join(directory, name);
-      await makeDirectory(dirname(path));
+      makeDirectory(dirname(path), 'everybody');
       await writeFile(path, text, { flag: 'wx' });
       written.push(path);
     }
   } catch (error) {
     await Promise.all(written.map((file) => rm(file, { force: true })));
-    if (error instanceof StartError) throw error;
-    const { code = '', message } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') throw inTheWay([path]);
-    throw new StartError(`${path} cannot be written: ${REASONS[code] ?? message}`, { cause: error });
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw inTheWay([path]);
+    failFile(path, 'written', error);
   }
 }
 

@@ -140,6 +140,6 @@ test('where no directory can be made, it says so and ends', {
   const { exit_code, stderr } = await run('init', '/proc/no/such');
   assert.deepEqual(
     [exit_code, stderr],
-    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: no directory can be made here\n'],
+    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: no directory can be made there\n'],
   );
 });
