@@ -1,5 +1,5 @@
 import type { CacheLifetime, EffectivePrice, Served } from '../../contract/services.ts';
-import { cacheTokens } from '../../protocols/usage/cache-tokens.ts';
+import { cacheTokens } from '../../protocols/usage/parts.ts';
 import { relayedOutput, type UsageReading } from '../../protocols/usage/reading.ts';
 import { inputTokens, toolsUsed } from '../prices/bill.ts';
 import { costOf } from '../prices/prices.ts';

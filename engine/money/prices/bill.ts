@@ -1,5 +1,5 @@
 import type { CacheLifetime, EffectivePrice, Provenance, TokenCounts, Usage } from '../../contract/services.ts';
-import { cacheTokens } from '../../protocols/usage/cache-tokens.ts';
+import { cacheTokens } from '../../protocols/usage/parts.ts';
 import { relayedOutput, type UsageReading } from '../../protocols/usage/reading.ts';
 import type { Ending } from '../ledger/ending.ts';
 import { NO_TOKENS } from './prices.ts';

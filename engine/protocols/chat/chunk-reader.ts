@@ -3,9 +3,10 @@ import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { Emit, ModelUsage, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { readTotals } from '../translation/usage.ts';
+import { CHAT_TOTALS } from '../usage/totals.ts';
 import { chatErrors } from './errors.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
-import { readUsage } from './usage.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
 
@@ -78,7 +79,7 @@ export class ChunkReader {
     this.#answer ??= this.#start(chunk);
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     for (const choice of choices) if (isObject(choice)) this.#readChoice(choice);
-    this.#usage = readUsage(chunk.usage) ?? this.#usage;
+    this.#usage = readTotals(chunk.usage, CHAT_TOTALS) ?? this.#usage;
   }
 
   /** The answer is whole: says why it ended. */

@@ -1,6 +1,7 @@
-import type { StreamReader } from '../translation/adapter.ts';
-import { notComplete, parseEvent } from '../translation/answer-faults.ts';
-import type { Emit } from '../translation/events.ts';
+import { isObject } from '../read-json.ts';
+import type { Json, StreamReader } from '../translation/adapter.ts';
+import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
+import type { Emit, ModelEvent } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { ChunkReader } from './chunk-reader.ts';
 
@@ -26,4 +27,17 @@ export function createReader(notes: Notes): StreamReader {
       chunks.end();
     },
   };
+}
+
+/** Reads an upstream's whole answer: it has in `message` what a stream has in deltas. Raises upstream_invalid. */
+export function readDocument(document: Json, notes: Notes): ModelEvent[] {
+  const events: ModelEvent[] = [];
+  const chunks = new ChunkReader(notes, (event) => events.push(event));
+  const list = Array.isArray(document.choices) ? document.choices.filter(isObject) : [];
+  chunks.read({ ...document, choices: list.map((choice) => ({ ...choice, delta: undefined })) });
+  if (!chunks.over && !list.some(({ message }) => isObject(message))) {
+    throw notTheApi('choices.0.message is missing');
+  }
+  chunks.end();
+  return events;
 }

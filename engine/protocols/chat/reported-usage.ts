@@ -2,14 +2,7 @@ import type { ResponseEvent } from '../../contract/stage.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
 import { asObject, isCount, parseObject, TOKENS_MAX, type UsageReading } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
-import { overlayTotals, type TotalNames } from '../usage/totals.ts';
-
-const NAMES: TotalNames = {
-  input: 'prompt_tokens',
-  output: 'completion_tokens',
-  input_details: 'prompt_tokens_details',
-  output_details: 'completion_tokens_details',
-};
+import { CHAT_TOTALS, overlayTotals } from '../usage/totals.ts';
 
 /** What is said in a delta, by the keys that upstreams use, up to the first letter. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
@@ -49,7 +42,7 @@ function readChunk(reading: UsageReading, chunk: Record<string, unknown> | undef
     reading.complete = true;
   }
   noteAnswer(reading, chunk);
-  overlayTotals(reading, chunk.usage, NAMES);
+  overlayTotals(reading, chunk.usage, CHAT_TOTALS);
   // Before the end it is what has been counted so far.
   const is_last = reading.complete || (Array.isArray(chunk.choices) && chunk.choices.length === 0);
   if (is_last) reading.counted ||= isCount(asObject(chunk.usage)?.completion_tokens, TOKENS_MAX);
@@ -60,7 +53,7 @@ function readDocument(reading: UsageReading, document: Record<string, unknown> |
   if (document.error != null) reading.failed = true;
   if (!Array.isArray(document.choices) && asObject(document.usage) === undefined) return;
   noteAnswer(reading, document);
-  overlayTotals(reading, document.usage, NAMES);
+  overlayTotals(reading, document.usage, CHAT_TOTALS);
   reading.counted = true;
   reading.complete = true;
 }

@@ -2,8 +2,9 @@ import type { AnswerContext } from '../translation/adapter.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
 import { freeTextOf } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
+import { writeTotals } from '../translation/usage.ts';
+import { CHAT_TOTALS } from '../usage/totals.ts';
 import { finishReason, nameAnswer } from './answer.ts';
-import { writeUsage } from './usage.ts';
 
 interface Written {
   readonly part: PartStart;
@@ -36,7 +37,7 @@ export function writeDocument(
       finish_reason = finishReason(event, hasRefusal(parts), notes);
     }
   }
-  const told = writeUsage(usage);
+  const told = writeTotals(usage, CHAT_TOTALS);
   return {
     id: named.id,
     object: 'chat.completion',

@@ -2,9 +2,10 @@ import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
 import { FreeTextDecoder } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
+import { writeTotals } from '../translation/usage.ts';
+import { CHAT_TOTALS } from '../usage/totals.ts';
 import { finishReason, nameAnswer } from './answer.ts';
 import { chatErrors } from './errors.ts';
-import { writeUsage } from './usage.ts';
 
 /** What is known of a part while it is open. */
 interface OpenPart {
@@ -158,7 +159,7 @@ export class ChatWriter implements StreamWriter {
   }
 
   #usageChunk(told: ModelUsage): string {
-    const usage = this.#answer.include_usage ? writeUsage(told) : undefined;
+    const usage = this.#answer.include_usage ? writeTotals(told, CHAT_TOTALS) : undefined;
     return usage === undefined ? '' : `${this.#head}],"usage":${JSON.stringify(usage)}}\n\n`;
   }
 }

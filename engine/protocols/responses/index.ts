@@ -3,13 +3,11 @@ import type { ProtocolDefinition } from '../definition.ts';
 import { ofOutline } from '../usage/usage-reader.ts';
 import { readResponsesBody } from './body.ts';
 import { responsesErrors } from './errors.ts';
-import { readDocument } from './read-document.ts';
 import { readRequest } from './read-request.ts';
-import { ResponsesReader } from './read-stream.ts';
+import { ResponsesReader, readDocument } from './read-stream.ts';
 import { readResponsesUsage } from './reported-usage.ts';
-import { writeDocument } from './write-document.ts';
 import { writeRequest } from './write-request.ts';
-import { ResponsesWriter } from './write-stream.ts';
+import { ResponsesWriter, writeDocument } from './write-stream.ts';
 
 /** Responses. */
 export const responsesProtocol: ProtocolDefinition = {

@@ -3,11 +3,12 @@ import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
-import type { Emit, StopReason } from '../translation/events.ts';
+import type { Emit, ModelEvent, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { readTotals } from '../translation/usage.ts';
+import { RESPONSES_TOTALS } from '../usage/totals.ts';
 import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
-import { readUsage } from './usage.ts';
 
 /** What an event says of a text inside an item. */
 interface TextEvent {
@@ -196,7 +197,7 @@ export class ResponsesReader implements StreamReader {
     }
     for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
     this.#over = true;
-    const usage = readUsage(response.usage);
+    const usage = readTotals(response.usage, RESPONSES_TOTALS);
     const reason = completed ? this.#parts.reason : cutReason(response.incomplete_details);
     emit({ type: 'end', reason, ...(usage && { usage }) });
   }
@@ -210,6 +211,13 @@ export class ResponsesReader implements StreamReader {
     this.#over = true;
     emit({ type: 'error', problem: readProblem(responsesErrors, undefined, body) });
   }
+}
+
+/** Reads an upstream's whole answer. Raises upstream_invalid. */
+export function readDocument(document: Json, notes: Notes): ModelEvent[] {
+  const events: ModelEvent[] = [];
+  new ResponsesReader(notes).readDocument(document, (event) => events.push(event));
+  return events;
 }
 
 function objectIn(event: Json, key: string): Json {

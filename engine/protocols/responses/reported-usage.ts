@@ -10,14 +10,7 @@ import {
   type UsageReading,
 } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
-import { overlayTotals, type TotalNames } from '../usage/totals.ts';
-
-const NAMES: TotalNames = {
-  input: 'input_tokens',
-  output: 'output_tokens',
-  input_details: 'input_tokens_details',
-  output_details: 'output_tokens_details',
-};
+import { overlayTotals, RESPONSES_TOTALS } from '../usage/totals.ts';
 
 /** Events with text that the model wrote. */
 const DELTAS: ReadonlySet<string> = new Set([
@@ -107,7 +100,7 @@ function readEnd(reading: UsageReading, response: Record<string, unknown> | unde
   const usage = asObject(response?.usage);
   noteModel(reading, response?.model);
   noteServed(reading, { ...usage, ...(response?.service_tier != null && { service_tier: response.service_tier }) });
-  overlayTotals(reading, usage, NAMES);
+  overlayTotals(reading, usage, RESPONSES_TOTALS);
   const is_counted = isCount(usage?.output_tokens, TOKENS_MAX);
   reading.counted ||= is_counted;
   // Of an answer that failed nothing more comes either, once its tokens are told.

@@ -2,8 +2,9 @@ import type { AnswerContext, Json, StreamWriter } from '../translation/adapter.t
 import { REPEATED_CHARS_MAX } from '../translation/echo.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { writeTotals } from '../translation/usage.ts';
+import { RESPONSES_TOTALS } from '../usage/totals.ts';
 import { responsesErrors } from './errors.ts';
-import { writeUsage } from './usage.ts';
 import { type Say, type WrittenItem, writtenItem } from './write-output.ts';
 
 /** Fields of the request that an answer repeats, as they are where the client did not say them. */
@@ -119,7 +120,7 @@ export class ResponsesWriter implements StreamWriter {
     const last = [...this.#open.keys()].map((index) => this.#end(index)).join('') + this.#declined(reason);
     const details = cutDetails(reason);
     const status = details === null ? 'completed' : 'incomplete';
-    const told = writeUsage({ ...this.#usage, ...usage });
+    const told = writeTotals({ ...this.#usage, ...usage }, RESPONSES_TOTALS) ?? null;
     this.document = this.#response(status, { incomplete_details: details, usage: told });
     return last + this.#say(`response.${status}`, `,"response":${this.document}`);
   }
@@ -164,6 +165,17 @@ export class ResponsesWriter implements StreamWriter {
     const output = this.#items.filter(({ json }) => json !== '').map(({ json }) => json);
     return `${response.slice(0, -1)},${this.#repeated},"output":[${output.join(',')}]}`;
   }
+}
+
+/** Writes a whole answer for a client: what the last event of its stream would say. */
+export function writeDocument(
+  events: readonly ModelEvent[],
+  answer: AnswerContext,
+  notes: Notes,
+): Record<string, unknown> {
+  const writer = new ResponsesWriter(answer, notes);
+  for (const event of events) writer.write(event);
+  return JSON.parse(writer.document) as Record<string, unknown>;
 }
 
 /** Members that an answer repeats, as JSON text; what is too long to be said three times is as if it had not been said. */

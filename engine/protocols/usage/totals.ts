@@ -8,6 +8,22 @@ export interface TotalNames {
   readonly output_details: string;
 }
 
+/** The names of chat completions. */
+export const CHAT_TOTALS: TotalNames = {
+  input: 'prompt_tokens',
+  output: 'completion_tokens',
+  input_details: 'prompt_tokens_details',
+  output_details: 'completion_tokens_details',
+};
+
+/** The names of Responses. */
+export const RESPONSES_TOTALS: TotalNames = {
+  input: 'input_tokens',
+  output: 'output_tokens',
+  input_details: 'input_tokens_details',
+  output_details: 'output_tokens_details',
+};
+
 /** Lays one `usage` object over what was reported before; one that tells the input tells all about it. */
 export function overlayTotals(reading: UsageReading, value: unknown, names: TotalNames): void {
   const usage = asObject(value);
