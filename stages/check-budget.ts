@@ -65,7 +65,7 @@ const WRITES = [
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What was reserved for a request, in nano-USD and tokens, and how its limits in money stand with it. */
+/** What was reserved for a request, in nano-USD and tokens, and the status of its limits in money with it. */
 interface Reserved {
   readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;

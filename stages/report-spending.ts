@@ -18,7 +18,7 @@ function ownDemands(user: string): LimitDemand[] {
   }));
 }
 
-/** Counters in money; one that has a limit stands for the demand on it that has none. */
+/** Counters in money; one that has a limit replaces the demand on it that has none. */
 function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
   const name = ({ scope, key, window }: CounterStatus) => JSON.stringify([scope, key, window]);
   const limited = new Set(statuses.flatMap((each) => (each.limit === null ? [] : [name(each)])));

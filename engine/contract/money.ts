@@ -172,7 +172,7 @@ export interface Outcome {
 
 /** A ledger row to be written. */
 export interface Settlement extends LedgerIdentity, Outcome {
-  /** Whether a reservation was placed under this request id. */
+  /** Whether a reservation was made under this request id. */
   readonly reserved: boolean;
 }
 
@@ -187,9 +187,9 @@ export interface Ledger {
   unreserved(identity: LedgerIdentity): Reservation;
   /** What 95 of 100 requests of a caller to a model cost at most, in nano-USD; `undefined` while too little is known. */
   typicalCost(user: string, model: string): number | undefined;
-  /** The limits in money among some demands, and counters without a limit, as they stand now. Raises store_unavailable. */
+  /** The limits in money among some demands, and counters without a limit, by their status now. Raises store_unavailable. */
   statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]>;
 }
 
-/** A counter as it stands, whether it has a limit or not. */
+/** The status of a counter, whether it has a limit or not. */
 export type CounterStatus = Omit<LimitStatus, 'limit'> & { readonly limit: number | null };

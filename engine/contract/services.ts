@@ -1,5 +1,5 @@
 /**
- * What the engine offers to stages, as types; `engine/services/` holds what is behind them. Stages import these from
+ * What the engine offers to stages, as types; the rooms of the engine have what is behind them. Stages import these from
  * `engine/api.ts`.
  * @module
  */
@@ -57,7 +57,7 @@ export interface Clock {
   readonly frozen: boolean;
 }
 
-/** Structured log. Fields never hold secrets or prompt text. */
+/** Structured log. Fields never have secrets or prompt text. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -135,7 +135,7 @@ export interface Served {
 
 /** The price in force for a model at an upstream. */
 export interface EffectivePrice extends TokenRates {
-  /** Where it comes from: `models`, the place of an entry such as `prices.rows[2]`, or `prices.unknown_model`. */
+  /** Where it comes from: `models`, the entry such as `prices.rows[2]`, or `prices.unknown_model`. */
   readonly source: string;
   /** Prices by how a request is served; absent where that makes no difference. */
   readonly served?: {

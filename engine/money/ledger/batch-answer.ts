@@ -40,7 +40,7 @@ export interface BatchAnswer {
   readonly remarks: readonly (readonly [request: number, index: number, ...PackedCounter])[];
   /** By position in the batch. */
   readonly statuses: readonly (readonly [position: number, ...PackedCounter])[];
-  /** The reservations came too late, so that none was placed. */
+  /** The reservations came too late, so that none was made. */
   readonly late?: boolean;
   /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
   readonly decided_at?: number;

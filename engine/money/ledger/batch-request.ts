@@ -69,7 +69,7 @@ function smaller(a: number | null, b: number | null): number | null {
 
 /**
  * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the reserved
- * amount. Who asked for what, and what it counts on, stands in the reservation already, where there is one.
+ * amount. Who asked for what, and what it counts on, is in the reservation already, where there is one.
  */
 export function packSettlement(
   settlement: Settlement,

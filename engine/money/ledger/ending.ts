@@ -67,7 +67,7 @@ export interface CostBounds {
   readonly known: number;
   /** The most it can cost. */
   readonly most: number;
-  /** What 95 of 100 such requests cost at most; `undefined` while too little is known, and where every limit must hold. */
+  /** What 95 of 100 such requests cost at most; `undefined` while too little is known, and where no limit may be passed. */
   readonly usual: number | undefined;
   /** Whether what is possibly billed counts against limits: `reserve: worst_case`. */
   readonly counts_possible: boolean;

@@ -81,7 +81,7 @@ export class LedgerStatements {
     const counters = new CounterList();
     const rows = settlements.map((each) => packSettlement(each, counters));
     const packed = requests.map((request) => packReservation(request, counters));
-    // The first says until when all of them may be placed.
+    // The first says until when all of them may be made.
     const wanted = packed.map(({ row }, i) => (i === 0 && valid_until !== undefined ? { ...row, valid_until } : row));
     const answer = await this.#call('ledger_batch', BATCH, null, counters, rows, storableJson(wanted));
     return {
@@ -157,7 +157,7 @@ export class LedgerStatements {
     ]);
   }
 
-  /** The limits in money among some demands, and counters without a limit, as they stand. */
+  /** The limits in money among some demands, and counters without a limit, by their status now. */
   async statuses(demands: readonly LimitDemand[]): Promise<CounterStatus[]> {
     const meant = demands.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
     if (meant.length === 0) return [];

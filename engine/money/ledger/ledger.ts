@@ -165,7 +165,7 @@ export class DatabaseLedger implements Ledger, Books {
 
   /**
    * Writes the ledger row of a request that went out with nothing reserved, as of `at_ms` (since the epoch): its money counts
-   * on these counters, in the windows of that time. Tried once. A reservation that was placed under its id after all is
+   * on these counters, in the windows of that time. Tried once. A reservation that was made under its id after all is
    * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
    * database than the one it belongs to.
    */
@@ -186,14 +186,14 @@ export class DatabaseLedger implements Ledger, Books {
   }
 
   /**
-   * Says that a request goes out although its reservation failed: if that turns out to have been placed, it is not given
+   * Says that a request goes out although its reservation failed: if that turns out to have been made, it is not given
    * back. To be called in the same turn in which `reserve` failed.
    */
   keep(request_id: string): void {
     this.#live[request_id] = { makes_room: false };
   }
 
-  /** Ends `keep`: what may still be placed under the id is given back. */
+  /** Ends `keep`: what may still be reserved under the id is given back. */
   forget(request_id: string): void {
     delete this.#live[request_id];
     this.#heartbeat.doubt();

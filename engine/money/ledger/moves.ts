@@ -10,7 +10,7 @@ const MAX_BATCH = 500;
 /** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
 const SETTLE_PATIENCE_MS = 10;
 
-/** A reservation on its way; nobody waits for one that is given up, and it need not be placed any more. */
+/** A reservation on its way; nobody waits for one that is given up, and it need not be made any more. */
 interface Wish {
   readonly reserve: ReservationRequest;
   given_up: boolean;
@@ -20,7 +20,7 @@ type Move = Wish | { readonly settle: Settlement };
 type MoveResult = ReservationDecision | boolean;
 
 const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
-/** Nothing was placed, and nothing will be. */
+/** Nothing was reserved, and nothing will be. */
 const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
 /** Nobody looks at it. */
 const GIVEN_UP: ReservationDecision = { ...LATE };
@@ -53,7 +53,7 @@ export class Moves {
     });
   }
 
-  /** Raises store_unavailable when the database takes too long; what is placed all the same is given back. */
+  /** Raises store_unavailable when the database takes too long; what is reserved all the same is given back. */
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     const wish: Wish = { reserve: request, given_up: false };
     const { promise: too_late, reject } = Promise.withResolvers<never>();
@@ -117,7 +117,7 @@ export class Moves {
     return result;
   }
 
-  /** What was placed when nobody waited for it any more. */
+  /** What was reserved when nobody waited for it any more. */
   async #giveBack({ request_id }: ReservationRequest, decision: ReservationDecision): Promise<void> {
     if (decision !== LATE && decision.exceeded.length === 0) await this.#options.giveBack(request_id);
   }

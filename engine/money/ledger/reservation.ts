@@ -84,7 +84,7 @@ export function isCount(value: number): boolean {
 /** Raises TypeError or RangeError for a request that no caller can mean, before it could spoil a batch. */
 export function assertReservable(request: ReservationRequest): void {
   const { request_id, amount_nano_usd, most_nano_usd, tokens, overshoot_percent = 0, demands } = request;
-  if (!isStorable(request_id)) throw new TypeError('a request id cannot hold NUL or half a surrogate pair');
+  if (!isStorable(request_id)) throw new TypeError('a request id cannot contain NUL or half a surrogate pair');
   for (const amount of [amount_nano_usd, most_nano_usd]) {
     if (!isCount(amount)) throw new RangeError(`an amount in nano-USD cannot be ${amount}`);
   }

@@ -8,7 +8,7 @@ const MIN_SAMPLES = 20;
 const MAX_SAMPLES = 1000;
 const SHARE = 0.95;
 
-/** A bucket ends at 1.1 times the end of the one before it; the last holds whatever is above 2^53. */
+/** A bucket ends at 1.1 times the end of the one before it; the last is for whatever is above 2^53. */
 const GROWTH = Math.log(1.1);
 const BUCKETS = Math.ceil(Math.log(Number.MAX_SAFE_INTEGER) / GROWTH) + 1;
 

@@ -16,7 +16,7 @@ export interface LimitChange {
   readonly reason?: string | undefined;
 }
 
-/** The time by the clock that counts holds: the database's own, unless a test sets it. */
+/** The time by the clock that windows go by: the database's own, unless a test sets it. */
 export const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
 /** Whoever acts through a session that has been ended meanwhile changes nothing. */
 export const ALIVE = `select from sessions where id = $2 and revoked_at is null for share`;

@@ -46,7 +46,7 @@ interface CompiledLimit extends Pick<SpendLimit, 'limit' | 'on_store_error'> {
   readonly shadow: boolean;
   readonly by_group: readonly (readonly [group: string, limit: number])[];
   /** Absent means always. */
-  readonly holds?: (facts: FactView) => boolean;
+  readonly applies?: (facts: FactView) => boolean;
 }
 
 /** All limits on counters of one name; what differs is only the key. */
@@ -77,7 +77,7 @@ export function compileLimits(
         let limited = false;
         for (const compiled of limits) {
           const limit = amountFor(compiled, groups);
-          if (limit === undefined || compiled.holds?.(facts()) === false) continue;
+          if (limit === undefined || compiled.applies?.(facts()) === false) continue;
           if (compiled.shadow) {
             demands.push({ scope, key, window, unit, limit, rule: compiled.rule, shadow: true });
             continue;
@@ -117,7 +117,7 @@ function compileCounters(
       by_group: Object.entries(limit.by_group ?? {}),
       on_store_error: limit.on_store_error,
       ...(limit.limit !== undefined && { limit: limit.limit }),
-      ...(logic !== true && { holds: condition(logic) }),
+      ...(logic !== true && { applies: condition(logic) }),
     });
   }
   return [...counters.values()];

@@ -4,7 +4,7 @@ import { windowAdjective } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** The headers that tell a caller how it stands with its limits, under the names of one profile. */
+/** The headers that tell callers how much of their limits is used, under the names of one profile. */
 export interface LimitHeaders {
   /** What the names of all of them begin with, and those of the upstream's own. */
   readonly prefix: string;
@@ -12,7 +12,7 @@ export interface LimitHeaders {
   onSuccess(statuses: readonly LimitStatus[]): Headers;
   /** Of a refusal because this limit in money has no room. */
   onRefusal(exceeded: LimitStatus): Headers;
-  /** Of a refusal because nobody can tell how the limits stand. */
+  /** Of a refusal because limits cannot be read. */
   readonly unreadable: Headers;
 }
 

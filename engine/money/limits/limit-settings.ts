@@ -52,7 +52,7 @@ export async function setLimit(by: Changing, { name, amount, reason }: LimitChan
 }
 
 /**
- * Takes a limit that was set back: those of gateway.yaml hold again.
+ * Removes a limit that was set: those of gateway.yaml are in force again.
  * Raises LimitError when none is set, credential_revoked when the session has ended, store_unavailable.
  * @returns what was set.
  */
@@ -73,5 +73,8 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
   if (!outcome!.alive) throw sessionEnded();
   if (outcome!.previous !== null) return outcome!.previous;
   const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
-  throw new LimitError(`no ${kind} is set for ${describeName(name)}: what gateway.yaml says holds already`, 'missing');
+  throw new LimitError(
+    `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,
+    'missing',
+  );
 }

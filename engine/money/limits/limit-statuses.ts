@@ -23,7 +23,7 @@ export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
   readonly config: Pick<GatewayConfig, 'spend_limits'>;
 }
 
-/** One counter as it stands. Amounts are in `unit`: USD, requests or tokens. */
+/** One counter with its limit. Amounts are in `unit`: USD, requests or tokens. */
 export interface LimitInForce {
   readonly scope: string;
   readonly of: LimitParts;
@@ -31,7 +31,7 @@ export interface LimitInForce {
   readonly unit: AmountUnit;
   /** Whether gateway.yaml counts it; where it does not any more, what is set or granted has no effect. */
   readonly counted: boolean;
-  /** What holds for every request, grants included; `null` when nothing does. */
+  /** What limits every request, grants included; `null` when nothing does. */
   readonly limit: number | null;
   readonly spent: number;
   readonly reserved: number;
@@ -91,7 +91,7 @@ interface StatusRow {
   readonly groups: readonly (readonly string[])[] | null;
 }
 
-/** Some counters as they stand, in the order given. Raises store_unavailable. */
+/** Some counters with their limits, in the order given. Raises store_unavailable. */
 export async function readLimits(at: LimitsAt, names: readonly CounterName[]): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
   if (names.length === 0) return [];

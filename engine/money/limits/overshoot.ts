@@ -47,7 +47,7 @@ const OTHER_FEES = 'fees that are not by use';
 const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
 
 /** Whether every request that a pipeline sends out has first reserved what it may cost. Counting tokens is free. */
-function holdsAll({ match, stages }: PipelineSpec): boolean {
+function reservesAll({ match, stages }: PipelineSpec): boolean {
   if (match.protocol === 'count_tokens') return true;
   const runs = stages.filter(({ mode }) => mode === 'enforce');
   const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
@@ -61,7 +61,7 @@ function holdsAll({ match, stages }: PipelineSpec): boolean {
 }
 
 /**
- * The overshoot bound of limits in USD. Under `worst_case` a request first holds the most it can cost, and is refused when
+ * The overshoot bound of limits in USD. Under `worst_case` a request first reserves the most it can cost, and is refused when
  * a limit has no room for that: no limit is passed, whatever runs at once. Under `typical` all that is in flight may pass
  * a limit by `overshoot_percent` of it, and one request that is alone by whatever it can cost at most.
  */
@@ -72,7 +72,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
     return { limits: [], not_bounded: ['all spending'], ...(in_force.length > 0 && { only_others: true }) };
   }
   const { reserve, overshoot_percent } = config.spend_limits;
-  const open = pipelines.filter((pipeline) => !holdsAll(pipeline));
+  const open = pipelines.filter((pipeline) => !reservesAll(pipeline));
   const not_bounded = [
     ...open.map(({ name }) => `what the pipeline ${name} sends without a full reservation`),
     ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),

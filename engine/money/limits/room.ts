@@ -88,7 +88,7 @@ export function lackOf(
   return spent + most + needed.most > bound ? 'most' : undefined;
 }
 
-/** A demand and its counter as they stand. What is set and granted is no part of a limit in shadow mode. */
+/** The status of the limit of a demand. What is set and granted is no part of a limit in shadow mode. */
 export function statusOf([demand, counter]: CountedDemand): CounterStatus {
   const { scope, key, window, unit, limit: configured, rule: written, shadow = false } = demand;
   const { spent, reserved, in_flight, most, resets_at, set } = counter;
@@ -98,7 +98,7 @@ export function statusOf([demand, counter]: CountedDemand): CounterStatus {
   return { scope, key, window, unit, rule, limit, spent, reserved, in_flight, most, resets_at };
 }
 
-/** How demands that can refuse stand. A limit that was set is one limit, whatever demands it takes the place of. */
+/** The statuses of limits that can refuse. A limit that was set is one limit, whatever demands it takes the place of. */
 export function statusesOf(demands: readonly CountedDemand[]): CounterStatus[] {
   const statuses: CounterStatus[] = [];
   for (let i = 0; i < demands.length; i++) {

@@ -10,7 +10,7 @@ import { SPEND_SCOPES } from '../../contract/config.ts';
 import type { LimitUnit, LimitWindow } from '../../contract/services.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
 
-/** One limit of `spend_limits`: a default, or one amount of a rule, with where it stands in gateway.yaml. */
+/** One limit of `spend_limits`: a default, or one amount of a rule, with its position in gateway.yaml. */
 export interface SpendLimit {
   /** JSON pointer of the default or rule. */
   readonly pointer: string;

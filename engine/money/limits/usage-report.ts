@@ -73,7 +73,7 @@ function nearestLimit(statuses: readonly CounterStatus[]): CounterStatus | undef
 function ownStatus(window: Window, statuses: readonly CounterStatus[]): CounterStatus {
   const own = statuses.filter((each) => each.scope === 'user' && each.window === window);
   const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
-  if (least === undefined) throw new Error(`nobody asked how the ${window} of the user stands`);
+  if (least === undefined) throw new Error(`nobody asked for the status of the user's ${window}`);
   return least;
 }
 

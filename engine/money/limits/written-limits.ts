@@ -16,7 +16,7 @@ export interface WrittenLimit {
   readonly limit: number | null;
   readonly by_group: Readonly<Record<string, number>> | null;
   readonly mode: RuleMode;
-  /** Whether it holds for every request, that is, has no condition. */
+  /** Whether it is for every request, that is, has no condition. */
   readonly always: boolean;
 }
 
@@ -44,7 +44,7 @@ export interface RuleInForce {
   /** `null` where it depends on the groups of who asks. */
   readonly limit: number | null;
   readonly mode: RuleMode;
-  /** Whether it holds for every request; false for a rule with a condition, or when it depends on groups. */
+  /** Whether it is for every request; false for a rule with a condition, or when it depends on groups. */
   readonly always: boolean;
 }
 

@@ -12,7 +12,7 @@ export interface PricePeriod {
   readonly until: number;
   /** `undefined`: gateway.yaml says nothing about it. */
   readonly price: EffectivePrice | undefined;
-  /** Place of the entry of `prices.rows` that holds, whether it sets the price or multiplies it. */
+  /** Index of the entry of `prices.rows` that applies, whether it sets the price or multiplies it. */
   readonly row: number | undefined;
 }
 

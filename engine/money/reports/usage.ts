@@ -77,7 +77,7 @@ export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string
   readonly possibly_billed_nano_usd: bigint;
 }
 
-/** How usage is told apart, and in which time zone (IANA name, by default UTC) a day begins. */
+/** How usage is grouped, and in which time zone (IANA name, by default UTC) a day begins. */
 export interface UsageGrouping {
   readonly by?: readonly UsageDimension[] | undefined;
   readonly time_zone?: string | undefined;

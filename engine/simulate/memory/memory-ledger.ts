@@ -105,7 +105,7 @@ export class MemoryLedger implements Ledger, Books {
     const reservation = new BookedReservation(this, request, true);
     if (this.#isAway()) {
       if (request.on_store_error !== 'allow') throw away();
-      this.#hold(request, true);
+      this.#book(request, true);
       return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
     }
     const exceeded = this.#withoutRoom(request, false);
@@ -114,7 +114,7 @@ export class MemoryLedger implements Ledger, Books {
       return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: this.#clock.now() };
     }
     const shadows = this.#withoutRoom(request, true);
-    this.#hold(request, false);
+    this.#book(request, false);
     const statuses = statusesOf(this.counters.counted(inMoney(request.demands))).filter(isLimit);
     return { reservation, exceeded, shadows, statuses, unreserved: false };
   }
@@ -209,7 +209,7 @@ export class MemoryLedger implements Ledger, Books {
     return limits.filter((limit) => lackOf(limit, request) !== undefined).toSorted(byLatestReset);
   }
 
-  #hold(request: ReservationRequest, unreserved: boolean): void {
+  #book(request: ReservationRequest, unreserved: boolean): void {
     const counters = [...new Set(request.demands.map((demand) => this.counters.at(demand)))];
     const open = { request, counters, amount_nano_usd: request.amount_nano_usd, unreserved };
     if (!unreserved) move(open, 1);

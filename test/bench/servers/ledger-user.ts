@@ -1,6 +1,6 @@
 /** A process that uses the ledger as a gateway does: reserves, and settles when the upstream would have answered. */
 import { randomUUID } from 'node:crypto';
-import type { LimitDemand, ReservationRequest, Settlement } from '../../../engine/api.ts';
+import type { LimitDemand, Outcome, Reservation, ReservationRequest } from '../../../engine/api.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
@@ -91,19 +91,13 @@ function requestOf({ users, teams, limits }: Population): ReservationRequest {
   };
 }
 
-function settlementOf(request: ReservationRequest): Settlement {
-  const { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model } =
-    request;
-  return {
-    ...{ request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model },
-    status: 200,
-    aborted: false,
-    tokens: { input: 1200, output: 180, cache_read: 9000, cache_write_5m: 0, cache_write_1h: 300 },
-    cost_nano_usd: COST_NANO_USD,
-    provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
-    reserved: true,
-  };
-}
+const OUTCOME: Outcome = {
+  status: 200,
+  aborted: false,
+  tokens: { input: 1200, output: 180, cache_read: 9000, cache_write_5m: 0, cache_write_1h: 300 },
+  cost_nano_usd: COST_NANO_USD,
+  provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+};
 
 /** Counts what is under way and measures the whole. */
 function createRun() {
@@ -114,20 +108,20 @@ function createRun() {
   const cpu = process.cpuUsage();
   return {
     started,
-    /** Resolves with whether the hold was placed. */
-    async reserve(request: ReservationRequest, due = performance.now()): Promise<boolean> {
+    /** Resolves with the reservation, if there was room. */
+    async reserve(request: ReservationRequest, due = performance.now()): Promise<Reservation | undefined> {
       try {
-        const { exceeded } = await ledger.reserve(request);
+        const { reservation } = await ledger.reserve(request);
         latencies_ms.push(performance.now() - due);
-        if (exceeded.length > 0) failed++;
-        return exceeded.length === 0;
+        if (reservation === undefined) failed++;
+        return reservation;
       } catch {
         failed++;
-        return false;
+        return undefined;
       }
     },
-    settle(request: ReservationRequest): void {
-      const settled = ledger.settle(settlementOf(request)).finally(() => settling.delete(settled));
+    settle(reservation: Reservation): void {
+      const settled = reservation.settle(OUTCOME).finally(() => settling.delete(settled));
       settling.add(settled);
     },
     async end(): Promise<LedgerResult> {
@@ -144,8 +138,8 @@ async function closed(job: ClosedJob): Promise<LedgerResult> {
   const deadline = run.started + job.duration_ms;
   const persist = async () => {
     while (performance.now() < deadline) {
-      const request = requestOf(job);
-      if (await run.reserve(request)) run.settle(request);
+      const reservation = await run.reserve(requestOf(job));
+      if (reservation !== undefined) run.settle(reservation);
     }
   };
   await Promise.all(Array.from({ length: job.callers }, persist));
@@ -158,7 +152,7 @@ const gap = (per_second: number): number => (-Math.log(1 - Math.random()) * 1000
 function open(job: OpenJob): Promise<LedgerResult> {
   const run = createRun();
   const deadline = run.started + job.duration_ms;
-  const answers: { readonly at: number; readonly request: ReservationRequest }[] = [];
+  const answers: { readonly at: number; readonly reservation: Reservation }[] = [];
   let due = run.started + gap(job.per_second);
   let under_way = 0;
   /** A process that is too busy to begin in time makes its callers wait; the timer's own millisecond is nobody's fault. */
@@ -166,14 +160,14 @@ function open(job: OpenJob): Promise<LedgerResult> {
   return new Promise((resolve, reject) => {
     const begin = async (at: number) => {
       under_way++;
-      const request = requestOf(job);
-      if (await run.reserve(request, at)) answers.push({ at: performance.now() + UPSTREAM_MS, request });
+      const reservation = await run.reserve(requestOf(job), at);
+      if (reservation !== undefined) answers.push({ at: performance.now() + UPSTREAM_MS, reservation });
       under_way--;
     };
     const tick = () => {
       const now = performance.now();
       for (; due <= now && due < deadline; due += gap(job.per_second)) void begin(Math.max(due, expected));
-      while (answers.length > 0 && answers[0]!.at <= now) run.settle(answers.shift()!.request);
+      while (answers.length > 0 && answers[0]!.at <= now) run.settle(answers.shift()!.reservation);
       if (now >= deadline && under_way === 0 && answers.length === 0) {
         run.end().then(resolve, reject);
         return;

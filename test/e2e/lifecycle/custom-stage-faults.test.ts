@@ -47,6 +47,7 @@ export default defineStage({
         case 'returns-response': return new Response('hello');
         case 'answers': return { kind: 'answer', status: 200, headers: {}, body: 'mine' };
         case 'uses-exchange': ctx.exchange.res.end('mine'); return undefined;
+        case 'uses-reservation': ctx.reservation?.release(); return undefined;
         case 'uses-ledger': return services.ledger.release('x');
         case 'rewrites': return ctx.readBody().then((body) => { body.rewrite('model', 'other'); });
         case 'replaces': return ctx.readBody().then((body) => { body.replace('{}'); });
@@ -166,6 +167,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'returns-response': /returned something else/,
   answers: /answering needs the capability "respond"/,
   'uses-exchange': /exchange needs the capability "network"/,
+  'uses-reservation': /reservation needs the capability "database"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,
   rewrites: /rewriting the body needs the capability "rewrite-body"/,
   replaces: /replacing the body needs the capability "rewrite-body"/,
