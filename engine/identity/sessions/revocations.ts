@@ -2,20 +2,9 @@ import { StageError } from '../../contract/errors.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
 import type { Database } from '../../store/database.ts';
-import type { Revocations } from './session-tokens.ts';
 
 /** Channel on which every ended session is announced by its id. */
 export const SESSIONS_CHANNEL = 'appscli_sessions';
-
-/** Revocations that are being read. */
-export interface OpenRevocations extends Revocations {
-  /** Resolves when the list was asked for the first time, whether that worked or not. */
-  readonly attempted: Promise<void>;
-  /** Whether the list was read once: until then nobody is let in by a session. */
-  readonly known: boolean;
-  /** Reads what is new. A timer calls it; so may a test. Never rejects. */
-  refresh(): Promise<void>;
-}
 
 /** How often the list is read, for when an announcement gets lost. */
 const POLL_MS = 3000;
@@ -24,13 +13,16 @@ const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
 /** How far the clocks of replicas may be apart, and how long an ending may take to be committed. */
 const OVERLAP_MS = 60_000;
 
+/** The list of ended sessions. */
+export type OpenRevocations = ReturnType<typeof openRevocations>;
+
 /** Opens the list of ended sessions and keeps it up to date; needs no database yet. */
 export function openRevocations(options: {
   readonly database: Pick<Database, 'query' | 'listen'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
-}): OpenRevocations {
+}) {
   const { database, clock, log, every = everyInBackground } = options;
   /** When each was ended, in milliseconds since the epoch. */
   const ended = new Map<string, number>();
@@ -80,21 +72,24 @@ export function openRevocations(options: {
   const stop = every(POLL_MS, refresh);
 
   return {
+    /** Resolves when the list was asked for the first time, whether that worked or not. */
     attempted,
+    /** Whether the list was read once: until then nobody is let in by a session. */
     get known() {
       return read;
     },
+    /** Reads what is new. A timer calls it; so may a test. Never rejects. */
     refresh,
     async catchUp() {
       // A reading that is under way may have begun too early.
       await reading;
       await refresh();
     },
-    has(session_id) {
+    has(session_id: string) {
       if (!read) throw notRead();
       return ended.has(session_id);
     },
-    onRevoked(listener) {
+    onRevoked(listener: (session_id: string | undefined) => void) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
