@@ -1,6 +1,10 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { existsSync } from 'node:fs';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { isTimeZone } from '../kit/net/addresses.ts';
+import { isEmail } from '../kit/text/email.ts';
 import { parseDate, parseDuration } from '../kit/times.ts';
+import { EXIT_USAGE } from './exit-codes.ts';
 
 /** `--config`. */
 export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
@@ -10,6 +14,9 @@ export const baseUrl = () =>
     '--base-url <url>',
     'address of the gateway; else $APPSCLI_BASE_URL, or the only one you are signed in at',
   );
+/** `--base-url` of a command that otherwise works on the database of `--config`. */
+export const atGateway = () =>
+  new Option('--base-url <url>', 'work at this running gateway as who you signed in as').conflicts('config');
 /** `--json`, with what it prints. */
 export const json = (what: string) => new Option('--json', what);
 
@@ -63,7 +70,7 @@ export function count(text: string): number {
 
 /** An e-mail address. */
 export function email(text: string): string {
-  if (!/^[^\s@]+@[^\s@]+$/.test(text)) throw new InvalidArgumentError('Write an e-mail address.');
+  if (!isEmail(text)) throw new InvalidArgumentError('Write an e-mail address.');
   return text;
 }
 
@@ -90,4 +97,25 @@ export function seconds(text: string): number {
   const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : 0;
   if (value <= 0 || value > 3600) throw new InvalidArgumentError('Write a number of seconds above 0, up to 3600.');
   return value;
+}
+
+/** Raises StartError for a command that was told neither place where there is no configuration, with both ways on. */
+export function offerGateway(command: Command): void {
+  const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
+  const has_gateway = command.options.some(({ long }) => long === '--base-url');
+  if (!has_gateway || baseUrl !== undefined || config === undefined || existsSync(config)) return;
+  const remedy = 'name the configuration to use with --config, or the gateway you signed in at with --base-url';
+  throw new StartError(`${config} does not exist; ${remedy}`, { exit_code: EXIT_CONFIGURATION });
+}
+
+/** Raises StartError when a period is over before it begins; a day (YYYY-MM-DD) may begin at any hour of UTC. */
+export function demandPeriod({
+  since,
+  until,
+}: {
+  readonly since?: Date | string | undefined;
+  readonly until?: Date | string | undefined;
+}): void {
+  if (since === undefined || until === undefined || typeof since !== typeof until || since < until) return;
+  throw new StartError('--since must be before --until, which is not included', { exit_code: EXIT_USAGE });
 }

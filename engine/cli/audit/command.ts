@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { config, count, examples, json, moment } from '../options.ts';
+import { atGateway, config, count, examples, json, moment } from '../options.ts';
 
 /** `appscli audit tail|changes`. */
 export function addAudit(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {

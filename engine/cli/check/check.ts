@@ -1,5 +1,6 @@
 import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
@@ -8,7 +9,8 @@ import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
 import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
 import { counted } from '../amounts.ts';
-import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
 import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
 import { type LiveCheck, renderLive } from './live-report.ts';
 
@@ -184,4 +186,37 @@ export async function runCheck(options: CheckOptions): Promise<number> {
   }
   const failed = reach !== undefined && !(live?.length && live.every(({ ok }) => ok));
   return errors > 0 || failed || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
+}
+
+/** `appscli check`: the paths given, and the configuration when it was named or when there are none. */
+export async function check(
+  context: CommandContext,
+  given: {
+    readonly config: string;
+    readonly config_named: boolean;
+    readonly paths: readonly string[];
+    readonly format: 'text' | 'json' | 'github';
+    readonly denyWarnings?: true;
+    readonly live?: true;
+    readonly timeout?: number;
+  },
+): Promise<number> {
+  const { terminal, env } = context;
+  const { config, config_named, paths, format, live, timeout } = given;
+  if (timeout !== undefined && !live) {
+    throw new StartError('--timeout is for --live: without it nothing is waited for', { exit_code: EXIT_USAGE });
+  }
+  return runCheck({
+    ...(config_named || paths.length === 0 ? { config } : {}),
+    paths,
+    format,
+    deny_warnings: given.denyWarnings === true,
+    stages: await context.stages(),
+    env,
+    environment: live ? 'required' : 'ignored',
+    ...(live ? { live: async (found) => (await import('./live.ts')).checkLive(found, env, timeout) } : {}),
+    color: terminal.data_color,
+    data: terminal.data,
+    words: terminal.words,
+  });
 }

@@ -28,6 +28,6 @@ export function addCheck(program: Command, context: CommandContext, finish: (exi
     )
     .action(async (paths, given, command) => {
       const config_named = command.getOptionValueSource('config') === 'cli';
-      finish(await (await import('./check-command.ts')).check(context, { ...given, paths, config_named }));
+      finish(await (await import('./check.ts')).check(context, { ...given, paths, config_named }));
     });
 }

@@ -12,7 +12,7 @@ import {
 import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { operator } from '../operator.ts';
-import { demandPeriod } from '../period.ts';
+import { demandPeriod } from '../options.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers } from '../table.ts';
 import { formatMoment } from '../times.ts';

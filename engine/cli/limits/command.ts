@@ -1,8 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LIMIT_WINDOWS } from '../../money/limits/limit-names.ts';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { config, email, examples, expiry, json, notEmpty } from '../options.ts';
+import { atGateway, config, email, examples, expiry, json, notEmpty } from '../options.ts';
 
 type Finish = (exit_code: number) => void;
 

@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { config, email, examples, json, notEmpty } from '../options.ts';
+import { atGateway, config, email, examples, json, notEmpty } from '../options.ts';
 
 /** `appscli people list|rebind`. */
 export function addPeople(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {

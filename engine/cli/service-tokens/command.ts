@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { SERVICE_SCOPES } from '../../identity/tokens/service-scopes.ts';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { collected, config, examples, expiry, json, notEmpty } from '../options.ts';
+import { atGateway, collected, config, examples, expiry, json, notEmpty } from '../options.ts';
 import { overlap } from '../tokens/command.ts';
 
 /** `appscli service-tokens create|list|rotate|revoke`. */

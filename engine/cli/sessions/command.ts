@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { config, email, examples, json } from '../options.ts';
+import { atGateway, config, email, examples, json } from '../options.ts';
 
 /** `appscli sessions list|explain|end`. */
 export function addSessions(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {

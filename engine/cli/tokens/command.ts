@@ -1,8 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseDuration } from '../../kit/times.ts';
-import { atGateway } from '../base-url-option.ts';
 import type { CommandContext } from '../context.ts';
-import { config, email, examples, expiry, json, notEmpty } from '../options.ts';
+import { atGateway, config, email, examples, expiry, json, notEmpty } from '../options.ts';
 
 const MAX_OVERLAP_SECONDS = 30 * 86_400;
 

@@ -13,7 +13,7 @@ import { roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { type CsvCell, formatCsv } from '../csv.ts';
 import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
-import { demandPeriod } from '../period.ts';
+import { demandPeriod } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 
