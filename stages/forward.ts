@@ -114,7 +114,7 @@ export default defineStage({
 
     /** The client's headers that go upstream; notes those that do not because of what they decide. */
     function forwardHeaders(ctx: ForwardContext, { allowed_headers }: Target): IncomingHttpHeaders {
-      const { headers, dropped } = forwardedHeaders(ctx.exchange.req.headers, allowed_headers);
+      const { headers, dropped } = forwardedHeaders(ctx.call.req.headers, allowed_headers);
       if (dropped !== undefined) ctx.set('request.dropped_headers', dropped);
       return headers;
     }
@@ -142,7 +142,7 @@ export default defineStage({
       headers['content-length'] = String(body.bytes.length);
       Object.assign(headers, target.credential);
       const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
-      return { method: ctx.exchange.req.method!, path, headers, body: body.bytes };
+      return { method: ctx.call.req.method!, path, headers, body: body.bytes };
     }
 
     /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */

@@ -157,6 +157,14 @@ describe('floors', () => {
     }
   });
 
+  test('who runs requests calls hooks and knows nothing of how stages are contained', () => {
+    const { imports } = engine.find(({ path }) => path === 'engine/run/run.ts')!;
+    assert.deepEqual(
+      imports.filter((name) => /\/(?:contain|lease|compile-stage)\.ts$/.test(name)),
+      [],
+    );
+  });
+
   test('the list of stages imports stages and the face of the engine only', () => {
     const index = stages.find((file) => file.path === 'stages/index.ts');
     const others = index?.imports.filter((name) => name !== FACE && !name.startsWith('stages/'));

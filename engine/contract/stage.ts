@@ -12,7 +12,7 @@ import type { Reservation, Services } from './services.ts';
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
  * `body.rename`, `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
- * `respond`: return an answer or a relay. `network`: `exchange`, and a relay. `database`: the services tokens, ledger, audit.
+ * `respond`: return an answer or a relay. `network`: `call`, and a relay. `database`: the services tokens, ledger, audit.
  */
 export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
 
@@ -197,7 +197,7 @@ export interface StageContext<
   /** Size of what the upstream has sent so far, in bytes. */
   readonly relayed_bytes: number;
   /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
-  readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
+  readonly call: { readonly req: IncomingMessage; readonly res: ServerResponse };
 }
 
 type MaybePromise<T> = T | Promise<T>;

@@ -11,7 +11,7 @@ const FACT_LENGTH_MAX = 200;
 export function createClientNotes(server: GatewayConfig['server']): (ctx: RequestContext) => void {
   const origin = createOriginReader(server);
   return (ctx) => {
-    const { remoteAddress: peer } = ctx.exchange.req.socket;
+    const { remoteAddress: peer } = ctx.call.req.socket;
     ctx.note('request.client.address', origin.address(peer, ctx.headers));
     const region = origin.region(peer, ctx.headers);
     if (region !== undefined) ctx.note('request.region', region);

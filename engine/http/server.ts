@@ -129,8 +129,8 @@ export class GatewayServer {
     const { drain_seconds } = this.#plan.config.server.timeouts;
     const accepting_seconds = Math.min(accept_seconds, drain_seconds);
     this.#draining = true;
-    for (const { exchange } of this.#running.items()) {
-      if (!exchange.res.headersSent) exchange.res.shouldKeepAlive = false;
+    for (const { call } of this.#running.items()) {
+      if (!call.res.headersSent) call.res.shouldKeepAlive = false;
     }
     if (accepting_seconds > 0) await delay(accepting_seconds * 1000);
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
@@ -138,7 +138,7 @@ export class GatewayServer {
     await this.#idleWithin(drain_seconds - accepting_seconds);
     for (const ctx of this.#running.items()) {
       if (ctx.cancel) ctx.cancel(new StageError('draining', 'The gateway is shutting down; send the request again.'));
-      else ctx.exchange.res.destroy();
+      else ctx.call.res.destroy();
     }
     if (this.#running.size > 0) await this.#idleWithin(SOCKET_GRACE_SECONDS);
     this.#server.closeAllConnections();
@@ -211,7 +211,7 @@ export class GatewayServer {
   }
 
   #answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
-    const current = this.#running.items().find(({ exchange }) => exchange.req.socket === socket)?.exchange;
+    const current = this.#running.items().find(({ call }) => call.req.socket === socket)?.call;
     const { limits } = this.#plan.config.server;
     if (this.#refused.has(socket)) socket.destroySoon();
     else if (current === undefined) answerClientError(error, socket, limits);

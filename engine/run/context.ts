@@ -47,7 +47,7 @@ const NOTHING: readonly string[] = [];
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, Bagged, Lingerer {
-  readonly exchange: { readonly req: IncomingMessage; readonly res: ServerResponse };
+  readonly call: { readonly req: IncomingMessage; readonly res: ServerResponse };
   readonly headers: IncomingMessage['headers'];
   readonly url: string;
   readonly pipeline: CompiledPipeline;
@@ -98,7 +98,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     environment: RequestEnvironment,
     started_at: number,
   ) {
-    this.exchange = { req, res };
+    this.call = { req, res };
     this.headers = req.headers;
     this.url = req.url ?? '/';
     this.pipeline = pipeline;
@@ -260,7 +260,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
       throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
     const room = new HeldBytes(budget, caller);
-    const bytes = await receiveBody(this.exchange.req, { ...body_limits, max_bytes }, room, clock);
+    const bytes = await receiveBody(this.call.req, { ...body_limits, max_bytes }, room, clock);
     if (this.#answered) {
       room.release();
       throw new StageError('bad_http', 'The request was answered before its body was complete.');
@@ -294,7 +294,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   claimConnection(): void {
     const caller = this.#facts.get('principal.id');
     if (caller === undefined) return;
-    const { req, res } = this.exchange;
+    const { req, res } = this.call;
     const { connections, connections_per_principal } = this.#environment;
     if (!connections.claim(req.socket, caller, connections_per_principal)) res.shouldKeepAlive = false;
   }

@@ -143,9 +143,9 @@ export class Lease implements StageContext {
     this.#ctx.reservation = reservation;
   }
 
-  get exchange(): StageContext['exchange'] {
-    this.#check('network', 'exchange');
-    return this.#ctx.exchange;
+  get call(): StageContext['call'] {
+    this.#check('network', 'call');
+    return this.#ctx.call;
   }
 
   get body(): RequestBody | undefined {

@@ -71,7 +71,7 @@ class Transfer {
     this.#relay = relay;
     this.#hooks = hooks;
     this.#conclusion = conclusion;
-    this.#res = ctx.exchange.res;
+    this.#res = ctx.call.res;
     this.#upstream = relay.response;
     const { headers } = relay.response;
     const { 'content-type': type, 'content-encoding': encoding } = headers;

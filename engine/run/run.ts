@@ -21,7 +21,7 @@ const CLIENT_CLOSED_REQUEST = 499;
  */
 export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: () => void): Promise<void> {
   const leave = plan.enter();
-  const { res } = ctx.exchange;
+  const { res } = ctx.call;
   res.on('close', () => {
     ctx.ended_at = plan.services.clock.monotonic();
     if (!res.writableFinished) ctx.clientGone();
@@ -47,7 +47,7 @@ async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
       await answerError(plan, ctx, attribute(plan, ctx, error));
     } catch (failure) {
       reportEngineFailure(plan, ctx, failure);
-      ctx.exchange.res.destroy();
+      ctx.call.res.destroy();
     }
   } finally {
     ctx.dropBody();
@@ -105,7 +105,7 @@ function sendAnswer(ctx: RequestContext, answer: Answer): void {
     ...(answer.status === 304 ? {} : { 'content-length': Buffer.byteLength(answer.body) }),
     [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
   };
-  sendWhole(ctx.exchange.res, answer.status, headers, answer.body);
+  sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
 async function respond(ctx: RequestContext, result: Result): Promise<void> {
@@ -177,7 +177,7 @@ function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error:
 async function answerError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<void> {
   ctx.note('error.code', raised.code);
   ctx.note('error.status', raised.status);
-  const { res } = ctx.exchange;
+  const { res } = ctx.call;
   if (ctx.aborted || res.destroyed) return;
   if (res.headersSent) return endBrokenStream(ctx, raised);
   const handled = await handleError(plan, ctx, raised);
@@ -218,7 +218,7 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
 }
 
 /** After the first byte an error can only be one more event; where no event fits, the cut connection says it. */
-function endBrokenStream({ exchange: { res }, endEvents }: RequestContext, error: StageError): void {
+function endBrokenStream({ call: { res }, endEvents }: RequestContext, error: StageError): void {
   if (endEvents === undefined) res.destroy();
   else res.end(endEvents(error));
 }
@@ -241,7 +241,7 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
 }
 
 function noteOutcome(plan: Plan, ctx: RequestContext): void {
-  const { res } = ctx.exchange;
+  const { res } = ctx.call;
   ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
   ctx.note('outcome.aborted', ctx.aborted);
   ctx.note('outcome.duration_ms', (ctx.ended_at ?? plan.services.clock.monotonic()) - ctx.started_at);

@@ -46,7 +46,7 @@ export default defineStage({
         case 'returns-null': return null;
         case 'returns-response': return new Response('hello');
         case 'answers': return { kind: 'answer', status: 200, headers: {}, body: 'mine' };
-        case 'uses-exchange': ctx.exchange.res.end('mine'); return undefined;
+        case 'uses-call': ctx.call.res.end('mine'); return undefined;
         case 'uses-reservation': ctx.reservation?.release(); return undefined;
         case 'uses-ledger': return services.ledger.release('x');
         case 'rewrites': return ctx.readBody().then((body) => { body.rewrite('model', 'other'); });
@@ -166,7 +166,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'returns-null': /returned something else/,
   'returns-response': /returned something else/,
   answers: /answering needs the capability "respond"/,
-  'uses-exchange': /exchange needs the capability "network"/,
+  'uses-call': /call needs the capability "network"/,
   'uses-reservation': /reservation needs the capability "database"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,
   rewrites: /rewriting the body needs the capability "rewrite-body"/,
