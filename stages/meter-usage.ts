@@ -1,5 +1,4 @@
 import {
-  type Billed,
   type CacheLifetime,
   defineStage,
   type EffectivePrice,
@@ -90,7 +89,7 @@ const WRITES = [
 interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
   readonly usage: Charged['usage'];
   readonly cost: number;
-  readonly billed?: Billed | undefined;
+  readonly billed?: Charged['billed'];
 }
 
 const NO_TOOLS = Object.freeze({});

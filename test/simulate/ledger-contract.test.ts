@@ -98,6 +98,37 @@ const scenarios: Scenarios = {
     return [await balance(demand(key, null)), await balance(team), (await rows(key)).map(columns)];
   },
 
+  async 'settles a reservation by its handle for nobody but who reserved it'({ ledger, balance, rows }, key) {
+    const request = reservation({ request_id: key, user: 'u', demands: [demand(key, 100)] });
+    const { reservation: reserved } = await ledger.reserve(request);
+    await reserved!.settle(settlement(reservation({ user: 'somebody else', request_id: `${key}-2` })));
+    const written = (await rows(key)).map(columns);
+    assert.equal(written.length, 1);
+    return [await balance(demand(key, null)), written];
+  },
+
+  async 'writes the row of a request that nothing was reserved for, and has nothing to give back'(
+    { ledger, balance, rows },
+    key,
+  ) {
+    const handle = ledger.unreserved(reservation({ request_id: key, user: key }));
+    handle.topUp(50);
+    await handle.release();
+    await handle.settle(settlement(reservation()));
+    return [await balance(demand(key, null)), (await rows(key)).map(columns)];
+  },
+
+  async 'gives no reservation to a request without room, and what is released by its handle back'(
+    { ledger, balance },
+    key,
+  ) {
+    const request = (amount_nano_usd: number) => reservation({ amount_nano_usd, demands: [demand(key, 100)] });
+    const granted = await ledger.reserve(request(100));
+    const refused = await ledger.reserve(request(1));
+    await granted.reservation!.release();
+    return [refused.reservation === undefined, await balance(demand(key, null))];
+  },
+
   async 'gives back what is released, once'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, demands: [demand(key, 100)] });
     await ledger.reserve(request);

@@ -26,7 +26,7 @@ export class BookedReservation implements Reservation {
   }
 
   settle(outcome: Outcome): Promise<void> {
-    return this.#books.settle({ ...ledgerIdentity(this.#identity), ...outcome, reserved: this.#reserved });
+    return this.#books.settle({ ...outcome, ...ledgerIdentity(this.#identity), reserved: this.#reserved });
   }
 
   async release(): Promise<void> {
