@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
-import { describeNetworkError } from '../kit/net/network-words.ts';
+import { formatNetworkError } from '../kit/net/format-network-error.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { readAll } from '../kit/read-all.ts';
 import { Unreachable } from './errors.ts';
@@ -95,7 +95,7 @@ async function readAnswer(response: Response, url: string): Promise<HttpAnswer> 
 function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {
   // fetch wraps what happened, unless it was stopped.
   const cause = error instanceof TypeError ? (error.cause ?? error) : error;
-  const reason = describeNetworkError(cause, timeout_seconds);
+  const reason = formatNetworkError(cause, timeout_seconds);
   const remedy = /not trusted/.test(reason)
     ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of the authority it comes from'
     : '';

@@ -12,7 +12,7 @@ import {
 } from './errors.ts';
 import type { Problem } from './translation/events.ts';
 
-/** What chat completions and Responses call each kind of error of the Messages API. */
+/** What chat completions and Responses call each kind of error of the Messages protocol. */
 const COMPAT_NAMES: Readonly<Record<string, ErrorName>> = {
   invalid_request_error: { type: 'invalid_request_error', code: null },
   authentication_error: { type: 'invalid_request_error', code: 'invalid_api_key' },

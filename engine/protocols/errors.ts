@@ -36,7 +36,7 @@ export interface ProtocolErrors {
   write(problem: Problem, request_id: string): Record<string, unknown>;
 }
 
-/** `error.type` of the Messages API, with the status each has. */
+/** `error.type` of the Messages protocol, with the status each has. */
 export const MESSAGES_STATUS: Readonly<Record<string, number>> = {
   invalid_request_error: 400,
   authentication_error: 401,
@@ -71,7 +71,7 @@ export const COMPAT_STATUS: Readonly<Record<string, number>> = {
 
 const OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded|context window/i;
 
-/** The longest text that is passed on where it does not stand where the API has its message. */
+/** The longest text that is passed on where it does not stand where the protocol has its message. */
 const FOREIGN_TEXT_MAX = 1000;
 
 /** The longest name of an error, so that a whole page does not become one. */
@@ -87,7 +87,7 @@ function nameIn(fields: Json, key: string): string | undefined {
 export const own = <T>(table: Readonly<Record<string, T>>, key: string | undefined): T | undefined =>
   key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 
-/** The text of an error that is JSON but not the API's. */
+/** The text of an error that is JSON but not the protocol's. */
 function foreignText(body: unknown): string | undefined {
   if (typeof body === 'string') return body.length <= FOREIGN_TEXT_MAX && body !== '' ? body : undefined;
   if (!isObject(body)) return undefined;

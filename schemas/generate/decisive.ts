@@ -9,7 +9,7 @@ function fieldsOf(rule: DecisiveField['rule']): string {
     DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
       code(field.name),
       field.place === 'top' ? 'top level' : 'anywhere',
-      protocolNames(field.apis, 'all'),
+      protocolNames(field.protocols, 'all'),
       sentence(field.meaning),
       codes(field.harmless ?? []),
       field.source,

@@ -1,4 +1,4 @@
-/** Errors of upstreams in the envelope that clients of another API read. */
+/** Errors of upstreams in the envelope that clients of another protocol read. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -154,13 +154,13 @@ describe('an error of another shape', () => {
     );
   });
 
-  it('passes whatever its length where the API has its message', () => {
+  it('passes whatever its length where the protocol has its message', () => {
     assert.equal(words({ error: { message: 'x'.repeat(5000) } }).length, 5000);
   });
 });
 
 describe('any JSON as an error', () => {
-  it('becomes a complete error of every API, with the message untouched', () => {
+  it('becomes a complete error of every protocol, with the message untouched', () => {
     const bodies = fc.oneof(
       fc.jsonValue(),
       fc.record(
@@ -194,7 +194,7 @@ describe('any JSON as an error', () => {
 });
 
 describe('an error of the gateway', () => {
-  it('has in every API the kind that the catalogue says', () => {
+  it('has in every protocol the kind that the catalogue says', () => {
     for (const code of Object.keys(ERRORS) as ErrorCode[]) {
       const { type, compat } = ERRORS[code];
       const error = new StageError(code, 'These words.');

@@ -3,7 +3,7 @@ import { getCACertificates } from 'node:tls';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../../contract/config.ts';
 import { secretMethod } from '../../identity/provider/client-authentication.ts';
 import { redirectUriOf } from '../../identity/provider/issuer.ts';
-import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
 import { checkClient } from './live-provider-client.ts';
 import type { LiveOutcome } from './live-report.ts';
@@ -71,7 +71,7 @@ function createAsk(ca: readonly string[] | undefined, timeout_seconds: number): 
     try {
       answer = await probe(url, { timeout_seconds, read_body: true, ...(ca && { ca }) });
     } catch (error) {
-      const reason = describeNetworkError(error, timeout_seconds);
+      const reason = formatNetworkError(error, timeout_seconds);
       const untrusted = /not trusted/.test(reason) ? 'name the certificate of its authority with ca_file' : remedy;
       return { ok: false, what: reason, help: untrusted };
     }

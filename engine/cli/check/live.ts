@@ -1,5 +1,5 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../contract/config.ts';
-import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { upstreamPaths } from '../../upstreams/upstream-path.ts';
 import { type ProbeAnswer, probe } from './live-http.ts';
 import { checkProvider } from './live-provider.ts';
@@ -74,7 +74,7 @@ async function checkUpstream(
       api_key_env ?? auth_token_env,
     );
   } catch (error) {
-    const what = describeNetworkError(error, timeout_seconds);
+    const what = formatNetworkError(error, timeout_seconds);
     const help = /credential/.test(what) ? `set ${api_key_env ?? auth_token_env} again` : `is ${base_url} right?`;
     return { ok: false, what, help };
   }
@@ -109,6 +109,6 @@ async function checkEndpoint(url: string, timeout_seconds: number): Promise<Live
     const { status } = await probe(url, { timeout_seconds, read_body: false });
     return { ok: true, what: `reachable, answers with status ${status}` };
   } catch (error) {
-    return { ok: false, what: describeNetworkError(error, timeout_seconds), help: `is ${url} right?` };
+    return { ok: false, what: formatNetworkError(error, timeout_seconds), help: `is ${url} right?` };
   }
 }

@@ -5,7 +5,7 @@ import { Agent, type Dispatcher } from 'undici';
 import type { Clock } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
-import { describeNetworkError } from '../../kit/net/network-words.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { readAll } from '../../kit/read-all.ts';
 import { ProviderError } from './provider.ts';
 
@@ -91,7 +91,7 @@ function statusProblem(status: number): [ProviderError['problem'], string] | und
 }
 
 function networkTrouble(error: unknown, what: string, timeout_seconds: number): ProviderError {
-  const reason = describeNetworkError(error, timeout_seconds);
+  const reason = formatNetworkError(error, timeout_seconds);
   if (!reason.startsWith('its certificate')) return new ProviderError('unavailable', `${what}: ${reason}`);
   const help = reason.includes('not trusted') ? '; name a file with that of its authority in auth.oidc.ca_file' : '';
   return new ProviderError('invalid', `${what}: ${reason}${help}`);

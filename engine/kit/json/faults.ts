@@ -4,7 +4,7 @@ const LF = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 
 /** Line and column of a byte, both from 1; a column is a character. */
-function placeOf(bytes: Buffer, at: number): string {
+function positionOf(bytes: Buffer, at: number): string {
   let line = 1;
   let column = 1;
   for (let i = 0; i < at; i++) {
@@ -31,13 +31,13 @@ export function describeFault({ kind, at }: JsonFault, bytes: Buffer, bounds: Js
     case 'structure':
       if (at === 0 && bytes.subarray(0, 3).equals(BYTE_ORDER_MARK))
         return 'is not valid JSON: it begins with a byte order mark; leave that out';
-      return `is not valid JSON: it breaks at ${placeOf(bytes, at)}`;
+      return `is not valid JSON: it breaks at ${positionOf(bytes, at)}`;
   }
 }
 
 /** Says where the parser stopped, in the words of `describeFault`. */
 export function describeSyntaxError(error: unknown): string {
   const message = error instanceof Error ? error.message : '';
-  const place = /line (\d+) column (\d+)/.exec(message);
-  return `is not valid JSON: it ${place === null ? 'does not parse' : `breaks at line ${place[1]}, column ${place[2]}`}`;
+  const position = /line (\d+) column (\d+)/.exec(message);
+  return `is not valid JSON: it ${position === null ? 'does not parse' : `breaks at line ${position[1]}, column ${position[2]}`}`;
 }

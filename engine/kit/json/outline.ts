@@ -1,6 +1,6 @@
 import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
 
-/** What is kept: enough levels for the numbers of every API; where that is too much, for the totals; then small members. */
+/** What is kept: enough levels for the numbers of every protocol; where that is too much, for the totals; then small members. */
 const KEPT = [
   { levels: 6, member_bytes: Infinity },
   { levels: 3, member_bytes: Infinity },

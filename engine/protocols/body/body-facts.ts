@@ -10,7 +10,7 @@ import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-de
 /** Characters per token of ordinary text and JSON, for the likely size. */
 const BYTES_PER_TOKEN = 4;
 
-/** What routing and money may know of a request body, whatever API it is written in. */
+/** What routing and money may know of a request body, whatever protocol it is written in. */
 export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   /** As the client wrote it: an identifier or an alias. */
   readonly model: string;
@@ -78,7 +78,7 @@ function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveCho
   return places;
 }
 
-/** What a fallback asks for counts as asked for by the request: the most expensive is held, whichever model answers. */
+/** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */
 function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
   const served: Partial<Record<(typeof SERVED)[number], string>> = {};
   for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];

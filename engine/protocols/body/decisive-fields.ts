@@ -12,7 +12,7 @@ export interface DecisiveField {
   readonly name: string;
   /** `top`: at the top level of the body; `any`: at any depth outside content and definitions of tools. */
   readonly place: 'top' | 'any';
-  readonly apis: readonly Protocol[];
+  readonly protocols: readonly Protocol[];
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'bound';
   readonly rule: 'check' | 'price' | 'refuse' | 'pass';
   /** Values that never cost more than leaving the field out. */
@@ -34,48 +34,52 @@ const LITELLM = 'LiteLLM proxy documentation';
 const VERCEL = 'Vercel AI Gateway documentation, provider options';
 const PORTKEY = 'Portkey documentation, configs';
 
-type Common = Pick<DecisiveField, 'apis' | 'source'>;
+type Row = readonly [name: string, place: DecisiveField['place'], meaning: string];
 
-const model = (name: string, place: 'top' | 'any', meaning: string, common: Common): DecisiveField => ({
+const model = ([name, place, meaning]: Row, protocols: readonly Protocol[], source: string): DecisiveField => ({
   name,
   place,
+  protocols,
   decides: 'model',
   rule: 'check',
   meaning,
-  ...common,
+  source,
 });
 
 const refused = (
   decides: DecisiveField['decides'],
-  name: string,
-  place: 'top' | 'any',
-  meaning: string,
-  common: Common,
-): DecisiveField => ({ name, place, decides, rule: 'refuse', meaning, ...common });
+  protocols: readonly Protocol[],
+  source: string,
+  rows: readonly Row[],
+): DecisiveField[] =>
+  rows.map(([name, place, meaning]) => ({ name, place, protocols, decides, rule: 'refuse', meaning, source }));
 
 /** Every field beside `model` that is known to decide over models, prices or accounts. Unknown fields pass. */
 export const DECISIVE_FIELDS: readonly DecisiveField[] = [
-  model('model', 'any', 'the model of a tool, a fallback, a plugin or a moderation', {
-    apis: EVERY,
-    source: `${MESSAGES_REFERENCE} (advisor tool); Responses API reference (image generation tool, moderation)`,
-  }),
-  model('models', 'any', 'models that are tried one after the other, or that a router chooses from', {
-    apis: EVERY,
-    source: OPENROUTER,
-  }),
-  model('fallbacks', 'any', 'models that answer when the first one declines or fails', {
-    apis: EVERY,
-    source: `${MESSAGES_REFERENCE} (server-side fallback); ${LITELLM} (client-side fallbacks)`,
-  }),
-  model('engine', 'top', 'an older name of the model', { apis: CHAT, source: 'completions API, before version 1' }),
-  model('deployment', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
-  model('deployment_name', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
-  model('deployment_id', 'top', 'the deployment of a model', { apis: COMPAT, source: 'Azure OpenAI reference' }),
+  model(
+    ['model', 'any', 'the model of a tool, a fallback, a plugin or a moderation'],
+    EVERY,
+    `${MESSAGES_REFERENCE} (advisor tool); Responses API reference (image generation tool, moderation)`,
+  ),
+  model(
+    ['models', 'any', 'models that are tried one after the other, or that a router chooses from'],
+    EVERY,
+    OPENROUTER,
+  ),
+  model(
+    ['fallbacks', 'any', 'models that answer when the first one declines or fails'],
+    EVERY,
+    `${MESSAGES_REFERENCE} (server-side fallback); ${LITELLM} (client-side fallbacks)`,
+  ),
+  model(['engine', 'top', 'an older name of the model'], CHAT, 'completions API, before version 1'),
+  model(['deployment', 'top', 'the deployment of a model'], COMPAT, 'Azure OpenAI reference'),
+  model(['deployment_name', 'top', 'the deployment of a model'], COMPAT, 'Azure OpenAI reference'),
+  model(['deployment_id', 'top', 'the deployment of a model'], COMPAT, 'Azure OpenAI reference'),
 
   {
     name: 'service_tier',
     place: 'any',
-    apis: EVERY,
+    protocols: EVERY,
     decides: 'price',
     rule: 'price',
     harmless: ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch'],
@@ -85,7 +89,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'speed',
     place: 'any',
-    apis: EVERY,
+    protocols: EVERY,
     decides: 'price',
     rule: 'price',
     harmless: ['standard'],
@@ -95,7 +99,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'inference_geo',
     place: 'any',
-    apis: MESSAGES,
+    protocols: MESSAGES,
     decides: 'price',
     rule: 'price',
     harmless: ['global'],
@@ -105,7 +109,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'modalities',
     place: 'top',
-    apis: COMPAT,
+    protocols: COMPAT,
     decides: 'price',
     rule: 'price',
     harmless: ['text'],
@@ -115,7 +119,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'input_audio',
     place: 'any',
-    apis: COMPAT,
+    protocols: COMPAT,
     decides: 'price',
     rule: 'price',
     meaning: 'audio in the conversation, also as a part of another type; its tokens have prices of their own',
@@ -125,7 +129,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
     (name): DecisiveField => ({
       name,
       place: 'top',
-      apis: CHAT,
+      protocols: CHAT,
       decides: 'price',
       rule: 'price',
       harmless: ['0', '1'],
@@ -136,98 +140,73 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'performance_config',
     place: 'any',
-    apis: EVERY,
+    protocols: EVERY,
     decides: 'price',
     rule: 'price',
     meaning: 'latency-optimized inference, at a higher price',
     source: 'Amazon Bedrock, latency-optimized inference',
   },
 
-  refused('account', 'billing_policy', 'any', 'which organization pays', {
-    apis: MESSAGES,
-    source: MESSAGES_REFERENCE,
-  }),
-  refused('account', 'user_profile_id', 'any', 'for whom the request is made, and who may be billed', {
-    apis: EVERY,
-    source: MESSAGES_REFERENCE,
-  }),
-  refused('account', 'workspace_id', 'any', 'which workspace pays', { apis: EVERY, source: MESSAGES_REFERENCE }),
-  refused('account', 'organization', 'any', 'which organization pays', { apis: EVERY, source: COMPAT_REFERENCE }),
-  refused('account', 'project', 'any', 'which project pays', { apis: EVERY, source: COMPAT_REFERENCE }),
-  refused('account', 'api_key', 'any', 'with which credential the next provider is asked', {
-    apis: EVERY,
-    source: `${LITELLM} (client-side credentials)`,
-  }),
-  refused('account', 'byok', 'any', 'with which credential the next provider is asked', {
-    apis: EVERY,
-    source: VERCEL,
-  }),
-
-  refused('route', 'provider', 'top', 'which companies may serve the model, at which price', {
-    apis: EVERY,
-    source: OPENROUTER,
-  }),
-  refused('route', 'provider_options', 'top', 'models, providers and credentials of a router', {
-    apis: EVERY,
-    source: VERCEL,
-  }),
-  refused('route', 'gateway', 'top', 'models, providers and credentials of a router', { apis: EVERY, source: VERCEL }),
-  refused('route', 'route', 'top', 'whether other models answer', { apis: EVERY, source: OPENROUTER }),
-  refused('route', 'plugins', 'top', 'further models and paid work around the request', {
-    apis: EVERY,
-    source: OPENROUTER,
-  }),
-  refused('route', 'preset', 'top', 'settings that are kept with the router, its models among them', {
-    apis: EVERY,
-    source: OPENROUTER,
-  }),
-  refused('route', 'config', 'top', 'targets, credentials and retries of a router', { apis: EVERY, source: PORTKEY }),
-  refused('route', 'targets', 'top', 'targets of a router', { apis: EVERY, source: PORTKEY }),
-  refused('route', 'strategy', 'top', 'how a router chooses its targets', { apis: EVERY, source: PORTKEY }),
-  refused('route', 'orq', 'top', 'fallbacks and other settings of a router', {
-    apis: EVERY,
-    source: 'orq.ai documentation, AI proxy',
-  }),
-  refused('route', 'user_config', 'top', 'models and credentials of a router', { apis: EVERY, source: LITELLM }),
-  refused('route', 'model_list', 'any', 'models and credentials of a router', { apis: EVERY, source: LITELLM }),
-  refused('route', 'litellm_params', 'any', 'model and credential of a router', { apis: EVERY, source: LITELLM }),
-  refused('route', 'custom_llm_provider', 'top', 'which company serves the model', { apis: EVERY, source: LITELLM }),
-  refused('route', 'api_base', 'any', 'to which server the next request goes', { apis: EVERY, source: LITELLM }),
-  refused('route', 'base_url', 'any', 'to which server the next request goes', { apis: EVERY, source: LITELLM }),
-  refused('route', 'extra_body', 'any', 'fields that a router adds to its own request', {
-    apis: EVERY,
-    source: LITELLM,
-  }),
-  refused('route', 'extra_headers', 'any', 'headers that a router adds to its own request', {
-    apis: EVERY,
-    source: LITELLM,
-  }),
-  refused('route', 'extra_query', 'any', 'query parameters that a router adds', { apis: EVERY, source: LITELLM }),
-  refused('route', 'agent', 'top', 'a stored agent with a model and tools of its own', {
-    apis: COMPAT,
-    source: 'Azure AI Foundry, agent reference in Responses',
-  }),
-  refused('route', 'agent_reference', 'top', 'a stored agent with a model and tools of its own', {
-    apis: COMPAT,
-    source: 'Azure AI Foundry, agent reference in Responses',
-  }),
-  refused('route', 'agent_id', 'top', 'a stored agent with a model and tools of its own', {
-    apis: EVERY,
-    source: 'Mistral agents API',
-  }),
-  refused('route', 'assistant_id', 'top', 'a stored assistant with a model and tools of its own', {
-    apis: COMPAT,
-    source: 'Assistants API reference',
-  }),
-  refused('price', 'search_parameters', 'top', 'a live search that is billed by its sources', {
-    apis: COMPAT,
-    source: 'xAI API reference, live search',
-  }),
+  ...refused('account', MESSAGES, MESSAGES_REFERENCE, [['billing_policy', 'any', 'which organization pays']]),
+  ...refused('account', EVERY, MESSAGES_REFERENCE, [
+    ['user_profile_id', 'any', 'for whom the request is made, and who may be billed'],
+    ['workspace_id', 'any', 'which workspace pays'],
+  ]),
+  ...refused('account', EVERY, COMPAT_REFERENCE, [
+    ['organization', 'any', 'which organization pays'],
+    ['project', 'any', 'which project pays'],
+  ]),
+  ...refused('account', EVERY, `${LITELLM} (client-side credentials)`, [
+    ['api_key', 'any', 'with which credential the next provider is asked'],
+  ]),
+  ...refused('account', EVERY, VERCEL, [['byok', 'any', 'with which credential the next provider is asked']]),
+  ...refused('route', EVERY, OPENROUTER, [['provider', 'top', 'which companies may serve the model, at which price']]),
+  ...refused('route', EVERY, VERCEL, [
+    ['provider_options', 'top', 'models, providers and credentials of a router'],
+    ['gateway', 'top', 'models, providers and credentials of a router'],
+  ]),
+  ...refused('route', EVERY, OPENROUTER, [
+    ['route', 'top', 'whether other models answer'],
+    ['plugins', 'top', 'further models and paid work around the request'],
+    ['preset', 'top', 'settings that are kept with the router, its models among them'],
+  ]),
+  ...refused('route', EVERY, PORTKEY, [
+    ['config', 'top', 'targets, credentials and retries of a router'],
+    ['targets', 'top', 'targets of a router'],
+    ['strategy', 'top', 'how a router chooses its targets'],
+  ]),
+  ...refused('route', EVERY, 'orq.ai documentation, AI proxy', [
+    ['orq', 'top', 'fallbacks and other settings of a router'],
+  ]),
+  ...refused('route', EVERY, LITELLM, [
+    ['user_config', 'top', 'models and credentials of a router'],
+    ['model_list', 'any', 'models and credentials of a router'],
+    ['litellm_params', 'any', 'model and credential of a router'],
+    ['custom_llm_provider', 'top', 'which company serves the model'],
+    ['api_base', 'any', 'to which server the next request goes'],
+    ['base_url', 'any', 'to which server the next request goes'],
+    ['extra_body', 'any', 'fields that a router adds to its own request'],
+    ['extra_headers', 'any', 'headers that a router adds to its own request'],
+    ['extra_query', 'any', 'query parameters that a router adds'],
+  ]),
+  ...refused('route', COMPAT, 'Azure AI Foundry, agent reference in Responses', [
+    ['agent', 'top', 'a stored agent with a model and tools of its own'],
+    ['agent_reference', 'top', 'a stored agent with a model and tools of its own'],
+  ]),
+  ...refused('route', EVERY, 'Mistral agents API', [
+    ['agent_id', 'top', 'a stored agent with a model and tools of its own'],
+  ]),
+  ...refused('route', COMPAT, 'Assistants API reference', [
+    ['assistant_id', 'top', 'a stored assistant with a model and tools of its own'],
+  ]),
+  ...refused('price', COMPAT, 'xAI API reference, live search', [
+    ['search_parameters', 'top', 'a live search that is billed by its sources'],
+  ]),
 
   {
     name: 'context_management',
     place: 'top',
-    apis: ['messages', 'responses'],
+    protocols: ['messages', 'responses'],
     decides: 'bound',
     rule: 'pass',
     meaning: 'compaction runs the model once more over the input; billed by `usage.iterations`',
@@ -236,7 +215,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'max_tool_calls',
     place: 'top',
-    apis: ['responses'],
+    protocols: ['responses'],
     decides: 'bound',
     rule: 'pass',
     meaning: 'how often tools of the provider may run',
@@ -245,7 +224,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'reasoning',
     place: 'top',
-    apis: COMPAT,
+    protocols: COMPAT,
     decides: 'bound',
     rule: 'pass',
     meaning: 'how much is thought; thinking counts as output, at the prices of the model',
@@ -254,7 +233,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   {
     name: 'prompt',
     place: 'top',
-    apis: ['responses'],
+    protocols: ['responses'],
     decides: 'bound',
     rule: 'pass',
     meaning:

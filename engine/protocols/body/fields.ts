@@ -19,7 +19,7 @@ export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
 /** A JSON object that nobody has checked. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What a body of one API says about its size and cost. */
+/** What a body of one protocol says about its size and cost. */
 export interface BodyReading {
   /** The most output tokens asked for; `undefined` where the request does not bound them. */
   readonly max_tokens: number | undefined;
@@ -88,13 +88,13 @@ export function outputBounds(
   return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
 }
 
-/** Names of bounds in other APIs: there are servers that read them before those of the API. */
+/** Names of bounds in other protocols: there are servers that read them before those of the protocol. */
 const OTHER_BOUNDS = [
   ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'max_new_tokens', 'max_tokens_to_sample'],
   ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
 ] as const;
 
-/** The largest of the bounds that the API does not know, where 0 and less are none at all; 0 without any. */
+/** The largest of the bounds that the protocol does not know, where 0 and less are none at all; 0 without any. */
 function largestOther(body: Fields, keys: readonly string[]): number {
   let largest = 0;
   for (const key of OTHER_BOUNDS) {

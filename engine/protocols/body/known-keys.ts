@@ -3,7 +3,7 @@ import { KeyTable } from '../../kit/json/key-names.ts';
 import { DECISIVE_FIELDS } from './decisive-fields.ts';
 
 /*
- * Keys that decide over models, money or accounts, in any of the APIs. Nothing may make two parsers disagree on one of them:
+ * Keys that decide over models, money or accounts, in any of the protocols. Nothing may make two parsers disagree on one of them:
  * neither a second one in the same object nor another spelling.
  */
 

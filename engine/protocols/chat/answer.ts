@@ -2,7 +2,7 @@ import type { AnswerContext } from '../translation/adapter.ts';
 import type { ModelEvent, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 
-/** What the API calls each reason for stopping. */
+/** What the protocol calls each reason for stopping. */
 const FINISH_REASONS: Readonly<Record<StopReason, string>> = {
   finished: 'stop',
   stop_sequence: 'stop',

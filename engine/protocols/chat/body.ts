@@ -17,7 +17,7 @@ import {
 import { definedTools } from '../body/mid-conversation.ts';
 import { invalid } from '../read-json.ts';
 
-/** What the API itself allows. */
+/** What the protocol itself allows. */
 const CHOICES_MAX = 128;
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
@@ -25,7 +25,7 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefi
 /** Fields by which providers search without a tool. */
 const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
 
-/** Reads a body of the chat completions API. Raises invalid_request. */
+/** Reads a body of the chat completions protocol. Raises invalid_request. */
 export function readChatBody(body: Fields): BodyReading {
   const functions = listOf(body, 'functions');
   const messages = listOf(body, 'messages');
@@ -47,7 +47,7 @@ export function readChatBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: NO_USES,
-    // The API knows no proofs.
+    // The protocol knows no proofs.
     unproven_reasoning: undefined,
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),

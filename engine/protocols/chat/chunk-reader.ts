@@ -201,7 +201,7 @@ function asDelta(message: Json): Json {
   return { ...message, tool_calls };
 }
 
-/** An error instead of a chunk: the API's envelope, or that of older servers. */
+/** An error instead of a chunk: the protocol's envelope, or that of older servers. */
 function isProblem(chunk: Json): boolean {
   if (chunk.object === 'error') return true;
   const { error } = chunk;

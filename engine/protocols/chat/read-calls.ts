@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
-import { notTheApi } from '../translation/answer-faults.ts';
+import { brokenAnswer } from '../translation/answer-faults.ts';
 import type { Emit } from '../translation/events.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/features/free-text.ts';
 import { JsonProgress } from './json-progress.ts';
@@ -74,7 +74,7 @@ export class CallReader {
 
   /** Ends all calls. Raises upstream_invalid where one has no name. */
   endAll(): void {
-    if (this.#calls.some(({ name }) => name === '')) throw notTheApi('a call of a tool has no name');
+    if (this.#calls.some(({ name }) => name === '')) throw brokenAnswer('a call of a tool has no name');
     for (const call of this.#calls) this.#end(call);
   }
 
@@ -149,6 +149,6 @@ function textOf(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw notTheApi('the arguments of a call are nested too deeply');
+    throw brokenAnswer('the arguments of a call are nested too deeply');
   }
 }

@@ -1,11 +1,11 @@
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
-import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
+import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import type { Emit, ModelEvent } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { ChunkReader } from './chunk-reader.ts';
 
-/** What ends a stream in this API. */
+/** What ends a stream in this protocol. */
 const DONE = '[DONE]';
 
 /** Reads an upstream's stream. */
@@ -36,7 +36,7 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const list = Array.isArray(document.choices) ? document.choices.filter(isObject) : [];
   chunks.read({ ...document, choices: list.map((choice) => ({ ...choice, delta: undefined })) });
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
-    throw notTheApi('choices.0.message is missing');
+    throw brokenAnswer('choices.0.message is missing');
   }
   chunks.end();
   return events;

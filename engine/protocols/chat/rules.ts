@@ -7,7 +7,7 @@ export const CHAT_RULES = {
   functions: asked(
     'refused',
     'functions, function_call',
-    'their successors are tools and tool_choice. Use those, or a model whose upstream speaks this API.',
+    'their successors are tools and tool_choice. Use those, or a model whose upstream speaks this protocol.',
   ),
   function_message: asked(
     'changed',
@@ -36,7 +36,7 @@ export const CHAT_RULES = {
   document_url: unasked(
     'refused',
     'documents by URL',
-    'the API of the upstream takes documents by their bytes only. Send the bytes of the document.',
+    'the protocol of the upstream takes documents by their bytes only. Send the bytes of the document.',
   ),
   part_order: unasked(
     'changed',
@@ -46,7 +46,7 @@ export const CHAT_RULES = {
   unstored_metadata: unasked(
     'dropped',
     'metadata without store: true',
-    'Upstreams of this API take metadata only for answers they are asked to store.',
+    'Upstreams of this protocol take metadata only for answers they are asked to store.',
   ),
   many_stops: unasked(
     'changed',
@@ -56,7 +56,7 @@ export const CHAT_RULES = {
   reasoning_display: unasked(
     'dropped',
     'thinking.display, reasoning.summary',
-    'Upstreams of this API show reasoning or do not, and cannot be asked to.',
+    'Upstreams of this protocol show reasoning or do not, and cannot be asked to.',
   ),
   extra_choice: answered('dropped', 'choices after the first', 'A translated answer has one choice.'),
   answer_extras: answered(
@@ -67,6 +67,6 @@ export const CHAT_RULES = {
   reasoning_proof: unanswered(
     'dropped',
     'signatures and encrypted content of reasoning',
-    'Clients of this API could not send them back; the text of the reasoning passes.',
+    'Clients of this protocol could not send them back; the text of the reasoning passes.',
   ),
 } satisfies Record<string, TranslationRule>;

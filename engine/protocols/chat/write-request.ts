@@ -9,10 +9,10 @@ import type { Notes } from '../translation/notes.ts';
 import { writeMessages } from './write-messages.ts';
 import { writeFormat, writeTools } from './write-tools.ts';
 
-/** Tiers that the API has. */
+/** Tiers that the protocol has. */
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
 
-/** Writes a request as nearly every server of this API understands it. Raises not_translatable by a rule. */
+/** Writes a request as nearly every server of this protocol understands it. Raises not_translatable by a rule. */
 export function writeRequest(
   conversation: Conversation,
   target: UpstreamTarget,

@@ -3,7 +3,7 @@ import type { Conversation, OutputFormat, Tool, ToolChoice } from '../translatio
 import { canBeStrict } from '../translation/features/strict-schema.ts';
 import type { Notes } from '../translation/notes.ts';
 
-/** The name of an answer's schema where the client gave none; the API wants one. */
+/** The name of an answer's schema where the client gave none; the protocol wants one. */
 const SCHEMA_NAME = 'answer';
 
 /** Writes what a conversation says about tools. */

@@ -28,7 +28,7 @@ const NAMED_TOOL_TOKENS = 5000;
 /** Edits of the context that leave parts out and run no model. */
 const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
 
-/** Reads a body of the Messages API. Raises invalid_request. */
+/** Reads a body of the Messages protocol. Raises invalid_request. */
 export function readMessagesBody(body: Fields): BodyReading {
   const { mcp_servers } = body;
   const messages = listOf(body, 'messages');

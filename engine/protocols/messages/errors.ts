@@ -3,7 +3,7 @@ import { jsonText } from '../../kit/text/printable.ts';
 import { errorHeaders, MESSAGES_STATUS, messagesTypeOfStatus, own, type ProtocolErrors } from '../errors.ts';
 import type { Problem } from '../translation/events.ts';
 
-/** Codes whose kind in the Messages API does not follow from the status. */
+/** Codes whose kind in the Messages protocol does not follow from the status. */
 const MESSAGES_TYPES_BY_CODE: Readonly<Record<string, string>> = {
   insufficient_quota: 'billing_error',
   usage_limit_reached: 'billing_error',

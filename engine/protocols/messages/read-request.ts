@@ -110,7 +110,7 @@ function readTurn(value: unknown, place: string, notes: Notes): readonly Turn[] 
   const content = message.content ?? (role === 'system' ? [] : undefined);
   const parts = readContent(content, role, `${place}.content`, notes);
   if (parts.length === 0) return role === 'user' && isText(content) ? [{ role, parts }] : [];
-  // Results first, as the vocabulary has them; the upstreams of this API refuse any other order.
+  // Results first, as the vocabulary has them; the upstreams of this protocol refuse any other order.
   const first_other = parts.findIndex(({ kind }) => kind !== 'tool_result');
   const in_order = first_other === -1 || !parts.slice(first_other).some(({ kind }) => kind === 'tool_result');
   if (in_order) return [{ role: ROLES[role], parts }];
@@ -135,7 +135,7 @@ function readSampling(body: Json): Partial<Conversation> {
     ...(top_p !== undefined && { top_p }),
     ...(top_k !== undefined && { top_k }),
     ...(stop !== undefined && stop.length > 0 && { stop }),
-    // `auto` is what every API does when nothing is said.
+    // `auto` is what every protocol does when nothing is said.
     ...(tier !== undefined && tier !== 'auto' && { service_tier: tier === 'standard_only' ? 'default' : tier }),
   };
 }

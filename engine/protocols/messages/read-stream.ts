@@ -2,7 +2,7 @@ import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
-import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
+import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import type { Emit, ModelEvent, ModelUsage } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { messagesErrors } from './errors.ts';
@@ -90,7 +90,7 @@ export class MessagesReader implements StreamReader {
   }
 
   #open({ index, content_block: block }: Json, emit: Emit): void {
-    if (!isObject(block)) throw notTheApi('content_block_start has no content_block');
+    if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
     this.#start(undefined, emit);
     // An upstream that does not end one block before the next with the same number has ended it all the same.
     this.#close(index, emit);
@@ -120,7 +120,7 @@ export class MessagesReader implements StreamReader {
       }
       case 'tool_use': {
         const { id, name, input } = block;
-        if (typeof name !== 'string' || name === '') throw notTheApi('a tool_use block has no name');
+        if (typeof name !== 'string' || name === '') throw brokenAnswer('a tool_use block has no name');
         this.#has_calls = true;
         emit({
           type: 'part_start',
@@ -141,7 +141,7 @@ export class MessagesReader implements StreamReader {
 
   #delta({ index, delta }: Json, emit: Emit): void {
     const block = this.#blocks.get(index);
-    if (block === undefined) throw notTheApi('content_block_delta names a block that is not open');
+    if (block === undefined) throw brokenAnswer('content_block_delta names a block that is not open');
     if (block.part === undefined || !isObject(delta)) return;
     switch (delta.type) {
       case 'text_delta':
@@ -201,7 +201,7 @@ export class MessagesReader implements StreamReader {
 /** Reads an upstream's whole answer: as the stream that would have brought it. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const { content, usage } = isObject(document) ? document : {};
-  if (!Array.isArray(content)) throw notTheApi('it has no content');
+  if (!Array.isArray(content)) throw brokenAnswer('it has no content');
   const events: ModelEvent[] = [];
   const reader = new MessagesReader(notes);
   const read = (event: Json): void => reader.take(event, (read_event) => events.push(read_event));
@@ -232,6 +232,6 @@ function inputText(input: unknown): string {
   try {
     return isObject(input) ? JSON.stringify(input) : '{}';
   } catch {
-    throw notTheApi('the input of a tool_use block is nested too deeply');
+    throw brokenAnswer('the input of a tool_use block is nested too deeply');
   }
 }

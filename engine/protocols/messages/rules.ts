@@ -31,7 +31,7 @@ export const MESSAGES_RULES = {
     'Another model is never used in the place of the one asked for.',
   ),
   billing: asked('dropped', 'billing_policy, user_profile_id, workspace_id', 'They name accounts at the provider.'),
-  betas: asked('dropped', 'betas', 'Beta versions of this API mean nothing in another.'),
+  betas: asked('dropped', 'betas', 'Beta versions of this protocol mean nothing in another.'),
   thread_create: asked(
     'dropped',
     'thread.type create',
@@ -111,29 +111,29 @@ export const MESSAGES_RULES = {
   begun_answer: asked(
     'changed',
     'a last message of the assistant, for the model to go on with',
-    'Upstreams of these APIs may answer it instead of going on with it.',
+    'Upstreams of these protocols may answer it instead of going on with it.',
   ),
   unknown_block: asked(
     'dropped',
     'content blocks of a type this version does not know',
-    'They are left out; where both sides speak the same API they pass untouched.',
+    'They are left out; where both sides speak the same protocol they pass untouched.',
   ),
   instructions_only: unasked(
     'changed',
     'a conversation of instructions alone',
-    'The last instruction is said by the user, as this API needs a message.',
+    'The last instruction is said by the user, as this protocol needs a message.',
   ),
-  blank_text: unasked('dropped', 'texts of white space alone', 'Upstreams of this API refuse them.'),
+  blank_text: unasked('dropped', 'texts of white space alone', 'Upstreams of this protocol refuse them.'),
   empty_message: unasked(
     'changed',
     'messages of the user without any text',
-    'They say "(empty message)", as upstreams of this API refuse empty ones and would answer the message before.',
+    'They say "(empty message)", as upstreams of this protocol refuse empty ones and would answer the message before.',
   ),
-  image_detail: unasked('dropped', 'detail of an image', 'This API has no levels of detail.'),
+  image_detail: unasked('dropped', 'detail of an image', 'This protocol has no levels of detail.'),
   document_type: unasked(
     'refused',
     'documents that are neither PDF nor text',
-    'upstreams of this API read PDF and text only. Send the text of the document.',
+    'upstreams of this protocol read PDF and text only. Send the text of the document.',
   ),
   refusal_history: unasked('changed', 'refusals in the history', 'They become text of the model.'),
   tool_call_id: unasked(
@@ -144,12 +144,12 @@ export const MESSAGES_RULES = {
   assistant_first: unasked(
     'changed',
     'a conversation that the model begins',
-    'A short text of the user comes first, as upstreams of this API refuse it otherwise.',
+    'A short text of the user comes first, as upstreams of this protocol refuse it otherwise.',
   ),
   trailing_space: unasked(
     'changed',
     'white space at the end of a text that the model shall continue',
-    'It is cut off, as upstreams of this API refuse it.',
+    'It is cut off, as upstreams of this protocol refuse it.',
   ),
   cache_marks: unasked(
     'dropped',
@@ -159,12 +159,12 @@ export const MESSAGES_RULES = {
   schema_alternatives: unasked(
     'changed',
     'tools whose schema has anyOf, oneOf or allOf at the top',
-    'The API refuses them there; the tool is described as one object with the properties of all of them.',
+    'The protocol refuses them there; the tool is described as one object with the properties of all of them.',
   ),
   tools_of_history: unasked(
     'changed',
     'calls of tools in the history of a request without tools',
-    'The tools are named without their schemas and may not be called, as upstreams of this API want them named.',
+    'The tools are named without their schemas and may not be called, as upstreams of this protocol want them named.',
   ),
   json_object_mode: unasked('changed', 'JSON mode without a schema', 'A last instruction asks for one JSON object.'),
   output_format_name: unasked(
@@ -175,12 +175,12 @@ export const MESSAGES_RULES = {
   thinking_with_forced_tool: unasked(
     'dropped',
     'reasoning beside a tool choice that forces a call',
-    'Upstreams of this API refuse both together, so the call is forced and the model does not think.',
+    'Upstreams of this protocol refuse both together, so the call is forced and the model does not think.',
   ),
   thinking_in_tool_loop: unasked(
     'dropped',
     "reasoning in the middle of tool calls made without this provider's own",
-    'Upstreams of this API refuse it, so the model thinks again from the next question on.',
+    'Upstreams of this protocol refuse it, so the model thinks again from the next question on.',
   ),
   thinking_without_room: unasked(
     'dropped',
@@ -195,18 +195,18 @@ export const MESSAGES_RULES = {
   sampling_while_thinking: unasked(
     'dropped',
     'temperature, top_k, and top_p below 0.95 beside reasoning',
-    'Upstreams of this API refuse them while the model thinks.',
+    'Upstreams of this protocol refuse them while the model thinks.',
   ),
-  temperature_range: unasked('changed', 'temperature above 1', 'It becomes 1, the highest of this API.'),
-  temperature_and_top_p: unasked('dropped', 'top_p beside temperature', 'Models of this API take one of them.'),
+  temperature_range: unasked('changed', 'temperature above 1', 'It becomes 1, the highest of this protocol.'),
+  temperature_and_top_p: unasked('dropped', 'top_p beside temperature', 'Models of this protocol take one of them.'),
   blank_stop: unasked(
     'changed',
     'stop sequences of white space alone',
-    'Upstreams of this API refuse them, so the gateway cuts the text there; what the model writes after it is paid for.',
+    'Upstreams of this protocol refuse them, so the gateway cuts the text there; what the model writes after it is paid for.',
   ),
-  verbosity: unasked('dropped', 'verbosity', 'This API has no setting for it.'),
-  store: unasked('dropped', 'store', 'Upstreams of this API keep no answers.'),
-  metadata: unasked('dropped', 'metadata', 'This API takes the identifier of the end user and nothing else.'),
+  verbosity: unasked('dropped', 'verbosity', 'This protocol has no setting for it.'),
+  store: unasked('dropped', 'store', 'Upstreams of this protocol keep no answers.'),
+  metadata: unasked('dropped', 'metadata', 'This protocol takes the identifier of the end user and nothing else.'),
   prompt_cache: unasked(
     'changed',
     'prompt_cache_key, prompt_cache_retention',
@@ -215,18 +215,18 @@ export const MESSAGES_RULES = {
   answer_unknown_block: answered(
     'dropped',
     'content blocks of a type this version does not know, and pieces of blocks',
-    'They are left out; where both sides speak the same API they pass untouched.',
+    'They are left out; where both sides speak the same protocol they pass untouched.',
   ),
   answer_stop_details: answered('dropped', 'stop_details', 'That the model refused is told; why is not.'),
   answer_call_id: unanswered(
     'changed',
     'identifiers of tool calls with characters outside A-Z, a-z, 0-9, _ and -',
-    'Such characters become _, as providers of this API refuse them when the conversation changes to one of theirs.',
+    'Such characters become _, as providers of this protocol refuse them when the conversation changes to one of theirs.',
   ),
   answer_usage: unanswered(
     'changed',
     'usage that the upstream does not tell',
-    'Clients of this API need input and output: they are estimated, four bytes or characters to a token. Cached tokens are left out.',
+    'Clients of this protocol need input and output: they are estimated, four bytes or characters to a token. Cached tokens are left out.',
   ),
   answer_arguments: unanswered(
     'changed',

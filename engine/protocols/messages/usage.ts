@@ -20,7 +20,7 @@ export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
 }
 
 /**
- * A usage object. Cached tokens that nobody told are left out: the API knows null for them, but one client takes a null for
+ * A usage object. Cached tokens that nobody told are left out: the protocol knows null for them, but one client takes a null for
  * unreadable. Other counts are 0, as every answer has them.
  */
 export function writeUsage(usage: ModelUsage): Record<string, unknown> {

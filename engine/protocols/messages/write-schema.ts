@@ -2,7 +2,7 @@ import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { Notes } from '../translation/notes.ts';
 
-/** Keys for alternatives and conjunctions, which the API takes anywhere but at the top. */
+/** Keys for alternatives and conjunctions, which the protocol takes anywhere but at the top. */
 const AT_THE_TOP = ['anyOf', 'oneOf', 'allOf'] as const;
 
 /** Whether a schema says at its top that one or all of several others hold. */
@@ -10,7 +10,7 @@ export function hasAlternatives(schema: Json): boolean {
   return AT_THE_TOP.some((key) => Object.hasOwn(schema, key));
 }
 
-/** The schema of a tool's arguments as the API takes it: of an object, without alternatives at the top, which become one object. */
+/** The schema of a tool's arguments as the protocol takes it: of an object, without alternatives at the top, which become one object. */
 export function writeSchema(parameters: Json, notes: Notes): Json {
   const schema = parameters.type === undefined ? { type: 'object', ...parameters } : parameters;
   if (!hasAlternatives(schema)) return schema;

@@ -67,7 +67,7 @@ const VERSION = /(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
 
 const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
-/** Reads a body of the Responses API. Raises invalid_request. */
+/** Reads a body of the Responses protocol. Raises invalid_request. */
 export function readResponsesBody(body: Fields): BodyReading {
   const { background, input } = body;
   if (background != null && background !== false) {

@@ -1,5 +1,5 @@
 /**
- * Calls of tools that the provider has taught its models and the client runs, such as shells: other APIs call them like any
+ * Calls of tools that the provider has taught its models and the client runs, such as shells: other protocols call them like any
  * other tool.
  * @module
  */

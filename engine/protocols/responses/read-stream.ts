@@ -2,7 +2,7 @@ import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
-import { notComplete, notTheApi, parseEvent } from '../translation/answer-faults.ts';
+import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import type { Emit, ModelEvent, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
@@ -67,7 +67,7 @@ export class ResponsesReader implements StreamReader {
     if (this.#over || data === '[DONE]') return;
     const event = parseEvent(data);
     const { type } = event;
-    if (typeof type !== 'string') throw notTheApi('an event has no type');
+    if (typeof type !== 'string') throw brokenAnswer('an event has no type');
     const delta = DELTAS.get(type);
     if (delta !== undefined) return this.#readDelta(event, delta, emit);
     const whole = WHOLES.get(type);
@@ -104,9 +104,9 @@ export class ResponsesReader implements StreamReader {
   /** Reads a whole answer as if it had streamed. Raises upstream_invalid. */
   readDocument(response: Json, emit: Emit) {
     if (response.status === 'failed') return this.#fail({ error: response.error }, emit);
-    if (!Array.isArray(response.output)) throw notTheApi('the answer has no output');
+    if (!Array.isArray(response.output)) throw brokenAnswer('the answer has no output');
     if (response.status !== undefined && response.status !== 'completed' && response.status !== 'incomplete') {
-      throw notTheApi('the answer is not finished');
+      throw brokenAnswer('the answer is not finished');
     }
     this.#finish(response, response.status !== 'incomplete', emit);
   }
@@ -124,7 +124,7 @@ export class ResponsesReader implements StreamReader {
 
   #readDelta(event: Json, told: TextEvent, emit: Emit): void {
     const { delta } = event;
-    if (typeof delta !== 'string') throw notTheApi('a delta is not a string');
+    if (typeof delta !== 'string') throw brokenAnswer('a delta is not a string');
     this.#itemFor(event, told, emit)?.delta(told.kind, innerOf(event, told.index), delta, emit);
   }
 
@@ -222,7 +222,7 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
 
 function objectIn(event: Json, key: string): Json {
   const value = event[key];
-  if (!isObject(value)) throw notTheApi(`an event has no ${key}`);
+  if (!isObject(value)) throw brokenAnswer(`an event has no ${key}`);
   return value;
 }
 

@@ -51,7 +51,7 @@ export const RESPONSES_RULES = {
     'Tools are called directly, one answer each, and the model sees all of them.',
   ),
   annotations: asked('dropped', 'annotations of text in the history', 'The text stays, without its sources.'),
-  message_phase: asked('dropped', 'phase of messages', 'Other APIs do not tell commentary from answers.'),
+  message_phase: asked('dropped', 'phase of messages', 'Other protocols do not tell commentary from answers.'),
   file_detail: asked('dropped', 'detail of files', 'The upstream decides how closely it looks at a document.'),
   reasoning_options: asked(
     'dropped',
@@ -79,22 +79,22 @@ export const RESPONSES_RULES = {
   stop_sequences: unasked(
     'changed',
     'stop sequences',
-    'The API has none, so the gateway cuts the text at the first of them, also across texts that follow one another, and says so; what the model writes after it is paid for.',
+    'The protocol has none, so the gateway cuts the text at the first of them, also across texts that follow one another, and says so; what the model writes after it is paid for.',
   ),
   small_output: unasked(
     'changed',
     'bounds of the answer below 16 tokens',
-    'It becomes 16, the least that the API takes.',
+    'It becomes 16, the least that the protocol takes.',
   ),
   lone_reasoning: unasked(
     'dropped',
     'reasoning that no answer or call follows',
-    'The API refuses it, and nothing came of it.',
+    'The protocol refuses it, and nothing came of it.',
   ),
   assistant_file: unasked(
     'dropped',
     'images and documents said by the model',
-    'The API has no words for them in the history.',
+    'The protocol has no words for them in the history.',
   ),
   client_tool_history: asked(
     'changed',
@@ -109,7 +109,7 @@ export const RESPONSES_RULES = {
   answer_unknown_part: answered(
     'dropped',
     'parts of messages of a type this version does not know',
-    'They are left out; where both sides speak the same API they pass untouched.',
+    'They are left out; where both sides speak the same protocol they pass untouched.',
   ),
   second_reasoning: answered('dropped', 'reasoning text beside a summary of it', 'Whichever comes first is passed on.'),
   refusal_stop: fromMessages(

@@ -59,7 +59,7 @@ class ItemWriter {
       this.items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
   }
 
-  /** The items without reasoning that led to nothing, as in an answer that was broken off: the API refuses it. */
+  /** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
   withoutLone(): Item[] {
     const kept: Item[] = [];
     for (const item of this.items.toReversed()) {

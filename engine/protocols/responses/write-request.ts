@@ -43,7 +43,7 @@ function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, n
   };
 }
 
-/** The API takes tools as strict unless told otherwise, and then refuses most schemas. */
+/** The protocol takes tools as strict unless told otherwise, and then refuses most schemas. */
 function writeTool({ name, description, parameters, strict, free_text, cache }: Tool, notes: Notes) {
   if (cache !== undefined) notes.note('part_cache');
   if (free_text === true) return present({ type: 'custom', name, description });
@@ -90,7 +90,7 @@ function writeSettings(conversation: Conversation, notes: Notes) {
     user: user === undefined ? undefined : shortUser(user, notes),
     service_tier: has_tier ? service_tier : undefined,
     ...writePromptCache(cache),
-    // Without it the provider keeps the answer, which no client of another API asked for.
+    // Without it the provider keeps the answer, which no client of another protocol asked for.
     store: conversation.store ?? false,
   };
 }

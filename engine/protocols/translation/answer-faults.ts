@@ -3,9 +3,9 @@ import { parseBounded } from '../../kit/json/bounded.ts';
 import { isObject } from '../read-json.ts';
 import type { Json } from './adapter.ts';
 
-/** The error for an answer that is not what the upstream's API says. */
-export function notTheApi(what: string): StageError {
-  return new StageError('upstream_invalid', `The upstream's answer breaks its API: ${what}.`);
+/** The error for an answer that is not what the upstream's protocol says. */
+export function brokenAnswer(what: string): StageError {
+  return new StageError('upstream_invalid', `The upstream's answer breaks its protocol: ${what}.`);
 }
 
 /** The error for a stream that ends before the answer does. */
@@ -19,9 +19,9 @@ export function parseEvent(data: string): Json {
   try {
     event = parseBounded(data);
   } catch (error) {
-    if (error instanceof RangeError) throw notTheApi('an event has too many values or levels');
-    throw notTheApi('an event is not JSON');
+    if (error instanceof RangeError) throw brokenAnswer('an event has too many values or levels');
+    throw brokenAnswer('an event is not JSON');
   }
-  if (!isObject(event)) throw notTheApi('an event is not a JSON object');
+  if (!isObject(event)) throw brokenAnswer('an event is not a JSON object');
   return event;
 }

@@ -6,8 +6,8 @@ import type { Translation } from './translate.ts';
 const CHARS_PER_TOKEN = 4;
 
 /**
- * What happens to an answer between the API it was read from and the one it is written in: calls get the names that the
- * client gave its tools, texts end at stop sequences that the upstream was not told, and where clients of the API need a
+ * What happens to an answer between the protocol it was read from and the one it is written in: calls get the names that the
+ * client gave its tools, texts end at stop sequences that the upstream was not told, and where clients of the protocol need a
  * usage, what the upstream does not tell is estimated.
  */
 export function filterAnswer(translation: Translation, write: Emit): Emit {
@@ -18,7 +18,7 @@ export function filterAnswer(translation: Translation, write: Emit): Emit {
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
-/** Calls of tools by the names that the client gave, with identifiers that providers of its API take later on. */
+/** Calls of tools by the names that the client gave, with identifiers that providers of its protocol take later on. */
 function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
@@ -27,7 +27,7 @@ function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): 
   return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
 }
 
-/** Clients of Messages add up input and output of every answer, and the API has no word for a count that nobody knows. */
+/** Clients of Messages add up input and output of every answer, and the protocol has no word for a count that nobody knows. */
 function withUsage({ notes, input_tokens_estimate: input }: Translation, write: Emit): Emit {
   let told: ModelUsage = {};
   let chars = 0;

@@ -7,7 +7,7 @@ const TEXT_MAX = 512;
 /** The most that an answer repeats of instructions, of tools and of a schema, in characters each: it says them three times. */
 export const REPEATED_CHARS_MAX = 1_048_576;
 
-/** The most metadata entries that the API allows. */
+/** The most metadata entries that the protocol allows. */
 const METADATA_MAX = 16;
 
 const isShort = (value: unknown): boolean => typeof value === 'string' && value.length <= TEXT_MAX;

@@ -7,7 +7,7 @@ import { invalid } from '../read-json.ts';
 import type { DocumentPart, Source } from './conversation.ts';
 import type { Notes } from './notes.ts';
 
-/** What a document without a name is called where an API wants one. */
+/** What a document without a name is called where a protocol wants one. */
 export const DOCUMENT_NAME = 'document.pdf';
 
 /** The longest head of a data: URL that is looked at. */
@@ -33,7 +33,7 @@ export function readUrl(url: string, param: string): Source {
 }
 
 /**
- * Reads the bytes of a document: a data: URL, or bare base64, which is a PDF as the first files of these APIs were. Raises
+ * Reads the bytes of a document: a data: URL, or bare base64, which is a PDF as the first files of these protocols were. Raises
  * invalid_request.
  */
 export function readFileData(text: string, param: string): DocumentPart['source'] {

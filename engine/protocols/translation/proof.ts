@@ -32,7 +32,7 @@ export function isMade(proof: unknown): boolean {
 /** Reasoning that its upstream has not proven: `made` by a translation, or `unsigned`, with an empty signature. */
 export type Unproven = 'made' | 'unsigned';
 
-/** Whether and how a block of the Messages API is a thought that nobody has proven. */
+/** Whether and how a block of the Messages protocol is a thought that nobody has proven. */
 export function unprovenBlock({ type, signature, data }: Json): Unproven | undefined {
   if (type === 'redacted_thinking') return isMade(data) ? 'made' : undefined;
   if (type !== 'thinking') return undefined;
@@ -40,7 +40,7 @@ export function unprovenBlock({ type, signature, data }: Json): Unproven | undef
   return isMade(signature) ? 'made' : undefined;
 }
 
-/** Whether an item of the Responses API is reasoning that a translation has made. */
+/** Whether an item of the Responses protocol is reasoning that a translation has made. */
 export function isMadeItem({ type, encrypted_content }: Json): boolean {
   return type === 'reasoning' && isMade(encrypted_content);
 }

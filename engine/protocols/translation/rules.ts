@@ -13,7 +13,7 @@ const SHARED_RULES = {
   unknown_field: anywhere(
     'dropped',
     'a field this version does not know',
-    'It is left out; where both sides speak the same API it passes untouched.',
+    'It is left out; where both sides speak the same protocol it passes untouched.',
   ),
   too_many_pieces: anywhere(
     'refused',
@@ -53,12 +53,12 @@ const SHARED_RULES = {
   seed: rulesBetween('request', ['chat'], ['messages', 'responses'])(
     'dropped',
     'seed',
-    'These APIs have no way to ask for repeatable answers.',
+    'These protocols have no way to ask for repeatable answers.',
   ),
   penalties: rulesBetween('request', ['chat'], ['messages', 'responses'])(
     'dropped',
     'frequency_penalty, presence_penalty',
-    'These APIs have no penalties on repetition.',
+    'These protocols have no penalties on repetition.',
   ),
   output_bound: anywhere(
     'changed',
@@ -93,7 +93,7 @@ const SHARED_RULES = {
   part_cache: toCompat(
     'dropped',
     'cache marks on single parts of the prompt (cache_control, prompt_cache_breakpoint)',
-    'Upstreams of this API decide themselves which prefixes of a prompt they keep.',
+    'Upstreams of this protocol decide themselves which prefixes of a prompt they keep.',
   ),
   free_text_tool: rulesBetween('request', ['chat', 'responses'], ['messages', 'chat'])(
     'changed',
@@ -103,7 +103,7 @@ const SHARED_RULES = {
   audio: fromCompat(
     'refused',
     'input_audio, audio, modalities with audio',
-    'the API of the upstream has no audio. Use a model whose upstream speaks chat completions, and that API.',
+    'the protocol of the upstream has no audio. Use a model whose upstream speaks chat completions, and that protocol.',
   ),
   tool_grammar: fromCompat('changed', 'the grammar of a custom tool', 'It is put into the description of the tool.'),
   allowed_tools: fromCompat('changed', 'tool_choice allowed_tools', 'Only the tools that are allowed are sent.'),
@@ -115,7 +115,7 @@ const SHARED_RULES = {
   strict_schema: toCompat(
     'changed',
     'strict, with a schema that leaves keys optional or open',
-    'Strict is left off, as upstreams of this API refuse such schemas: the model is told the schema but not held to it.',
+    'Strict is left off, as upstreams of this protocol refuse such schemas: the model is told the schema but not held to it.',
   ),
   no_thinking: anywhere(
     'dropped',
@@ -130,11 +130,11 @@ const SHARED_RULES = {
   top_k: rulesBetween('request', ['messages', 'chat'], ['chat', 'responses'])(
     'dropped',
     'top_k',
-    'The API has no such parameter, and some of its upstreams refuse requests that have it.',
+    'The protocol has no such parameter, and some of its upstreams refuse requests that have it.',
   ),
   service_tier: anywhere(
     'dropped',
-    'service_tier, with a tier that the API of the upstream does not have',
+    'service_tier, with a tier that the protocol of the upstream does not have',
     'The upstream uses its own default.',
   ),
   stream_obfuscation: fromCompat('dropped', 'stream_options.include_obfuscation', 'Chunks are not padded.'),

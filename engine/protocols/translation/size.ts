@@ -9,7 +9,7 @@ const PIECES_MAX = 100_000;
 /** The most values in all arguments of calls that are JSON inside a text. */
 const ARGUMENTS: JsonBounds = { depth: 128, values: 100_000 };
 
-/** Where the pieces of a request stand, in any of the APIs. */
+/** Where the pieces of a request stand, in any of the protocols. */
 const LISTS = ['system', 'messages', 'input', 'tools'] as const;
 
 /**

@@ -84,7 +84,7 @@ function refuseTooDeep(error: unknown): never {
   });
 }
 
-/** Says a client's request in the API of its upstream. Raises invalid_request and not_translatable. */
+/** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated): TranslatedRequest {
   const { from, to, body, upstream, upstream_model, target, request_id, created_at } = request;
   if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
@@ -117,15 +117,15 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
 }
 
 /**
- * Says an upstream's response in the API of the client: streams event by event, documents and errors whole, and the one
+ * Says an upstream's response in the protocol of the client: streams event by event, documents and errors whole, and the one
  * as the other where the upstream did not answer as asked. Changes the head accordingly.
  */
 export function createTranslator(translation: Translation, head: ResponseHead): ResponseConverter {
   for (const name of DESCRIBING) head.remove(name);
   const request_id = head.get('request-id') ?? head.get('x-request-id');
-  // Clients look for the upstream's identifier where their own API has it.
+  // Clients look for the upstream's identifier where their own protocol has it.
   if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
-  // What clients of one API give up at, clients of another sleep out.
+  // What clients of one protocol give up at, clients of another sleep out.
   if (translation.from !== 'messages' && !isShortWait(head.get('retry-after') ?? '0')) head.remove('retry-after');
   const streamed = isEventStream(head.get('content-type'));
   const failed = head.status >= 400;

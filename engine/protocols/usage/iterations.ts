@@ -17,7 +17,7 @@ const ITERATIONS_MAX = 128;
 const TYPE_MAX = 64;
 
 /**
- * Takes in `usage.iterations` of the Messages API: what each run of a model used, by itself. A later list takes the place
+ * Takes in `usage.iterations` of the Messages protocol: what each run of a model used, by itself. A later list takes the place
  * of an earlier one, as it tells of the same runs and more.
  */
 export function readIterations(reading: UsageReading, value: unknown): void {

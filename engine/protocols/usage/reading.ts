@@ -1,7 +1,7 @@
 import type { Served } from '../../contract/services.ts';
 import { outlineOf } from '../../kit/json/outline.ts';
 
-/** Fields of a `usage` object that hold a total, as the Messages API names them. */
+/** Fields of a `usage` object that hold a total, as the Messages protocol names them. */
 export const TOTALS = [
   'input_tokens',
   'output_tokens',
@@ -11,7 +11,7 @@ export const TOTALS = [
 /** Fields of `usage.cache_creation`. */
 export const SPLIT = ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens'] as const;
 
-/** What an upstream reports, by the names of the Messages API. */
+/** What an upstream reports, by the names of the Messages protocol. */
 export type UsageField = (typeof TOTALS)[number] | (typeof SPLIT)[number];
 
 /** What one run of a model used, of the several that an answer took. */
@@ -26,7 +26,7 @@ export interface Iteration {
 /** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
 export interface UsageReading {
   /**
-   * Usage as the upstream reported it, in the terms of the Messages API: `input_tokens` is what was neither read from nor
+   * Usage as the upstream reported it, in the terms of the Messages protocol: `input_tokens` is what was neither read from nor
    * written to the cache. A field is absent until a usable number arrives.
    */
   readonly reported: Partial<Record<UsageField, number>>;

@@ -1,6 +1,6 @@
 import { asObject, isCount, TOKENS_MAX, type UsageReading } from './reading.ts';
 
-/** What an API calls the totals of its `usage` object, whose input includes cached tokens. */
+/** What a protocol calls the totals of its `usage` object, whose input includes cached tokens. */
 export interface TotalNames {
   readonly input: string;
   readonly output: string;

@@ -56,7 +56,7 @@ describe('audio', () => {
 
   test('of a Responses client is refused as audio where it would have to be translated', async () => {
     const said = await refusal(nine, 'responses', 'hears-1', { input: heard });
-    assert.match(said, /^input\.0\.content\.0: the API of the upstream has no audio/);
+    assert.match(said, /^input\.0\.content\.0: the protocol of the upstream has no audio/);
   });
 });
 

@@ -7,7 +7,7 @@ import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { times } from '../../support/times.ts';
 import { ASK, context, readData, TARGET, writeStream } from './scene.ts';
 
-/** JSON whose objects have the keys of the API, with anything at all below them. */
+/** JSON whose objects have the keys of the protocol, with anything at all below them. */
 const hostile = fc.letrec<{ value: unknown; object: object }>((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },

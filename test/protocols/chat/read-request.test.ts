@@ -84,7 +84,7 @@ describe('settings of a chat completions request', () => {
     assert.deepEqual(notes, []);
   });
 
-  test('what no other API has is dropped with a note each', () => {
+  test('what no other protocol has is dropped with a note each', () => {
     const { notes } = readAsk({
       logprobs: true,
       logit_bias: { 1: 5 },
@@ -129,7 +129,7 @@ describe('settings of a chat completions request', () => {
     }
   });
 
-  test('a request that breaks the API is refused with the place and without its text', () => {
+  test('a request that breaks the protocol is refused with the place and without its text', () => {
     const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
     const call = (value: unknown) => ({ messages: [{ role: 'assistant', tool_calls: [value] }] });
     const cases: [Record<string, unknown>, string][] = [

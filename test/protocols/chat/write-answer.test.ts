@@ -34,7 +34,7 @@ const deltasOf = (events: readonly ModelEvent[], answer = context()) =>
   chunks(events, answer).flatMap((chunk) => (chunk.choices?.[0] ? [chunk.choices[0].delta] : []));
 
 describe('a stream written for a chat completions client', () => {
-  test('has the shape of the API from the role to the end mark', () => {
+  test('has the shape of the protocol from the role to the end mark', () => {
     const usage = { input: 10, output: 5, cache_read: 3, cache_write: 2, reasoning: 4 };
     const head = { id: 'msg_1', object: 'chat.completion.chunk', created: 1_800_000_000, model: 'up' };
     const choice = (said: object, finish_reason: string | null = null) => ({
@@ -165,7 +165,7 @@ describe('a stream written for a chat completions client', () => {
     assert.deepEqual(writeStream([start, end({ reason: 'paused' })]).notes, ['paused_turn']);
   });
 
-  test('a ping is a comment, and an error is the envelope of the API', () => {
+  test('a ping is a comment, and an error is the envelope of the protocol', () => {
     const problem = { status: 529, type: 'overloaded_error', message: 'Overloaded', context_overflow: false };
     const { text } = writeStream([start, { type: 'ping' }, { type: 'error', problem }]);
     assert.match(text, /^: ping$/m);
@@ -184,7 +184,7 @@ function known(events: readonly ModelEvent[]) {
   return { text: joined('text'), reasoning: joined('reasoning'), refusal: joined('refusal'), calls };
 }
 
-/** How an answer ends, in the words of the API. */
+/** How an answer ends, in the words of the protocol. */
 function ending(events: readonly ModelEvent[]) {
   const last = events.at(-1);
   assert.ok(last?.type === 'end');

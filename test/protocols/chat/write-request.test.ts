@@ -213,7 +213,7 @@ describe('settings written for a chat completions upstream', () => {
     assert.deepEqual(notes, ['strict_schema', 'free_text_tool']);
   });
 
-  test('what only other APIs have is noted', () => {
+  test('what only other protocols have is noted', () => {
     const { body, notes } = writeAsk({
       top_k: 5,
       service_tier: 'standard_only',
@@ -272,7 +272,7 @@ function normal({ top_k: _, parallel_tool_calls, metadata, reasoning, ...rest }:
   };
 }
 
-test('a conversation that is written and read again is the same, as far as the API has words for it', () => {
+test('a conversation that is written and read again is the same, as far as the protocol has words for it', () => {
   const sayable = conversations({
     instructions_turns: false,
     url_documents: false,
@@ -296,7 +296,7 @@ test('a conversation that is written and read again is the same, as far as the A
   );
 });
 
-test('what any API can say is written so that a strict upstream takes it, or refused by a rule', () => {
+test('what any protocol can say is written so that a strict upstream takes it, or refused by a rule', () => {
   let taken = 0;
   fc.assert(
     fc.property(conversations(), (conversation) => {
@@ -307,7 +307,7 @@ test('what any API can say is written so that a strict upstream takes it, or ref
         assert.ok(error instanceof StageError && error.code === 'not_translatable', String(error));
         return;
       }
-      // The API itself wants JSON mode to be mentioned, and no writer can know where.
+      // The protocol itself wants JSON mode to be mentioned, and no writer can know where.
       if (conversation.output_format?.kind === 'json_object') delete body.response_format;
       checkChat(JSON.parse(JSON.stringify(body)));
       taken += 1;

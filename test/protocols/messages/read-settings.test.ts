@@ -181,7 +181,7 @@ describe('settings', () => {
   });
 });
 
-test('a request that breaks the API is refused by the place where it does', () => {
+test('a request that breaks the protocol is refused by the place where it does', () => {
   const message = (content: unknown, role = 'user') => ({ messages: [{ role, content }] });
   const cases: [Record<string, unknown>, string][] = [
     [{ model: null }, 'model'],

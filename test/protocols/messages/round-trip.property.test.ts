@@ -127,7 +127,7 @@ function marks({ tools, instructions, turns }: Conversation): CacheTtl[] {
   return marked.flatMap(({ cache }) => cache ?? []);
 }
 
-test('whatever a conversation has, the request is one that the API takes', () => {
+test('whatever a conversation has, the request is one that the protocol takes', () => {
   fc.assert(
     fc.property(conversations(), fc.constantFrom('none', 'budget', 'adaptive'), (conversation, thinking) => {
       const body = messagesProtocol.adapter.writeRequest(

@@ -159,7 +159,7 @@ describe('reading a stream', () => {
     assert.throws(() => readStream([]), raises('upstream_failed'));
   });
 
-  test('events that are not the API are invalid', () => {
+  test('events that are not the protocol are invalid', () => {
     const reader = messagesProtocol.adapter.createReader(new Notes());
     for (const data of [
       '<html>',
@@ -187,7 +187,7 @@ describe('writing a stream', () => {
   const delta = (index: number, text: string): ModelEvent => ({ type: 'part_delta', index, text });
   const end = (index: number): ModelEvent => ({ type: 'part_end', index });
 
-  test('an answer has the shape and order of the API', () => {
+  test('an answer has the shape and order of the protocol', () => {
     const stream = streamOf([
       { type: 'start', id: 'x', model: 'big' },
       { type: 'part_start', index: 0, part: { kind: 'reasoning' } },

@@ -268,7 +268,7 @@ describe('settings', () => {
     assert.deepEqual(noted, ['tools_of_history']);
   });
 
-  test('what this API has no word for is noted', () => {
+  test('what this protocol has no word for is noted', () => {
     const { body, noted } = written({
       seed: 1,
       frequency_penalty: 0.5,

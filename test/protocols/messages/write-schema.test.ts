@@ -14,7 +14,7 @@ const id = { type: 'object', properties: { id: { type: 'string' } }, required: [
 const name = { type: 'object', properties: { name: { type: 'string' }, id: { type: 'integer' } }, required: ['kind'] };
 
 describe('the schema of a tool', () => {
-  test('stays as it is where the API takes it, alternatives of single properties included', () => {
+  test('stays as it is where the protocol takes it, alternatives of single properties included', () => {
     const schema = { type: 'object', properties: { a: { anyOf: [{ type: 'string' }, { type: 'null' }] } } };
     assert.deepEqual(written(schema, true), { schema, strict: true, notes: [] });
     assert.deepEqual(written({}), { schema: { type: 'object' }, strict: undefined, notes: [] });

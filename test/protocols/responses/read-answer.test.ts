@@ -267,7 +267,7 @@ test('events and items that are not known are skipped, noted where something is 
   assert.deepEqual(notes.names, ['answer_provider_tool', 'answer_citations']);
 });
 
-test('what is not the API is said to be so', () => {
+test('what is not the protocol is said to be so', () => {
   const reader = responsesProtocol.adapter.createReader(new Notes());
   for (const data of [
     '{',

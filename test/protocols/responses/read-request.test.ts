@@ -229,7 +229,7 @@ describe('refusals', () => {
   const broken: readonly [Record<string, unknown>, string][] = [
     [{ model: 7 }, 'model'],
     [{ input: 7 }, 'input'],
-    // With `messages`, which belong to another API, this would ask the model nothing.
+    // With `messages`, which belong to another protocol, this would ask the model nothing.
     [{ input: null, messages: [{ role: 'user', content: 'hi' }] }, 'input'],
     [{ input: [] }, 'input'],
     [{ input: [{ type: 'something_new' }] }, 'input'],

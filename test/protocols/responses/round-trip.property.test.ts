@@ -14,7 +14,7 @@ import { answerContext, eventsOf, readEvents, streamOf } from './scene.ts';
 
 const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true };
 
-/** What the API has words for. */
+/** What the protocol has words for. */
 const SAYABLE = {
   url_documents: true,
   text_documents: false,
@@ -23,7 +23,7 @@ const SAYABLE = {
   reasoning: ['responses' as const],
 };
 
-/** Neighbours that stand in one message or turn of the API are one; fields that it does not have are gone. */
+/** Neighbours that stand in one message or turn of the protocol are one; fields that it does not have are gone. */
 function comparable(conversation: Conversation): Record<string, unknown> {
   const { stop, top_k, frequency_penalty, presence_penalty, seed, instructions, turns, reasoning, ...rest } =
     conversation;
@@ -75,7 +75,7 @@ test('a conversation that is written and read again is the same, up to merging n
   );
 });
 
-test('what a conversation loses on its way to the API is noted', () => {
+test('what a conversation loses on its way to the protocol is noted', () => {
   fc.assert(
     fc.property(conversations(), (conversation) => {
       const notes = new Notes();

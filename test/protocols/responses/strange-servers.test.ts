@@ -1,4 +1,4 @@
-/** Servers of the Responses API that leave out events, indexes or identifiers. */
+/** Servers of the Responses protocol that leave out events, indexes or identifiers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { saidBy } from '../translation/answer-arbitraries.ts';

@@ -29,7 +29,7 @@ const call = (name: string, ...pieces: string[]): ModelEvent[] => [
 const lastItem = (events: readonly Sent[]) =>
   (events.at(-1)!.response as { output: Record<string, unknown>[] }).output.at(-1)!;
 
-test('a text is told in the whole order of the API', () => {
+test('a text is told in the whole order of the protocol', () => {
   const events = sent([START, ...text(0, 'Hel', 'lo'), END]);
   assert.deepEqual(
     events.map(({ type }) => type.replace('response.', '')),
@@ -194,7 +194,7 @@ describe('how it ends', () => {
     return [type, status, incomplete_details, ...notes.names];
   };
 
-  test('each reason is told, and noted where the API has no word for it', () => {
+  test('each reason is told, and noted where the protocol has no word for it', () => {
     const complete = ['response.completed', 'completed', null];
     const cut = (reason: string) => ['response.incomplete', 'incomplete', { reason }];
     assert.deepEqual(ending('finished'), complete);

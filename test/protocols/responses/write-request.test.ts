@@ -21,7 +21,7 @@ function write(more: Partial<Conversation>, target = TARGET) {
 const said = (role: 'user' | 'assistant' | 'instructions', ...parts: Part[]) => ({ turns: [{ role, parts }] });
 const tool = (more: Partial<Tool> = {}): Tool => ({ name: 't', parameters: { type: 'object' }, ...more });
 
-test('an upstream that is strict about its API takes every request that is written', () => {
+test('an upstream that is strict about its protocol takes every request that is written', () => {
   const features = { reasoning: ['messages' as const, 'text' as const] };
   fc.assert(
     fc.property(conversations(features), (conversation) => {
@@ -100,7 +100,7 @@ describe('what is said', () => {
     assert.deepEqual(tools, [{ type: 'custom', name: 't', description: 'Edits.' }]);
   });
 
-  test('reasoning of this API goes back whole; that of others is left out, noted', () => {
+  test('reasoning of this protocol goes back whole; that of others is left out, noted', () => {
     const own = { protocol: 'responses', kind: 'encrypted', value: 'abc', id: 'rs_1' } as const;
     const { input, names } = write(
       said(
@@ -118,7 +118,7 @@ describe('what is said', () => {
     assert.deepEqual(names, ['foreign_reasoning']);
   });
 
-  test('reasoning that nothing follows is left out, as the API refuses it', () => {
+  test('reasoning that nothing follows is left out, as the protocol refuses it', () => {
     const proof = { protocol: 'responses', kind: 'encrypted', value: 'abc' } as const;
     const thought: Part = { kind: 'reasoning', text: '', proof };
     const { input, names } = write({
@@ -185,7 +185,7 @@ describe('settings', () => {
     assert.deepEqual(strict({ strict: true, parameters: open }), [false, ['strict_schema']]);
   });
 
-  test('the API takes no bound below 16 tokens, no stop sequences and no long users', () => {
+  test('the protocol takes no bound below 16 tokens, no stop sequences and no long users', () => {
     const body = write({
       max_output_tokens: 1,
       stop: ['x'],

@@ -26,7 +26,7 @@ test('no upstream is asked for more tokens than the model can say in one answer'
   }
 });
 
-test('a model that takes no sampling parameters is sent none, whatever the two APIs', () => {
+test('a model that takes no sampling parameters is sent none, whatever the two protocols', () => {
   for (const { from, to } of PAIRS) {
     for (const more of [{ temperature: 0.3 }, { top_p: 0.9 }]) {
       const key = Object.keys(more)[0]!;

@@ -33,7 +33,7 @@ const said: fc.Arbitrary<readonly Said[]> = fc.oneof(
   { weight: 1, arbitrary: refusals },
 );
 
-/** Answers that each API can say whole. */
+/** Answers that each protocol can say whole. */
 export const modelAnswers: fc.Arbitrary<Answer> = fc
   .record({
     said,

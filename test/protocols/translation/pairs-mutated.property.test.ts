@@ -14,7 +14,7 @@ import { times } from '../../support/times.ts';
 const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false };
 const text = (type: string, said: string) => ({ type, text: said });
 
-/** A request with everything in it, as each API says it. */
+/** A request with everything in it, as each protocol says it. */
 const BODIES: Readonly<Record<Protocol, object>> = {
   messages: {
     model: 'm',
@@ -199,7 +199,7 @@ function isTaken(protocol: Protocol, body: unknown): string | undefined {
 
 for (const from of PROTOCOLS) {
   const places = placesIn(BODIES[from]);
-  test(`the ${from} request that is made odd is one that its own API takes`, () => {
+  test(`the ${from} request that is made odd is one that its own protocol takes`, () => {
     assert.equal(isTaken(from, BODIES[from]), undefined);
   });
 
@@ -227,7 +227,7 @@ for (const from of PROTOCOLS) {
             assert.ok(isTaken(from, body) !== undefined || error.code === 'not_translatable', error.message);
             return;
           }
-          // What its own API would refuse, another may refuse as well.
+          // What its own protocol would refuse, another may refuse as well.
           if (isTaken(from, body) === undefined) assert.equal(isTaken(to, JSON.parse(json)), undefined, json);
         }),
         { numRuns: times(400) },

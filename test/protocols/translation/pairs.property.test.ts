@@ -1,4 +1,4 @@
-/** What must hold for every pair of different APIs, whatever is said. */
+/** What must hold for every pair of different protocols, whatever is said. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -27,7 +27,7 @@ function unlessRefused(check: () => void): void {
   }
 }
 
-/** Turns as they are grouped by every API: neighbours of one role are one turn, and an empty text is none. */
+/** Turns as they are grouped by every protocol: neighbours of one role are one turn, and an empty text is none. */
 function merged(turns: readonly Turn[]): Turn[] {
   const found: { role: Turn['role']; parts: Part[] }[] = [];
   for (const { role, parts } of turns) {
@@ -39,13 +39,13 @@ function merged(turns: readonly Turn[]): Turn[] {
 }
 
 function withoutEmpty(part: Part): Part {
-  // Some APIs want a name of every document.
+  // Some protocols want a name of every document.
   if (part.kind === 'document') return { ...part, name: part.name ?? 'document.pdf' };
   if (part.kind !== 'tool_result') return part;
   return { ...part, parts: part.parts.filter((inner) => inner.kind !== 'text' || inner.text !== '') };
 }
 
-/** A tool as every API can say it: whether its schema can be strict depends on the API. */
+/** A tool as every protocol can say it: whether its schema can be strict depends on the protocol. */
 const sayable = ({ strict: _, ...tool }: Tool) => tool;
 
 /** What a request says beside its turns; what is so anyway is not said. */
@@ -66,7 +66,7 @@ function settingsOf({
   };
 }
 
-/** Clients of JSON mode say in words that they want JSON; their own API insists on it. */
+/** Clients of JSON mode say in words that they want JSON; their own protocol insists on it. */
 function withWords(conversation: Conversation): Conversation {
   if (conversation.output_format?.kind !== 'json_object') return conversation;
   return {
@@ -84,7 +84,7 @@ function ended(conversation: Conversation): Conversation {
   };
 }
 
-/** Settings of a request, of which few can be said by every API. */
+/** Settings of a request, of which few can be said by every protocol. */
 const SETTINGS = [
   ...(['max_output_tokens', 'temperature', 'top_p', 'top_k', 'frequency_penalty', 'presence_penalty', 'seed'] as const),
   ...(['stop', 'reasoning', 'verbosity', 'user', 'metadata', 'service_tier', 'store', 'tool_choice'] as const),

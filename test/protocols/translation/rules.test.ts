@@ -31,7 +31,7 @@ describe('rules', () => {
       assert.ok(used, `nothing notes ${name}`);
     });
 
-    it(`${name} says between which APIs, and in a sentence what happens`, () => {
+    it(`${name} says between which protocols, and in a sentence what happens`, () => {
       assert.match(name, /^[a-z][a-z0-9_]{2,39}$/);
       assert.ok(rule.from.length > 0 && rule.to.length > 0);
       assert.match(rule.meaning, /[.]$/);

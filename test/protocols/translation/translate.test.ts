@@ -1,4 +1,4 @@
-/** A request on its way from a client of one API to an upstream of another. */
+/** A request on its way from a client of one protocol to an upstream of another. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';

@@ -1,5 +1,5 @@
 /**
- * A small request in each API, and its translation.
+ * A small request in each protocol, and its translation.
  * @module
  */
 import type { ResponseHead } from '../../../engine/api.ts';
@@ -12,7 +12,7 @@ import { type TranslatedRequest, translateRequest } from '../../../engine/protoc
 export const LONG_NAME = `mcp__${'tool_'.repeat(14)}`;
 const PARAMETERS = { type: 'object', properties: { city: { type: 'string' } }, additionalProperties: false };
 
-/** A request with one tool in each API. */
+/** A request with one tool in each protocol. */
 const BODIES: Readonly<Record<Protocol, Record<string, unknown>>> = {
   messages: {
     model: 'coder-1',
@@ -33,7 +33,7 @@ const BODIES: Readonly<Record<Protocol, Record<string, unknown>>> = {
   },
 };
 
-/** Client and upstream that do not speak the same API. */
+/** Client and upstream that do not speak the same protocol. */
 export const PAIRS = PROTOCOLS.flatMap((from) => PROTOCOLS.filter((to) => to !== from).map((to) => ({ from, to })));
 
 /** Translates the small request; `more` is laid over it. */

@@ -1,4 +1,4 @@
-/** A whole response on its way from an upstream of one API to a client of another. */
+/** A whole response on its way from an upstream of one protocol to a client of another. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createParser } from 'eventsource-parser';
@@ -20,7 +20,7 @@ function through(converter: ResponseConverter, chunks: readonly (string | Buffer
   return parts.join('') + String(converter.end());
 }
 
-/** Texts, thoughts and tool calls of an answer in the client's API, from a document or a stream. */
+/** Texts, thoughts and tool calls of an answer in the client's protocol, from a document or a stream. */
 function words(text: string): string {
   const found = [...text.matchAll(/"(?:text|delta|content|refusal)":"((?:[^"\\]|\\.)*)"/g)].map((match) => match[1]);
   return found.join('');
@@ -40,7 +40,7 @@ const SAID: Answer = {
   ],
 };
 
-/** How each API says in a stream that the upstream is busy. */
+/** How each protocol says in a stream that the upstream is busy. */
 const ERROR_EVENTS: Readonly<Record<Protocol, string>> = {
   messages: 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Busy."}}\n\n',
   chat: 'data: {"error":{"type":"server_error","code":"server_is_overloaded","message":"Busy."}}\n\n',
@@ -107,7 +107,7 @@ for (const { from, to } of PAIRS) {
       assert.match(through(whole, [JSON.stringify(documentOf(to, call))]), new RegExp(LONG_NAME));
     });
 
-    it('gets an error response in the envelope of its API, with the words of the upstream', () => {
+    it('gets an error response in the envelope of its protocol, with the words of the upstream', () => {
       const { head, converter } = open(translate(from, to, true), false, 429, { 'retry-after': '7' });
       const error = { type: 'rate_limit_error', message: 'Slow down: "now".', code: null };
       const body = JSON.parse(through(converter, [JSON.stringify({ type: 'error', error })]));
@@ -131,7 +131,7 @@ for (const { from, to } of PAIRS) {
       );
     });
 
-    it('gets an error response as its API has it, even where the upstream says it as a stream', () => {
+    it('gets an error response as its protocol has it, even where the upstream says it as a stream', () => {
       const { converter } = open(translate(from, to, true), true, 529);
       const body = JSON.parse(through(converter, [ERROR_EVENTS.chat])) as { error: { message: string } };
       assert.equal(body.error.message, 'Busy.');
@@ -246,7 +246,7 @@ describe('what an upstream may send', () => {
     }
   });
 
-  it('may be a comment, which keeps clients of other APIs waiting, too', () => {
+  it('may be a comment, which keeps clients of other protocols waiting, too', () => {
     const { converter } = open(translate('messages', 'chat', true), true);
     assert.match(String(converter.write(Buffer.from(': still there\n\n'))), /^event: ping\n/);
     const chat = open(translate('chat', 'messages', true), true).converter;

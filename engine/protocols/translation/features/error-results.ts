@@ -3,7 +3,7 @@ import type { Notes } from '../notes.ts';
 
 const PREFIX = 'Error: ';
 
-/** The content of a result that is an error, for APIs that have no flag for it: its text begins by saying so. */
+/** The content of a result that is an error, for protocols that have no flag for it: its text begins by saying so. */
 export function asError<P extends ToolResultPart['parts'][number]>(
   parts: readonly P[],
   notes: Notes,

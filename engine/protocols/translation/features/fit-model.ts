@@ -2,7 +2,7 @@ import type { UpstreamTarget } from '../adapter.ts';
 import type { Conversation, Part } from '../conversation.ts';
 import type { Notes } from '../notes.ts';
 
-/** The conversation without what the model refuses, whatever the API it is asked in. */
+/** The conversation without what the model refuses, whatever the protocol it is asked in. */
 export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
   return fitSampling(fitBound(conversation, target, notes), target, notes);
 }

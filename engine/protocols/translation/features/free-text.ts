@@ -24,7 +24,7 @@ export function freeTextTools(tools: readonly Tool[]): ReadonlySet<string> {
 }
 
 /**
- * The description of a tool whose text must follow a grammar, which only the client's API can enforce. Raises
+ * The description of a tool whose text must follow a grammar, which only the client's protocol can enforce. Raises
  * invalid_request.
  */
 export function withGrammar(description: string | undefined, grammar: Json, param: string, notes: Notes): string {

@@ -18,7 +18,7 @@ interface Found {
   readonly thinking_off?: boolean;
 }
 
-/** What finds it in a body of one API; chat completions knows no proofs. */
+/** What finds it in a body of one protocol; chat completions knows no proofs. */
 const FINDERS: Readonly<Partial<Record<Protocol, (body: Json, keeps_unsigned: boolean) => Found>>> = {
   messages: findBlocks,
   responses: findItems,
@@ -26,8 +26,8 @@ const FINDERS: Readonly<Partial<Record<Protocol, (body: Json, keeps_unsigned: bo
 
 /**
  * Takes reasoning out of a body that stays as it is otherwise: what a translation has marked as its own, and in the Messages
- * API what has an empty signature, unless `keeps_unsigned` says that the upstream signs nothing. The rewrite is recorded. Where the model was to go on thinking after a call before which
- * nothing it proved is left, it is told not to, as the API refuses that.
+ * protocol what has an empty signature, unless `keeps_unsigned` says that the upstream signs nothing. The rewrite is recorded. Where the model was to go on thinking after a call before which
+ * nothing it proved is left, it is told not to, as the protocol refuses that.
  */
 export async function removeMadeReasoning(
   body: RequestBody,
@@ -46,7 +46,7 @@ export async function removeMadeReasoning(
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
-/** Blocks, and messages that are nothing else, as the API takes no empty ones. */
+/** Blocks, and messages that are nothing else, as the protocol takes no empty ones. */
 function findBlocks({ messages, thinking }: Json, keeps_unsigned: boolean): Found {
   const all = listOf(messages);
   const made = all.map((message) => madeBlocks(message, keeps_unsigned));

@@ -15,7 +15,7 @@ export function tooManyToCut(stops: readonly string[]): boolean {
   return stops.length > CUT_STOPS_MAX || stops.reduce((sum, text) => sum + text.length, 0) > CUT_CHARS_MAX;
 }
 
-/** The stop sequences that an upstream of this API does not take, at which the gateway cuts its answer. */
+/** The stop sequences that an upstream of this protocol does not take, at which the gateway cuts its answer. */
 export function stopsToCut(to: Protocol, stop: readonly string[] = []): readonly string[] {
   const said = stop.filter((text) => text !== '');
   if (to === 'messages') return said.filter((text) => text.trim() === '');

@@ -3,7 +3,7 @@ import type { Protocol } from '../../../contract/protocol.ts';
 import type { Conversation, Part, Turn } from '../conversation.ts';
 import type { Notes } from '../notes.ts';
 
-/** The longest name of a tool that an API takes, in characters. */
+/** The longest name of a tool that a protocol takes, in characters. */
 const LENGTH_MAX: Readonly<Record<Protocol, number>> = { messages: 128, chat: 64, responses: 64 };
 
 /** Hexadecimal digits of the hash in a shortened name. */

@@ -24,7 +24,7 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Why a request got no answer, in a few words without credentials. */
-export function describeNetworkError(error: unknown, timeout_seconds: number): string {
+export function formatNetworkError(error: unknown, timeout_seconds: number): string {
   const { name, code = '' } = (error ?? {}) as { name?: string; code?: string };
   if (name === 'TimeoutError' || name === 'AbortError') return `no answer within ${timeout_seconds} seconds`;
   return REASONS[code] ?? (/^HPE_/.test(code) ? 'it does not speak HTTP' : code === '' ? 'it failed' : `error ${code}`);
