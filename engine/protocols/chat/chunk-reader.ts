@@ -1,7 +1,7 @@
 import { readProblem } from '../errors.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
-import type { Emit, ModelUsage, StopReason } from '../translation/events.ts';
+import { type Emit, type ModelUsage, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { CHAT_TOTALS } from '../usage/totals.ts';
@@ -93,13 +93,10 @@ export class ChunkReader {
     this.#emit({ type: 'end', reason, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
   }
 
-  #start({ id, model, created }: Json): AnswerName {
-    const named = typeof id === 'string' && id !== '' ? id : undefined;
-    this.#emit({
-      type: 'start',
-      ...present({ id: named, model: typeof model === 'string' && model !== '' ? model : undefined }),
-    });
-    return { id: named ?? '', created: typeof created === 'number' ? created : 0 };
+  #start(chunk: Json): AnswerName {
+    const start = startOfAnswer(chunk);
+    this.#emit(start);
+    return { id: start.id ?? '', created: typeof chunk.created === 'number' ? chunk.created : 0 };
   }
 
   /** Takes an error instead of a chunk. */

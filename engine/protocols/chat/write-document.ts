@@ -1,15 +1,10 @@
 import type { AnswerContext } from '../translation/adapter.ts';
-import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
+import { gatherAnswer, type ModelEvent, type PartStart, type WholePart } from '../translation/events.ts';
 import { freeTextOf } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
 import { writeTotals } from '../translation/usage.ts';
 import { CHAT_TOTALS } from '../usage/totals.ts';
 import { finishReason, nameAnswer } from './answer.ts';
-
-interface Written {
-  readonly part: PartStart;
-  readonly texts: string[];
-}
 
 /** Writes a whole answer for a client. */
 export function writeDocument(
@@ -17,45 +12,29 @@ export function writeDocument(
   answer: AnswerContext,
   notes: Notes,
 ): Record<string, unknown> {
-  const parts: Written[] = [];
-  const by_index = new Map<number, Written>();
-  let named = nameAnswer({ type: 'start' }, answer);
-  let usage: ModelUsage = {};
-  let finish_reason = 'stop';
-  for (const event of events) {
-    if (event.type === 'start') {
-      named = nameAnswer(event, answer);
-      usage = { ...event.usage };
-    } else if (event.type === 'part_start') {
-      const written = { part: event.part, texts: [] };
-      by_index.set(event.index, written);
-      parts.push(written);
-    } else if (event.type === 'part_delta') by_index.get(event.index)?.texts.push(event.text);
-    else if (event.type === 'proof') notes.note('reasoning_proof');
-    else if (event.type === 'end') {
-      usage = { ...usage, ...event.usage };
-      finish_reason = finishReason(event, hasRefusal(parts), notes);
-    }
-  }
+  const { start, parts, end, usage } = gatherAnswer(events);
+  if (events.some(({ type }) => type === 'proof')) notes.note('reasoning_proof');
+  const { id, model } = nameAnswer(start, answer);
+  const finish_reason = finishReason(end, hasRefusal(parts), notes);
   const told = writeTotals(usage, CHAT_TOTALS);
   return {
-    id: named.id,
+    id,
     object: 'chat.completion',
     created: answer.created_at,
-    model: named.model,
+    model,
     choices: [{ index: 0, message: writeMessage(parts, answer), logprobs: null, finish_reason }],
     ...(told !== undefined && { usage: told }),
   };
 }
 
-const hasRefusal = (parts: readonly Written[]): boolean => parts.some(({ part }) => part.kind === 'refusal');
+const hasRefusal = (parts: readonly WholePart[]): boolean => parts.some(({ start }) => start.kind === 'refusal');
 
-function writeMessage(parts: readonly Written[], { free_text_tools }: AnswerContext): Record<string, unknown> {
+function writeMessage(parts: readonly WholePart[], { free_text_tools }: AnswerContext): Record<string, unknown> {
   const textOf = (kind: PartStart['kind']): string =>
-    parts.flatMap(({ part, texts }) => (part.kind === kind ? texts : [])).join('');
+    parts.flatMap(({ start, text }) => (start.kind === kind ? text : [])).join('');
   const reasoning = textOf('reasoning');
-  const calls = parts.flatMap(({ part, texts }) =>
-    part.kind === 'tool_call' ? [writeCall(part.id, part.name, texts.join(''), free_text_tools.has(part.name))] : [],
+  const calls = parts.flatMap(({ start, text }) =>
+    start.kind === 'tool_call' ? writeCall(start.id, start.name, text, free_text_tools.has(start.name)) : [],
   );
   return {
     role: 'assistant',
@@ -66,7 +45,7 @@ function writeMessage(parts: readonly Written[], { free_text_tools }: AnswerCont
   };
 }
 
-function writeCall(id: string, name: string, text: string, plain: boolean): unknown {
+function writeCall(id: string, name: string, text: string, plain: boolean): object {
   if (plain) return { id, type: 'custom', custom: { name, input: freeTextOf(text) } };
   return { id, type: 'function', function: { name, arguments: text === '' ? '{}' : text } };
 }

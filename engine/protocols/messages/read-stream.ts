@@ -3,7 +3,7 @@ import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
-import type { Emit, ModelEvent, ModelUsage } from '../translation/events.ts';
+import { type Emit, type ModelEvent, type ModelUsage, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { messagesErrors } from './errors.ts';
 import { readStopReason } from './stop-reasons.ts';
@@ -79,14 +79,8 @@ export class MessagesReader implements StreamReader {
   #start(message: unknown, emit: Emit): void {
     if (this.#started) return;
     this.#started = true;
-    const { id, model, usage } = isObject(message) ? message : {};
-    this.#usage = overlayUsage({}, usage);
-    emit({
-      type: 'start',
-      ...(typeof id === 'string' && id !== '' && { id }),
-      ...(typeof model === 'string' && model !== '' && { model }),
-      usage: this.#usage,
-    });
+    this.#usage = overlayUsage({}, isObject(message) ? message.usage : undefined);
+    emit(startOfAnswer(message, this.#usage));
   }
 
   #open({ index, content_block: block }: Json, emit: Emit): void {

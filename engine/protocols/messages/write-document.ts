@@ -1,6 +1,5 @@
 import type { AnswerContext } from '../translation/adapter.ts';
-import type { ReasoningProof } from '../translation/conversation.ts';
-import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
+import { gatherAnswer, type ModelEvent, type WholePart } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { proofToText } from '../translation/proof.ts';
 import { argumentsObject } from './arguments.ts';
@@ -8,39 +7,22 @@ import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
 import { writeHead } from './write-stream.ts';
 
-interface Part {
-  readonly start: PartStart;
-  readonly texts: string[];
-  proof?: ReasoningProof;
-}
-
 /** Writes a whole answer for a client. */
 export function writeDocument(
   events: readonly ModelEvent[],
   answer: AnswerContext,
   notes: Notes,
 ): Record<string, unknown> {
-  const parts = new Map<number, Part>();
-  let head: { readonly id?: string; readonly model?: string } = {};
-  let usage: ModelUsage = {};
-  let ending: Extract<ModelEvent, { type: 'end' }> = { type: 'end', reason: 'finished' };
-  for (const event of events) {
-    if (event.type === 'start') head = event;
-    if (event.type === 'part_start') parts.set(event.index, { start: event.part, texts: [] });
-    if (event.type === 'part_delta') parts.get(event.index)?.texts.push(event.text);
-    if (event.type === 'proof' && parts.has(event.index)) parts.get(event.index)!.proof = event.proof;
-    if (event.type === 'end') ending = event;
-    if (event.type === 'start' || event.type === 'end') usage = { ...usage, ...event.usage };
-  }
-  const has_refusal = [...parts.values()].some(({ start }) => start.kind === 'refusal');
+  const { start, parts, end, usage } = gatherAnswer(events);
+  const content = parts.flatMap((part) => writeBlock(part, answer, notes));
   return {
-    ...writeHead(head, answer),
-    content: thinkingFirst(
-      [...parts.values()].flatMap((part) => writeBlock(part, answer, notes)),
-      answer,
+    ...writeHead(start, answer),
+    content: thinkingFirst(content, answer),
+    stop_reason: writeStopReason(
+      end.reason,
+      parts.some((part) => part.start.kind === 'refusal'),
     ),
-    stop_reason: writeStopReason(ending.reason, has_refusal),
-    stop_sequence: ending.stop_sequence ?? null,
+    stop_sequence: end.stop_sequence ?? null,
     usage: writeUsage(usage),
   };
 }
@@ -52,11 +34,10 @@ function thinkingFirst(content: Record<string, unknown>[], { thinks_first, made_
 }
 
 function writeBlock(
-  { start, texts, proof }: Part,
+  { start, text, proof }: WholePart,
   { made_by }: AnswerContext,
   notes: Notes,
 ): Record<string, unknown>[] {
-  const text = texts.join('');
   switch (start.kind) {
     case 'text':
     case 'refusal':

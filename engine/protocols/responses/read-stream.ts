@@ -3,7 +3,7 @@ import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
-import type { Emit, ModelEvent, StopReason } from '../translation/events.ts';
+import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { RESPONSES_TOTALS } from '../usage/totals.ts';
@@ -114,12 +114,7 @@ export class ResponsesReader implements StreamReader {
   #start(response: unknown, emit: Emit): void {
     if (this.#started) return;
     this.#started = true;
-    const { id, model } = isObject(response) ? response : ({} as Json);
-    emit({
-      type: 'start',
-      ...(typeof id === 'string' && id !== '' && { id }),
-      ...(typeof model === 'string' && model !== '' && { model }),
-    });
+    emit(startOfAnswer(response));
   }
 
   #readDelta(event: Json, told: TextEvent, emit: Emit): void {

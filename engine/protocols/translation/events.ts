@@ -71,3 +71,45 @@ export interface Problem {
   /** Whether the prompt is larger than the model's context window. Clients compact the conversation when they see it. */
   readonly context_overflow: boolean;
 }
+
+/** The start of an answer, as far as its upstream says who answered. */
+export function startOfAnswer(said: unknown, usage?: ModelUsage): Extract<ModelEvent, { type: 'start' }> {
+  const { id, model } = (said ?? {}) as { readonly id?: unknown; readonly model?: unknown };
+  return {
+    type: 'start',
+    ...(typeof id === 'string' && id !== '' && { id }),
+    ...(typeof model === 'string' && model !== '' && { model }),
+    ...(usage && { usage }),
+  };
+}
+
+/** A part of a whole answer. */
+export interface WholePart {
+  readonly start: PartStart;
+  readonly text: string;
+  readonly proof?: ReasoningProof;
+}
+
+/** A whole answer. */
+export interface WholeAnswer {
+  readonly start: Extract<ModelEvent, { type: 'start' }>;
+  readonly parts: readonly WholePart[];
+  readonly end: Extract<ModelEvent, { type: 'end' }>;
+  readonly usage: ModelUsage;
+}
+
+/** What events say together. */
+export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
+  const parts = new Map<number, { start: PartStart; texts: string[]; proof?: ReasoningProof }>();
+  let start: WholeAnswer['start'] = { type: 'start' };
+  let end: WholeAnswer['end'] = { type: 'end', reason: 'finished' };
+  for (const event of events) {
+    if (event.type === 'start') start = event;
+    if (event.type === 'part_start') parts.set(event.index, { start: event.part, texts: [] });
+    if (event.type === 'part_delta') parts.get(event.index)?.texts.push(event.text);
+    if (event.type === 'proof' && parts.has(event.index)) parts.get(event.index)!.proof = event.proof;
+    if (event.type === 'end') end = event;
+  }
+  const whole = [...parts.values()].map(({ texts, ...part }) => ({ ...part, text: texts.join('') }));
+  return { start, parts: whole, end, usage: { ...start.usage, ...end.usage } };
+}
