@@ -2,7 +2,7 @@ import type { KeyNames } from '../contract/key-names.ts';
 import type { BodyReading, Fields } from './body/fields.ts';
 import type { ProtocolErrors } from './errors.ts';
 import type { ProtocolAdapter } from './translation/adapter.ts';
-import type { UsageReader } from './usage/usage-reader.ts';
+import type { UsageReader } from './usage/reading.ts';
 
 /** All that the gateway knows of a protocol: a folder each, put together in its `index.ts`. */
 export interface ProtocolDefinition {

@@ -7,5 +7,4 @@ export { definitionOf } from './definitions.ts';
 export { removeMadeReasoning } from './translation/features/made-reasoning.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
 export { withoutUsageChunk } from './translation/usage-chunk.ts';
-export { newUsageReading, type UsageReading } from './usage/reading.ts';
-export type { UsageReader } from './usage/usage-reader.ts';
+export { newUsageReading, type UsageReader, type UsageReading } from './usage/reading.ts';

@@ -1,6 +1,6 @@
 import { CHAT_KEYS } from '../body/known-keys.ts';
 import type { ProtocolDefinition } from '../definition.ts';
-import { ofOutline } from '../usage/usage-reader.ts';
+import { ofOutline } from '../usage/reading.ts';
 import { readChatBody } from './body.ts';
 import { chatErrors } from './errors.ts';
 import { readRequest } from './read-request.ts';

@@ -1,6 +1,6 @@
 import { KNOWN_KEYS } from '../body/known-keys.ts';
 import type { ProtocolDefinition } from '../definition.ts';
-import { ofOutline } from '../usage/usage-reader.ts';
+import { ofOutline } from '../usage/reading.ts';
 import { readMessagesBody } from './body.ts';
 import { messagesErrors } from './errors.ts';
 import { readRequest } from './read-request.ts';

@@ -1,4 +1,5 @@
 import type { Served } from '../../contract/services.ts';
+import type { ResponseEvent } from '../../contract/stage.ts';
 import { outlineOf } from '../../kit/json/outline.ts';
 
 /** Fields of a `usage` object that hold a total, as the Messages protocol names them. */
@@ -56,6 +57,17 @@ export interface UsageReading {
   delta_chars: number;
   /** Characters of all events, or of the document. */
   chars: number;
+}
+
+/** Takes in one event, or one document, that the upstream sent. Malformed ones tell nothing. */
+export type UsageReader = (reading: UsageReading, event: ResponseEvent) => void;
+
+/** Lets a reader see the outline of an event that is too large to be read. */
+export function ofOutline(read: UsageReader): UsageReader {
+  return (reading, event) => {
+    const { name, large } = event;
+    read(reading, large === undefined ? event : { name, data: large.outline });
+  };
 }
 
 /** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
