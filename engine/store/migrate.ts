@@ -51,6 +51,8 @@ export class NewerSchemaError extends StartError {
 /** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
 const LOCK_KEY = 7_204_817_101;
 const LOCK_PATIENCE_SECONDS = 60;
+/** A server that has fallen silent is given up after this; waiting for the lock must not take as long. */
+const QUERY_PATIENCE_SECONDS = 65;
 const MIGRATION_PATIENCE_SECONDS = 3600;
 const TABLE = 'schema_migrations';
 
@@ -59,7 +61,7 @@ const TABLE = 'schema_migrations';
  * for it. Raises NewerSchemaError when the database is newer than this program.
  */
 export async function migrate(connections: PostgresConnections): Promise<void> {
-  const client = new pg.Client({ ...connections.settings(), query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 });
+  const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_PATIENCE_SECONDS * 1000 });
   client.on('error', () => {});
   const isComplete = async () => {
     const { applied, unknown } = await migrationState((text) => client.query(text));
@@ -70,7 +72,10 @@ export async function migrate(connections: PostgresConnections): Promise<void> {
     await client.connect();
     if (await isComplete()) return;
     // The lock lives as long as the transaction, so a killed process can't leave it behind.
-    await client.query(`begin; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`);
+    // With one snapshot for all of it, whoever waited for the lock would not see what was made meanwhile.
+    await client.query(
+      `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
+    );
     await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
     if (!(await isComplete())) await applyRest(client);
     await client.query('commit');
@@ -86,7 +91,10 @@ async function applyRest(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string }>(`select name from ${TABLE}`);
   for (const { name, files } of migrations) {
     if (rows.some((row) => row.name === name)) continue;
-    for (const file of files) await client.query(readFileSync(join(PACKAGE_ROOT, 'engine/store/schema', file), 'utf8'));
+    for (const file of files) {
+      const text = readFileSync(join(PACKAGE_ROOT, 'engine/store/schema', file), 'utf8');
+      await client.query({ text, query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 } as pg.QueryConfig);
+    }
     await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
   }
 }

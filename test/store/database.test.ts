@@ -144,6 +144,17 @@ describe('migrations', () => {
     await drop();
   });
 
+  test('run once too where transactions see one snapshot unless told otherwise', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    await outside(
+      url,
+      `alter database ${new URL(url).pathname.slice(1)} set default_transaction_isolation = serializable`,
+    );
+    const databases = await Promise.all(Array.from({ length: 3 }, () => open(url)));
+    await Promise.all(databases.map((database) => database.close()));
+    await drop();
+  });
+
   test('are not held up by a process that was killed while migrating', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
     const migrating = new pg.Client({ connectionString: url });
