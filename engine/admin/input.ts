@@ -45,20 +45,27 @@ function check(schema: JsonSchema, given: unknown, what: 'field' | 'parameter'):
   const rank = ({ keyword }: SchemaError) => FIRST.indexOf(keyword) >>> 0;
   const [error] = errors.toSorted((a, b) => rank(a) - rank(b));
   if (error !== undefined) throw new AdminError(describeError(error, schema, what));
-  return value as Values;
+  return value;
 }
 
 /** An unknown name comes before a missing one: it is often the same, misspelt. */
 const FIRST = ['additionalProperties', 'required', 'oneOf'];
 
-function tidied(schema: JsonSchema, given: unknown): unknown {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) return given;
+function tidied(schema: JsonSchema, given: unknown): Values {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new AdminError('the body must be a JSON object');
+  }
+  const known = propertiesOf(schema);
+  // Clients in typed languages write null for what was not said.
+  const is_said = (name: string, value: unknown) =>
+    value !== null || !Object.hasOwn(known, name) || [known[name]!.type].flat().includes('null');
   const tidy = (name: string, value: unknown) => {
     if (typeof value !== 'string') return value;
     const text = value.trim();
-    return propertiesOf(schema)[name]?.format === 'email' ? text.toLowerCase() : text;
+    return known[name]?.format === 'email' ? text.toLowerCase() : text;
   };
-  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, tidy(name, value)]));
+  const said = Object.entries(given).filter(([name, value]) => is_said(name, value));
+  return Object.fromEntries(said.map(([name, value]) => [name, tidy(name, value)]));
 }
 
 /** In a query everything is text. */
@@ -80,19 +87,19 @@ function describeError(error: SchemaError, schema: JsonSchema, what: 'field' | '
   if (keyword === 'additionalProperties') {
     const there_are = known.length === 0 ? 'there is none here' : `expected ${listed(known)}`;
     const name = params.additionalProperty as string;
-    return `unknown ${what} ${shown(name)}: ${didYouMean(name, known, there_are)}`;
+    return `unknown ${what} ${showName(name)}: ${didYouMean(name, known, there_are)}`;
   }
   if (keyword === 'required') {
     const name = params.missingProperty as string;
-    const expected = propertiesOf(schema)[name]?.enum;
-    return `the ${what} "${name}" is missing${expected === undefined ? '' : `: expected ${listed(expected as string[])}`}`;
+    const wanted = propertiesOf(schema)[name]!;
+    const has_choices = wanted.enum !== undefined || wanted.items !== undefined;
+    return `the ${what} "${name}" is missing${has_choices ? `: expected ${describeExpected(wanted, error)}` : ''}`;
   }
   if (keyword === 'oneOf') {
     const names = (error.schema as { required: string[] }[]).flatMap(({ required }) => required);
     return `send one of ${listed(names.map((name) => `"${name}"`)).replace(/ or (\S+)$/, ' and $1')}`;
   }
-  const name = instancePath.split('/')[1];
-  if (name === undefined) return 'the body must be a JSON object';
+  const name = instancePath.split('/')[1]!;
   return `the ${what} "${name}" is wrong: expected ${describeExpected(propertiesOf(schema)[name]!, error)}`;
 }
 
@@ -113,7 +120,7 @@ function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaE
 }
 
 /** A name somebody sent, safe to repeat: names are short words, or they are not repeated. */
-function shown(name: string): string {
+export function showName(name: string): string {
   return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with a name that is no word';
 }
 

@@ -42,9 +42,10 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-function unknown(user = 'like this'): AdminError {
+function unknown(user: string | undefined): AdminError {
+  const address = user === undefined ? 'this address' : `the address ${user}`;
   return new AdminError(
-    `nobody with the address ${user} has ever signed in here or had an access token; check the address`,
+    `nobody with ${address} has ever signed in here or had an access token; check the address`,
     'missing',
   );
 }

@@ -77,7 +77,8 @@ function wanted(wish: TokenWish, caller: Caller, config: GatewayConfig) {
   const { email, principal, is_admin, actor } = caller;
   const { user = email, name } = wish;
   if (user === email && actor.kind !== 'person') {
-    throw new AdminError(`the field "user" is missing: a ${actor.kind} has no access tokens of its own`);
+    const who = actor.kind === 'service' ? 'service token' : actor.kind;
+    throw new AdminError(`the field "user" is missing: a ${who} has no access tokens of its own`);
   }
   if (user !== email && !is_admin) {
     throw forbidden('only administrators make access tokens for others; leave "user" out');

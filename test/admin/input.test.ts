@@ -21,6 +21,25 @@ describe('what is sent to an admin operation', () => {
     assert.deepEqual(check('deprovision', { email: 'A@b.c' }), { email: 'A@b.c', tokens: 'all' });
   });
 
+  test('is as good as absent where it is null, which programs in typed languages write for it', () => {
+    const nothing = { user: null, group: null, expires_in_seconds: null };
+    const kept = { team: null, expires_at: null };
+    assert.deepEqual(check('createToken', { name: 'laptop', ...nothing, ...kept }), { name: 'laptop', ...kept });
+    assert.deepEqual(check('rotateToken', { id: 'tok_1', overlap_seconds: null }), {
+      ...{ id: 'tok_1', overlap_seconds: 86_400 },
+    });
+    const missing = { message: 'the field "name" is missing' };
+    assert.throws(() => check('createToken', { name: null }), missing);
+    assert.throws(() => check('createToken', { name: 'x', nmae: null }), /unknown field "nmae"/);
+  });
+
+  test('must be an object, before all else that is wrong with it', () => {
+    for (const body of [null, 'x', 7, [{ window: 'day', usd: 1 }]]) {
+      const sent = { path: {}, query: {}, body };
+      assert.throws(() => checkInput(operation('setLimit'), sent), { message: 'the body must be a JSON object' });
+    }
+  });
+
   test('is refused by name, with what was expected', () => {
     const wrong: [string, object, string][] = [
       ['createToken', { nmae: 'x' }, 'unknown field "nmae": did you mean `name`?'],
@@ -40,6 +59,11 @@ describe('what is sent to an admin operation', () => {
         'grantLimit',
         { window: 'day', usd: 0 },
         'the field "usd" is wrong: expected a number above 0 and up to 4000000',
+      ],
+      [
+        'createServiceToken',
+        { name: 'x' },
+        `the field "scopes" is missing: expected some of ${SERVICE_SCOPES.join(', ')}`,
       ],
       [
         'createServiceToken',

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { DescribedOperation } from '../../admin/description.ts';
-import type { Sent } from '../../admin/input.ts';
+import { type Sent, showName } from '../../admin/input.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/services.ts';
@@ -50,7 +50,8 @@ function readQuery(url: string): Record<string, string> {
   const values: Record<string, string> = Object.create(null);
   for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
     if (Object.hasOwn(values, name)) {
-      throw new StageError('invalid_request', 'A parameter is there more than once; send it once.');
+      const message = `The parameter ${showName(name)} is there more than once; send it once.`;
+      throw new StageError('invalid_request', message);
     }
     values[name] = value;
   }
