@@ -207,7 +207,6 @@ describe('each of these packages is imported in one place', () => {
     knex: 'engine/store/knex.ts',
     'openid-client': 'engine/identity/provider/provider-client.ts',
     undici: 'engine/identity/provider/provider-fetch.ts',
-    chokidar: 'engine/gateway/watch-directories.ts',
     'csv-parse': 'engine/cli/ledger/bill-file.ts',
   };
   for (const [name, site] of Object.entries(sites)) {

@@ -1,4 +1,4 @@
-import { watch } from 'chokidar';
+import { type FSWatcher, watch } from 'node:fs';
 import type { Clock, Log, Timer } from '../contract/services.ts';
 
 /** Directories under watch. */
@@ -25,28 +25,34 @@ export function watchDirectories(options: {
   readonly log: Log;
 }): DirectoryWatch {
   const { directories, onQuiet, clock, log } = options;
-  const watched = new Set<string>();
+  const refused = new Set<string>();
+  let watchers: FSWatcher[] = [];
   let timer: Timer | undefined;
   let first_event_at = 0;
-  // What a directory holds at first is told like a change: it may have changed until its watch began.
-  const watcher = watch([], { persistent: false, depth: 0, followSymlinks: false })
-    .on('all', look)
-    .on('unlinkDir', (directory) => watched.delete(directory))
-    .on('error', (error) => {
-      const { path: directory, code } = error as NodeJS.ErrnoException;
-      log.warn({ directory, code }, 'this directory cannot be watched; after a change in it, send SIGHUP');
-    });
+  let closed = false;
 
-  function watchNew(): void {
-    for (const directory of directories()) {
-      if (watched.has(directory)) continue;
-      watched.add(directory);
-      watcher.add(directory);
+  /** A watcher sticks to the directory it was opened on, even when another one has taken its name. */
+  function open(): void {
+    const old = watchers;
+    watchers = [...directories()].flatMap((directory) => openOne(directory) ?? []);
+    for (const watcher of old) watcher.close();
+  }
+
+  function openOne(directory: string): FSWatcher | undefined {
+    try {
+      return watch(directory, { persistent: false }, look).on('error', look);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOENT' && !refused.has(directory)) {
+        refused.add(directory);
+        log.warn({ directory, code }, 'this directory cannot be watched; after a change in it, send SIGHUP');
+      }
+      return undefined;
     }
   }
 
   function look(): void {
-    if (watcher.closed) return;
+    if (closed) return;
     if (timer === undefined) {
       first_event_at = clock.monotonic();
       timer = clock.after(QUIET_MS, settle);
@@ -57,16 +63,18 @@ export function watchDirectories(options: {
 
   function settle(): void {
     timer = undefined;
-    watchNew();
+    // Before the caller looks at the files, so that no change falls in between.
+    open();
     onQuiet();
   }
 
-  watchNew();
+  open();
   return {
     look,
     close() {
+      closed = true;
       timer?.close();
-      void watcher.close();
+      for (const watcher of watchers) watcher.close();
     },
   };
 }

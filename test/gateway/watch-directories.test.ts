@@ -161,6 +161,58 @@ test('a directory that is replaced, removed or not there yet is watched all the 
   await sees(changed, ['a.yaml'], ['a.yaml'], ['a.yaml']);
 });
 
+test('a directory that is replaced again and again is watched each time', async () => {
+  const { path } = project({ 'config/gateway.yaml': 'first' });
+  const { changed } = watchingFile(path('config/gateway.yaml'));
+  const expected: string[][] = [];
+  for (const text of ['second', 'third', 'fourth']) {
+    mkdirSync(path('next'));
+    writeFileSync(path('next/gateway.yaml'), text);
+    renameSync(path('config'), path(`before-${text}`));
+    renameSync(path('next'), path('config'));
+    expected.push(['gateway.yaml']);
+    await sees(changed, ...expected);
+  }
+  writeFileSync(path('config/gateway.yaml'), 'fifth');
+  await sees(changed, ...expected, ['gateway.yaml']);
+});
+
+test('a directory that comes back long after it was removed is watched like before', async () => {
+  const { path } = project({ 'config/gateway.yaml': 'old' });
+  const { changed, moments } = watchingFile(path('config/gateway.yaml'));
+  rmSync(path('config'), { recursive: true });
+  await sees(changed, ['gateway.yaml']);
+  const before = moments();
+  mkdirSync(path('config'));
+  await until('it has looked at the empty directory', () => moments() > before);
+  writeFileSync(path('config/gateway.yaml'), 'new');
+  await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+});
+
+test('what a link to a directory leads to is watched after each change of the link', async () => {
+  const { path } = project({ 'v1/gateway.yaml': 'one', 'v2/gateway.yaml': 'two', 'v3/gateway.yaml': 'three' });
+  symlinkSync('v1', path('current'));
+  const { changed } = watchingFile(path('current/gateway.yaml'));
+  const expected: string[][] = [];
+  for (const version of ['v2', 'v3']) {
+    symlinkSync(version, path('next'));
+    renameSync(path('next'), path('current'));
+    expected.push(['gateway.yaml']);
+    await sees(changed, ...expected);
+  }
+  writeFileSync(path('v3/gateway.yaml'), 'four');
+  await sees(changed, ...expected, ['gateway.yaml']);
+});
+
+test('a file whose name looks like one that an editor leaves is watched like any other', async () => {
+  const { path } = project({ 'gateway.yaml~': 'old' });
+  const { changed } = watchingFile(path('gateway.yaml~'));
+  writeFileSync(path('gateway.yaml~'), 'new');
+  await sees(changed, ['gateway.yaml~']);
+  writeFileSync(path('gateway.yaml~'), 'newer');
+  await sees(changed, ['gateway.yaml~'], ['gateway.yaml~']);
+});
+
 test('links are followed: to a file, through a directory, and the way a ConfigMap is mounted', async () => {
   const { path } = project({ 'store/real.yaml': 'old', 'v1/pipelines/a.yaml': 'one', 'v2/pipelines/a.yaml': 'two' });
   mkdirSync(path('etc'));
