@@ -12,7 +12,7 @@ const EXAMPLES = readdirSync(join(ROOT, 'examples'))
   .filter((directory) => existsSync(join(ROOT, directory, 'gateway.yaml')));
 
 function explain({ problems, played }: CaseResult): string {
-  const wrong = problems.map(({ place: { file, line }, pointer, expected, found }) => {
+  const wrong = problems.map(({ position: { file, line }, pointer, expected, found }) => {
     return `${relative(ROOT, file)}:${line}: expect${pointer}: expected ${expected}, found ${found}`;
   });
   return [...wrong, ...played.flatMap(({ log }) => log.map((record) => JSON.stringify(record)))].join('\n');
@@ -59,9 +59,11 @@ for (const directory of ['pipelines', ...EXAMPLES]) {
     it('is seen deciding every way it can', async () => {
       for (const { cases } of suite.files) for (const one of cases) await resultOf(one);
       const unseen = suite.coverage.files().flatMap(({ points }) =>
-        points.flatMap(({ place, kind, name, outcomes }) => {
+        points.flatMap(({ position, kind, name, outcomes }) => {
           const never = [...outcomes].filter(([, seen]) => !seen).map(([outcome]) => outcome);
-          return never.map((outcome) => `${relative(ROOT, place.file)}:${place.line}: ${kind} ${name}: ${outcome}`);
+          return never.map(
+            (outcome) => `${relative(ROOT, position.file)}:${position.line}: ${kind} ${name}: ${outcome}`,
+          );
         }),
       );
       assert.deepEqual(unseen, []);

@@ -32,7 +32,7 @@ export interface Reloader {
 const MISSING_VARIABLE = 'C4011';
 const RESTART = 'set it where the gateway is started, and restart it: a program that runs sees no new variables';
 
-/** Logs a finding of the loader with its place. */
+/** Logs a finding of the loader with its position. */
 export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
   log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
 }

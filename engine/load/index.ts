@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
-import { isWritten, type MapNode, nodeAt, type SourcePlace } from '../source/node.ts';
+import { isWritten, type MapNode, nodeAt, type SourcePosition } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import type { Policy } from '../source/spec.ts';
-import { type Loaded, type PipelineSpec, placeOf } from '../source/spec.ts';
+import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
 import { lintGroups } from './lint/lint-groups.ts';
@@ -54,9 +54,9 @@ export async function loadInto(
   return { ...gateway, root, compiled, policies, stages };
 }
 
-function placeInGateway(root: MapNode | undefined, pointer: string): SourcePlace | undefined {
+function positionInGateway(root: MapNode | undefined, pointer: string): SourcePosition | undefined {
   if (root === undefined || !isWritten(root, pointer)) return undefined;
-  return placeOf(nodeAt(root, pointer).mark);
+  return positionOf(nodeAt(root, pointer).mark);
 }
 
 /**
@@ -76,7 +76,7 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
     files: [...new Set([file, ...findings.files(), ...more_files])],
     pipelines_directory: gateway?.pipelines,
     policies_directory: gateway?.policy_source?.directory,
-    placeOf: (pointer: string) => placeInGateway(gateway?.root, pointer),
+    positionOf: (pointer: string) => positionInGateway(gateway?.root, pointer),
     sources: findings.sources(),
   });
 }

@@ -62,8 +62,8 @@ function kindOf(file: string): Kind | undefined {
   const text = textOf(file);
   if (CASES.test(text)) return 'test';
   // The first tells: a key of another kind further down is the mistake.
-  const places = TELLING.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, place]) => place >= 0);
-  return places.toSorted((a, b) => a[1] - b[1])[0]?.[0];
+  const offsets = TELLING.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, offset]) => offset >= 0);
+  return offsets.toSorted((a, b) => a[1] - b[1])[0]?.[0];
 }
 
 const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';

@@ -8,7 +8,7 @@ import { filesIn } from '../source/find-files.ts';
 import { childOf, entriesOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import { PIPELINE_SCHEMA } from '../source/schemas.ts';
-import { type NamedRule, type PipelineSpec, placeOf } from '../source/spec.ts';
+import { type NamedRule, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { expand } from './expand.ts';
@@ -137,7 +137,7 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     lintProtocols(linked, match.protocol, given.config?.upstreams ?? [], findings);
   }
   allowWarnings(root, findings);
-  const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, place: placeOf(mark) }));
+  const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, position: positionOf(mark) }));
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }
 

@@ -10,7 +10,7 @@ export function kindOf(value: unknown): string {
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
 }
 
-/** The error for a request that breaks its protocol; `param` is the place, such as `messages.3.content`. */
+/** The error for a request that breaks its protocol; `param` is the path, such as `messages.3.content`. */
 export function invalid(param: string, message: string): StageError {
   return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
 }

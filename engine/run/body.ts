@@ -17,13 +17,13 @@ export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 interface Outermost {
   readonly is_object: boolean;
   /** Four numbers for each member, in order: inside of the key, value; from and up to. */
-  readonly places: readonly number[];
+  readonly offsets: readonly number[];
 }
 
 /** What a part of the bytes becomes. */
 interface Splice extends ByteRange {
   readonly text: string;
-  /** The first of the places that move. */
+  /** The first of the offsets that move. */
   readonly moved: number;
 }
 
@@ -72,7 +72,7 @@ export class HeldBody implements RequestBody {
       throw new StageError(code, `The request body ${describeFault(scan.fault, bytes, this.#bounds)}.`);
     }
     if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
-    if (!scan.more_members) this.#outermost = { is_object: scan.is_object, places: scan.places };
+    if (!scan.more_members) this.#outermost = { is_object: scan.is_object, offsets: scan.offsets };
     try {
       return await parseScanned(scan, owner);
     } catch (error) {
@@ -83,8 +83,8 @@ export class HeldBody implements RequestBody {
   value(key: string): unknown {
     const at = this.#find(key);
     if (at === undefined) return undefined;
-    const { places } = this.#members();
-    return JSON.parse(this.bytes.toString('utf8', places[at + 2], places[at + 3])) as unknown;
+    const { offsets } = this.#members();
+    return JSON.parse(this.bytes.toString('utf8', offsets[at + 2], offsets[at + 3])) as unknown;
   }
 
   rewrite(key: string, value: JsonValue): void {
@@ -92,19 +92,19 @@ export class HeldBody implements RequestBody {
     const at = this.#find(key);
     if (at === undefined) this.#add(key, text);
     else {
-      const { places } = this.#members();
+      const { offsets } = this.#members();
       this.#onRewrite(key);
-      this.#splice({ start: places[at + 2]!, end: places[at + 3]!, text, moved: at + 3 });
+      this.#splice({ start: offsets[at + 2]!, end: offsets[at + 3]!, text, moved: at + 3 });
     }
   }
 
   rename(key: string, name: string): void {
     const at = this.#find(key);
     if (at === undefined) return;
-    const { places } = this.#members();
+    const { offsets } = this.#members();
     this.#onRewrite(key);
     const text = JSON.stringify(name).slice(1, -1);
-    this.#splice({ start: places[at]!, end: places[at + 1]!, text, moved: at + 1 });
+    this.#splice({ start: offsets[at]!, end: offsets[at + 1]!, text, moved: at + 1 });
   }
 
   async remove(paths: readonly ElementPath[]): Promise<void> {
@@ -115,7 +115,7 @@ export class HeldBody implements RequestBody {
     const gone = ranges.reduce((sum, { start, end }) => sum + end - start, 0);
     const outermost = this.#outermost;
     this.#become(bytes.length - gone, () => without(bytes, ranges, gone));
-    this.#outermost = outermost && { ...outermost, places: placesWithout(outermost.places, ranges) };
+    this.#outermost = outermost && { ...outermost, offsets: offsetsWithout(outermost.offsets, ranges) };
   }
 
   replace(json: string): void {
@@ -135,44 +135,44 @@ export class HeldBody implements RequestBody {
 
   #members(): Outermost {
     if (this.#outermost === undefined) {
-      const scan = new JsonScan(this.bytes, UNBOUNDED, { places_max: Infinity });
+      const scan = new JsonScan(this.bytes, UNBOUNDED, { members_max: Infinity });
       scan.step(this.bytes.length);
-      this.#outermost = { is_object: scan.is_object, places: scan.places };
+      this.#outermost = { is_object: scan.is_object, offsets: scan.offsets };
     }
     return this.#outermost;
   }
 
-  /** Where the places of a top-level key begin, of the last where there are several. */
+  /** Where the offsets of a top-level key begin, of the last where there are several. */
   #find(key: string): number | undefined {
-    const { places } = this.#members();
-    for (let i = places.length - (places.length % 4) - 4; i >= 0; i -= 4) {
-      if (keyText(this.bytes, places[i]!, places[i + 1]!) === key) return i;
+    const { offsets } = this.#members();
+    for (let i = offsets.length - (offsets.length % 4) - 4; i >= 0; i -= 4) {
+      if (keyText(this.bytes, offsets[i]!, offsets[i + 1]!) === key) return i;
     }
     return undefined;
   }
 
   /** Puts a key in front of the others. */
   #add(key: string, value: string): void {
-    const { is_object, places } = this.#members();
+    const { is_object, offsets } = this.#members();
     if (!is_object) throw new Error(`the body is no JSON object that could have a key "${key}"`);
     this.#onRewrite(key);
     const inside = this.bytes.indexOf(OPEN_BRACE) + 1;
     const name = JSON.stringify(key);
-    this.#splice({ start: inside, end: inside, text: `${name}:${value}${places.length === 0 ? '' : ','}`, moved: 0 });
+    this.#splice({ start: inside, end: inside, text: `${name}:${value}${offsets.length === 0 ? '' : ','}`, moved: 0 });
     const key_end = inside + Buffer.byteLength(name) - 1;
     const start = key_end + 2;
     const put = [inside + 1, key_end, start, start + Buffer.byteLength(value)];
-    this.#outermost = { is_object, places: [...put, ...this.#members().places] };
+    this.#outermost = { is_object, offsets: [...put, ...this.#members().offsets] };
   }
 
   #splice({ start, end, text, moved }: Splice): void {
-    const { is_object, places } = this.#members();
+    const { is_object, offsets } = this.#members();
     const put = Buffer.from(text);
     const more = put.length - (end - start);
     this.#become(this.bytes.length + more, () =>
       Buffer.concat([this.bytes.subarray(0, start), put, this.bytes.subarray(end)]),
     );
-    this.#outermost = { is_object, places: places.map((place, index) => (index < moved ? place : place + more)) };
+    this.#outermost = { is_object, offsets: offsets.map((offset, index) => (index < moved ? offset : offset + more)) };
   }
 
   /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
@@ -198,14 +198,14 @@ function without(bytes: Buffer, ranges: readonly ByteRange[], gone: number): Buf
   return left;
 }
 
-/** Nothing of what goes has a place: it is inside of values. */
-function placesWithout(places: readonly number[], ranges: readonly ByteRange[]): number[] {
+/** Nothing of what goes has an offset: it is inside of values. */
+function offsetsWithout(offsets: readonly number[], ranges: readonly ByteRange[]): number[] {
   let next = 0;
   let gone = 0;
-  return places.map((place) => {
-    for (let range = ranges[next]; range !== undefined && range.end <= place; range = ranges[++next])
+  return offsets.map((offset) => {
+    for (let range = ranges[next]; range !== undefined && range.end <= offset; range = ranges[++next])
       gone += range.end - range.start;
-    return place - gone;
+    return offset - gone;
   });
 }
 

@@ -54,8 +54,8 @@ function hooksProblem(hooks: unknown, { terminal, place }: StageDefinition): str
   return undefined;
 }
 
-function createHooks({ id, definition, options, place }: StageEntry, services: Services): StageHooks {
-  const at = `the stage ${JSON.stringify(id)} (${place.file}:${place.line})`;
+function createHooks({ id, definition, options, position }: StageEntry, services: Services): StageHooks {
+  const at = `the stage ${JSON.stringify(id)} (${position.file}:${position.line})`;
   let hooks: StageHooks;
   try {
     hooks = runAsStage(id, () => definition.create(options, servicesFor(definition, services)));
@@ -70,7 +70,7 @@ function createHooks({ id, definition, options, place }: StageEntry, services: S
 
 /**
  * Instantiates the stage of an entry; one in shadow mode is not even created. Throws an error that names the stage and
- * its place when the stage cannot be created.
+ * its position when the stage cannot be created.
  */
 export function compileStage(
   pipeline: PipelineSpec,

@@ -89,7 +89,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   readonly #environment: RequestEnvironment;
   #held: HeldBytes | undefined;
   #rooms: HeldBytes[] | undefined;
-  #places: string[] | undefined;
+  #slots: string[] | undefined;
 
   constructor(
     pipeline: CompiledPipeline,
@@ -199,11 +199,11 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
       this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
     this.drain ??= Drain.begin(this.#drain_limits, this.clock, { caller: this.#caller(), seconds, onTimeUp });
     if (this.drain === undefined) return false;
-    for (const name of this.#places ?? []) this.#environment.under_way.linger(name, this);
+    for (const name of this.#slots ?? []) this.#environment.under_way.linger(name, this);
     return true;
   }
 
-  /** A later request of whoever left needs the place. */
+  /** A later request of whoever left needs the slot. */
   giveWay(): void {
     this.cancel?.(new StageError('bad_http', 'The client went away, and a later request takes its place.'));
   }
@@ -276,17 +276,17 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   }
 
   occupy(name: string, most: number): boolean {
-    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#keepPlace(name);
+    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#keepSlot(name);
   }
 
   async occupyInTime(name: string, most: number): Promise<boolean> {
-    return !this.#answered && (await this.#environment.under_way.enterInTime(name, most)) && this.#keepPlace(name);
+    return !this.#answered && (await this.#environment.under_way.enterInTime(name, most)) && this.#keepSlot(name);
   }
 
-  /** The request may have been answered while it waited for the place. */
-  #keepPlace(name: string): boolean {
+  /** The request may have been answered while it waited for the slot. */
+  #keepSlot(name: string): boolean {
     if (this.#answered) this.#environment.under_way.leave(name, this);
-    else this.#places = [...(this.#places ?? []), name];
+    else this.#slots = [...(this.#slots ?? []), name];
     return !this.#answered;
   }
 
@@ -324,8 +324,8 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   /** The request is no longer under way. */
   leave(): void {
     this.dropBody();
-    for (const name of this.#places ?? []) this.#environment.under_way.leave(name, this);
-    this.#places = undefined;
+    for (const name of this.#slots ?? []) this.#environment.under_way.leave(name, this);
+    this.#slots = undefined;
     for (const room of this.#rooms ?? []) room.release();
   }
 

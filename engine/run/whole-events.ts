@@ -68,7 +68,7 @@ export class WholeEvents {
     this.#release();
   }
 
-  /** The place behind the last blank line in a chunk; 0 without one. */
+  /** The offset behind the last blank line in a chunk; 0 without one. */
   #endOfLastEvent(chunk: Buffer): number {
     for (let i = chunk.length - 1; i >= 0; i--) {
       const byte = chunk[i]!;

@@ -111,7 +111,7 @@ export function entryStep(
   entry: StageEntry,
   list: StageStep['list'],
 ): Pick<StageStep, 'list' | 'id' | 'stage' | 'line' | 'mode'> {
-  return { list, id: entry.id, stage: entry.definition.name, line: entry.place.line, mode: entry.mode };
+  return { list, id: entry.id, stage: entry.definition.name, line: entry.position.line, mode: entry.mode };
 }
 
 /** Every routing rule in order, with what it said about these facts. */
@@ -122,7 +122,7 @@ export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactV
       ...decisionOf(logic, facts),
       name,
       mode,
-      line: loaded.placeOf(`/routing/rules/${index}`)?.line,
+      line: loaded.positionOf(`/routing/rules/${index}`)?.line,
       after_decision: decided,
       effect: `goes to ${upstream}`,
     };
@@ -169,7 +169,7 @@ export function spendingSteps(
     ...decisionOf(of_rule[0]!.logic, facts),
     name: of_rule[0]!.name,
     mode: of_rule[0]!.mode,
-    line: loaded.placeOf(pointer)?.line,
+    line: loaded.positionOf(pointer)?.line,
     after_decision: false,
     effect: spendingEffect(of_rule, facts),
   }));

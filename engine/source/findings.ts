@@ -32,7 +32,7 @@ export interface Findings {
   sources(): ReadonlyMap<string, string>;
 }
 
-function byPlace(a: Diagnostic, b: Diagnostic): number {
+function byPosition(a: Diagnostic, b: Diagnostic): number {
   if (a.file !== b.file) return a.file < b.file ? -1 : 1;
   return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
 }
@@ -58,9 +58,9 @@ export function createFindings(): Findings {
   };
   return {
     report(code, at, message, details = {}) {
-      const place = 'line' in at ? at : { file: at.file };
+      const position = 'line' in at ? at : { file: at.file };
       const given = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
-      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...place, ...given };
+      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...position, ...given };
       // A fragment used twice shows its mistakes once.
       const key = [code, at.file, diagnostic.line, diagnostic.column, message].join('\n');
       if (found.has(key)) return;
@@ -77,12 +77,12 @@ export function createFindings(): Findings {
     diagnostics() {
       const all = [...found.values()];
       // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
-      if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPlace);
+      if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPosition);
       const meets = (at: Mark, code: string) => (diagnostic: Diagnostic) =>
         diagnostic.code === code && [diagnostic.file, diagnostic.chain?.[0]?.file].includes(at.file);
       const idle = allowed.filter(({ at, code }) => !CHANGING.has(code) && !all.some(meets(at, code)));
       const left = all.filter((diagnostic) => !allowed.some(({ at, code }) => meets(at, code)(diagnostic)));
-      return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPlace);
+      return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
     files: () => [...texts.keys()],
     sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),

@@ -1,5 +1,5 @@
 /** Where a node of a configuration file stands; line and column count from 1. */
-export interface SourcePlace {
+export interface SourcePosition {
   readonly file: string;
   readonly line: number;
   readonly column: number;
@@ -9,7 +9,7 @@ export interface SourcePlace {
 export type Chain = readonly { readonly file: string; readonly line: number }[];
 
 /** Where a node stands in the file it was written in; what a diagnostic marks. */
-export interface Mark extends SourcePlace {
+export interface Mark extends SourcePosition {
   /** Length of the marked text on that line, in characters. */
   readonly length: number;
   /** JSON pointer of the node in its own file. */
@@ -101,7 +101,7 @@ export function nodeAt(root: Node, pointer: string): Node {
   return node;
 }
 
-/** The plain value: objects, arrays and scalars without places, safe to hand to a validator that fills defaults in. */
+/** The plain value: objects, arrays and scalars without positions, safe to hand to a validator that fills defaults in. */
 export function toValue(node: Node): unknown {
   if (node.kind === 'scalar') return node.value;
   if (node.kind === 'list') return node.items.map(toValue);

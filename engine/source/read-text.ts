@@ -49,7 +49,7 @@ function readBytes(file: string, findings: Findings): Buffer | undefined {
   }
 }
 
-/** The first place of a file that is not UTF-8, in a file that mostly is; `undefined` in one that is something else. */
+/** The first position of a file that is not UTF-8, in a file that mostly is; `undefined` in one that is something else. */
 function strayByte(file: string, bytes: Buffer): Mark | undefined {
   if (bytes.includes(0)) return undefined;
   let line = 1;
@@ -72,9 +72,9 @@ export function readText(file: string, findings: Findings): string | undefined {
   if (bytes === undefined) return undefined;
   const text = new TextDecoder('utf-8').decode(bytes);
   if (isUtf8(bytes)) return text;
-  const place = strayByte(file, bytes);
-  if (place !== undefined) findings.read(file, text);
-  findings.report('C1004', place ?? { file }, 'the file is not UTF-8 text', { help: 'save the file as UTF-8' });
+  const position = strayByte(file, bytes);
+  if (position !== undefined) findings.read(file, text);
+  findings.report('C1004', position ?? { file }, 'the file is not UTF-8 text', { help: 'save the file as UTF-8' });
   return undefined;
 }
 

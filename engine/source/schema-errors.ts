@@ -22,13 +22,13 @@ function rank({ keyword }: SchemaError): number {
 }
 
 /** Where each key of a schema stands: `body_bytes` -> `server.limits`. */
-function keyPlaces(schema: Schema, path: readonly string[] = [], places = new Map<string, string[]>()) {
+function keyPaths(schema: Schema, path: readonly string[] = [], paths = new Map<string, string[]>()) {
   for (const [key, child] of Object.entries((schema.properties ?? {}) as Record<string, Schema>)) {
-    places.set(key, [...(places.get(key) ?? []), path.join('.')]);
-    keyPlaces(child, [...path, key], places);
-    if (child.items !== undefined) keyPlaces(child.items as Schema, [...path, `${key}[]`], places);
+    paths.set(key, [...(paths.get(key) ?? []), path.join('.')]);
+    keyPaths(child, [...path, key], paths);
+    if (child.items !== undefined) keyPaths(child.items as Schema, [...path, `${key}[]`], paths);
   }
-  return places;
+  return paths;
 }
 
 /**
@@ -205,8 +205,9 @@ class KeyReporter {
     const promises = isSecretKey(key) && is_text;
     if (env_key !== undefined || promises || scalarsOf(value).some(({ value: text }) => looksSecret(String(text)))) {
       const env_keys = known.filter((name) => name.endsWith('_env'));
-      const place = env_key ?? closestKey(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
-      reportSecretKey(entry, place, properties[place ?? '']?.['x-secret'], this.findings);
+      const right_key =
+        env_key ?? closestKey(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
+      reportSecretKey(entry, right_key, properties[right_key ?? '']?.['x-secret'], this.findings);
       return env_key;
     }
     const instead = count === 1 ? this.onlyMissing(at) : undefined;
@@ -232,7 +233,7 @@ class KeyReporter {
     const list = schema?.type === 'array' && text !== null ? `: ${flow(items)}` : '';
     if (meant !== undefined) return { help: `did you mean \`${meant}${list}\`?` };
     if (instead !== undefined) return { help: `\`${instead}\` is missing here: is it this that is meant?` };
-    return otherPlace(key, this.schema);
+    return otherPath(key, this.schema);
   }
 
   /** The one key that is missing in a mapping; of alternatives the first. */
@@ -259,7 +260,7 @@ function propertiesOf(schema: Schema, key: string): Schema {
   return found.find((inside) => Object.keys(inside).length > 0) ?? {};
 }
 
-/** A JSON pointer as names; places in lists are left out. */
+/** A JSON pointer as names; indexes of lists are left out. */
 function pathOf(pointer: string): string[] {
   return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
 }
@@ -276,9 +277,9 @@ function reportSecretKey(
   });
 }
 
-function otherPlace(key: string, schema: JsonSchema): { help?: string } {
-  const places = keyPlaces(schema).get(key) ?? [];
-  if (places.length === 0 || places.length > 2) return {};
-  const names = places.map((place) => (place === '' ? 'at the top of the file' : `under \`${place}\``));
+function otherPath(key: string, schema: JsonSchema): { help?: string } {
+  const paths = keyPaths(schema).get(key) ?? [];
+  if (paths.length === 0 || paths.length > 2) return {};
+  const names = paths.map((path) => (path === '' ? 'at the top of the file' : `under \`${path}\``));
   return { help: `\`${key}\` belongs ${names.join(' or ')}` };
 }

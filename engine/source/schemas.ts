@@ -22,7 +22,7 @@ export function withoutReferences(part: unknown, document: object): unknown {
 
 function at(document: object, pointer: string): object {
   const steps = pointer.split('/').slice(1);
-  return steps.reduce((place: unknown, step) => (place as Record<string, unknown>)[step], document) as object;
+  return steps.reduce((inner: unknown, step) => (inner as Record<string, unknown>)[step], document) as object;
 }
 
 function readWhole(name: string): JsonSchema {

@@ -2,10 +2,10 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { ErrorCode } from '../contract/errors.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from './diagnostics/diagnostic.ts';
-import type { MapNode, SourcePlace } from './node.ts';
+import type { MapNode, SourcePosition } from './node.ts';
 
-/** The place of a mark, without what only diagnostics need. */
-export function placeOf({ file, line, column }: SourcePlace): SourcePlace {
+/** The position of a mark, without what only diagnostics need. */
+export function positionOf({ file, line, column }: SourcePosition): SourcePosition {
   return { file, line, column };
 }
 
@@ -19,14 +19,14 @@ export interface StageEntry {
   /** JSON-Logic with named rules expanded; absent means always. */
   readonly when?: unknown;
   /** Where the guard stands. */
-  readonly when_place?: SourcePlace;
+  readonly when_position?: SourcePosition;
   /** `shadow`: the guard is evaluated and recorded, the stage never runs. */
   readonly mode: 'enforce' | 'shadow';
   /** Whether a failure of the stage (not a refusal) fails the request; otherwise the request goes on without it. */
   readonly fail_closed: boolean;
   /** Longest a hook of the stage may take, in seconds; absent means no limit. */
   readonly timeout_seconds?: number;
-  readonly place: SourcePlace;
+  readonly position: SourcePosition;
   /** Fragments that brought the entry in, outermost first. */
   readonly chain?: readonly { readonly file: string; readonly line: number }[];
 }
@@ -42,7 +42,7 @@ export interface NamedRule {
   readonly name: string;
   /** JSON-Logic with named rules expanded. */
   readonly logic: unknown;
-  readonly place: SourcePlace;
+  readonly position: SourcePosition;
 }
 
 /** A pipeline file after all load passes. */
@@ -77,7 +77,7 @@ export interface Loaded {
   /** Directory of managed policies, absolute, also when something is wrong; `undefined` when they are not handed out. */
   readonly policies_directory: string | undefined;
   /** Where something of gateway.yaml stands, by JSON pointer; `undefined` when it is not written there. */
-  placeOf(pointer: string): SourcePlace | undefined;
+  positionOf(pointer: string): SourcePosition | undefined;
   /** Text of each file with secrets blanked out, for snippets of diagnostics. */
   readonly sources: ReadonlyMap<string, string>;
 }
@@ -92,7 +92,7 @@ export interface Policy {
   readonly file: string;
   readonly match: PolicyMatch;
   readonly priority: number;
-  /** What clients get, with the place of each part. */
+  /** What clients get, with the position of each part. */
   readonly settings: MapNode;
 }
 

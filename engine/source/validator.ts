@@ -40,7 +40,7 @@ export interface Annotation {
 }
 
 /** Where a keyword is being evaluated. */
-interface Place {
+interface Parent {
   readonly instancePath: string;
   readonly parentData: Record<string | number, unknown>;
   readonly parentDataProperty: string | number;
@@ -71,14 +71,14 @@ function createAjv(validateSchema: boolean): Ajv {
       keyword: kind,
       modifying: kind === 'x-path',
       errors: false,
-      validate(this: ValidationContext, parameter: unknown, value: unknown, _schema?: unknown, cxt?: Place) {
-        const place = cxt!;
+      validate(this: ValidationContext, parameter: unknown, value: unknown, _schema?: unknown, cxt?: Parent) {
+        const parent = cxt!;
         let kept = value;
         if (kind === 'x-path' && typeof value === 'string') {
           kept = resolve(this.directory, value);
-          place.parentData[place.parentDataProperty] = kept;
+          parent.parentData[parent.parentDataProperty] = kept;
         }
-        this.annotations.push({ kind, parameter, pointer: place.instancePath, value: kept });
+        this.annotations.push({ kind, parameter, pointer: parent.instancePath, value: kept });
         return true;
       },
     });

@@ -47,14 +47,10 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
 export function modelNotFound(id: string, refusal: Refusal | undefined, param?: string): StageError {
   const model = printable(id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id);
   const { why, remedy, details } = explain(refusal);
-  const place = param === undefined ? '' : `${param}: `;
-  return new StageError(
-    'model_not_found',
-    `${place}Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`,
-    {
-      details: { ...(param !== undefined && { param }), model, ...details },
-    },
-  );
+  const at = param === undefined ? '' : `${param}: `;
+  return new StageError('model_not_found', `${at}Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
+    details: { ...(param !== undefined && { param }), model, ...details },
+  });
 }
 
 /** Why somebody who signed in may use no model at all, from what speaks against each of them, and who can do what about it. */

@@ -8,7 +8,7 @@ function fieldsOf(rule: DecisiveField['rule']): string {
     ['Field', 'Where', 'Protocol', 'What it decides', 'Passes anyway', 'Documented in'],
     DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
       code(field.name),
-      field.place === 'top' ? 'top level' : 'anywhere',
+      field.level === 'top' ? 'top level' : 'anywhere',
       protocolNames(field.protocols, 'all'),
       sentence(field.meaning),
       codes(field.harmless ?? []),

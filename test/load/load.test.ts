@@ -355,7 +355,7 @@ on_error:
     const [mirror] = mine.stages;
     assert.deepEqual(mirror?.options, { port: 514 });
     assert.deepEqual(mirror?.when, { and: [{ '===': [{ var: 'request.method' }, 'POST'] }, true] });
-    assert.deepEqual([mirror?.place.line, mirror?.place.column], [6, 12]);
+    assert.deepEqual([mirror?.position.line, mirror?.position.column], [6, 12]);
     assert.deepEqual(
       mine.on_error.map(({ id, errors }) => [id, errors]),
       [
@@ -382,7 +382,7 @@ on_error:
     assert.deepEqual(entry?.when, {
       and: [{ var: 'request.stream' }, { '>': [{ var: 'request.body_bytes' }, 1000] }],
     });
-    assert.match(entry?.place.file ?? '', /fragments\/refuse-large\.yaml$/);
+    assert.match(entry?.position.file ?? '', /fragments\/refuse-large\.yaml$/);
   });
 
   test('prefer a fragment of their own directory to a shipped one', async () => {

@@ -5,7 +5,7 @@ import { buildPlan } from '../../engine/run/plan.ts';
 import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../engine/source/spec.ts';
 
-const place = { file: 'pipelines/mine.yaml', line: 7, column: 5 };
+const position = { file: 'pipelines/mine.yaml', line: 7, column: 5 };
 
 function stage(create: () => unknown, more: Partial<StageDefinition> = {}): StageDefinition {
   return {
@@ -22,7 +22,7 @@ function stage(create: () => unknown, more: Partial<StageDefinition> = {}): Stag
 }
 
 function entry(definition: StageDefinition, more: Partial<StageEntry> = {}): StageEntry {
-  return { id: definition.name, definition, options: {}, mode: 'enforce', fail_closed: true, place, ...more };
+  return { id: definition.name, definition, options: {}, mode: 'enforce', fail_closed: true, position, ...more };
 }
 
 function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = []) {
@@ -31,7 +31,7 @@ function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = []) {
     name: 'mine',
     version: 1,
     summary: 'A pipeline.',
-    file: place.file,
+    file: position.file,
     match: { methods: ['GET'], paths: ['/mine'], protocol: 'none' },
     limits: {},
     rules: [],
@@ -66,7 +66,7 @@ describe('a stage that cannot be created', () => {
     ['is never called', () => ({ finally() {} }), /needs `place: 'finally'`/],
   ];
   for (const [what, create, reason, more] of cases) {
-    test(`because it ${what} is named with its place`, () => {
+    test(`because it ${what} is named with its position`, () => {
       const { build } = plan([entry(stage(create, more))]);
       assert.throws(build, (error: Error) => {
         assert.match(error.message, /^the stage "odd" \(pipelines\/mine\.yaml:7\)/);

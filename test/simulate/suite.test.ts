@@ -193,7 +193,7 @@ describe('a case that does not hold', () => {
       - expect: { status: 201 }
 `);
     assert.deepEqual(
-      results[0]!.problems.map(({ step, place }) => [step, place.line]),
+      results[0]!.problems.map(({ step, position }) => [step, position.line]),
       [[1, 9]],
     );
   });
@@ -373,9 +373,9 @@ describe('coverage', () => {
     const unseen = suite.coverage.files().map(({ file, seen, total, points }) => ({
       file: file.replace(/.*\/(?=gateway|messages)/, ''),
       seen: `${seen} of ${total}`,
-      points: points.flatMap(({ place, name, outcomes }) => {
+      points: points.flatMap(({ position, name, outcomes }) => {
         const never = [...outcomes].flatMap(([outcome, was_seen]) => (was_seen ? [] : outcome));
-        return never.length === 0 ? [] : [`${place.line} ${name}: ${never.join(', ')}`];
+        return never.length === 0 ? [] : [`${position.line} ${name}: ${never.join(', ')}`];
       }),
     }));
     assert.deepEqual(unseen, [

@@ -101,6 +101,6 @@ export async function runCases(
 /** What was not as expected, one line each: where and what. */
 export function problemsOf({ problems }: CaseResult): string[] {
   return problems.map(
-    ({ place, pointer, expected, found }) => `${place.line} ${pointer}: expected ${expected}, found ${found}`,
+    ({ position, pointer, expected, found }) => `${position.line} ${pointer}: expected ${expected}, found ${found}`,
   );
 }

@@ -78,8 +78,8 @@ async function examine(
     const { version = '', may_create = false } = rows[0] ?? {};
     const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
     const { host, port, database } = client;
-    const place = `${host}:${port}/${database}`;
-    const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, place, applied, unknown, may_create);
+    const location = `${host}:${port}/${database}`;
+    const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, applied, unknown, may_create);
     if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
     return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
   } catch (error) {
@@ -106,7 +106,7 @@ async function foreignSpools(client: pg.Client, spool_dir: string): Promise<stri
 
 function judge(
   server: string,
-  place: string,
+  location: string,
   applied: number,
   unknown: readonly string[],
   may_create: boolean,
@@ -115,7 +115,7 @@ function judge(
   if (unknown.length > 0) {
     return {
       ok: false,
-      what: `${server} at ${place}, migrated by a newer version of this program`,
+      what: `${server} at ${location}, migrated by a newer version of this program`,
       help: `this one does not know ${unknown.join(', ')}: ${NEWER_SCHEMA_REMEDY}`,
     };
   }

@@ -1,21 +1,21 @@
 import { jsonText } from '../../kit/text/printable.ts';
-import type { SourcePlace } from '../../source/node.ts';
+import type { SourcePosition } from '../../source/node.ts';
 import { type MapNode, type Node, pointerToken, toValue } from '../../source/node.ts';
 
-/** How a place is told, such as `policies/standard.yaml:7`. */
-export type TellPlace = (place: SourcePlace) => string;
+/** How a position is written, such as `policies/standard.yaml:7`. */
+export type TellPosition = (position: SourcePosition) => string;
 
 interface Line {
   readonly text: string;
-  /** Absent for the head of a mapping or list, whose parts have places of their own. */
+  /** Absent for the head of a mapping or list, whose parts have positions of their own. */
   readonly from?: string;
 }
 
-/** A column further to the right leaves no room for places. */
+/** A column further to the right leaves no room for positions. */
 const MAX_TEXT_WIDTH = 52;
 
-/** Settings as lines of YAML, each with the place it comes from as a comment: beside it, or above it where the line is too long. */
-export function describeSettings(settings: MapNode, tell: TellPlace, line_width: number): string[] {
+/** Settings as lines of YAML, each with the position it comes from as a comment: beside it, or above it where the line is too long. */
+export function describeSettings(settings: MapNode, tell: TellPosition, line_width: number): string[] {
   if (settings.entries.length === 0) return ['{}'];
   const lines = linesOf(settings, '', tell);
   const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH);
@@ -29,7 +29,7 @@ export function describeSettings(settings: MapNode, tell: TellPlace, line_width:
   });
 }
 
-function linesOf(owner: MapNode, indent: string, tell: TellPlace): Line[] {
+function linesOf(owner: MapNode, indent: string, tell: TellPosition): Line[] {
   return owner.entries.flatMap(({ key, key_mark, value }): Line[] => {
     const head = `${indent}${inYaml(key)}:`;
     if (value.kind === 'map' && value.entries.length > 0)
@@ -53,8 +53,8 @@ function inYaml(text: string): string {
   return is_plain ? text : jsonText(text);
 }
 
-/** The place of every part that is neither a mapping nor the list it stands in, by JSON pointer. */
-export function originsOf(settings: MapNode, tell: TellPlace, pointer = ''): Record<string, string> {
+/** The position of every part that is neither a mapping nor the list it stands in, by JSON pointer. */
+export function originsOf(settings: MapNode, tell: TellPosition, pointer = ''): Record<string, string> {
   const origins = settings.entries.flatMap(({ key, key_mark, value }): [string, string][] => {
     const at = pointer + pointerToken(key);
     if (value.kind === 'map' && value.entries.length > 0) return Object.entries(originsOf(value, tell, at));

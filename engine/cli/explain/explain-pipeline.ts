@@ -23,7 +23,7 @@ function chainOf(entry: StageEntry): readonly { readonly file: string; readonly 
 
 /** One entry as data: what `explain --json` prints. */
 function entryData(entry: StageEntry | ErrorClause, list: (typeof LISTS)[number], order: number, cwd: string) {
-  const { definition, options, when, mode, fail_closed, timeout_seconds, place } = entry;
+  const { definition, options, when, mode, fail_closed, timeout_seconds, position } = entry;
   return {
     list,
     order,
@@ -43,8 +43,8 @@ function entryData(entry: StageEntry | ErrorClause, list: (typeof LISTS)[number]
     raises: definition.raises,
     needs: definition.needs,
     terminal: definition.terminal,
-    file: shownPath(place.file, cwd),
-    line: place.line,
+    file: shownPath(position.file, cwd),
+    line: position.line,
     used_by: chainOf(entry).map(({ file, line }) => ({ file: shownPath(file, cwd), line })),
   };
 }
@@ -102,13 +102,13 @@ const TITLES = { stages: undefined, on_error: 'On an error', finally: 'Finally, 
 function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_width: number, cwd: string): string[] {
   const entries = pipeline[list];
   if (entries.length === 0) return [];
-  const own_file = (entry: StageEntry) => entry.place.file === pipeline.file;
+  const own_file = (entry: StageEntry) => entry.position.file === pipeline.file;
   const rows = entries.map((entry, i) => [
     String(i + 1),
     entry.id,
     stageOf(entry),
     `${entry.mode === 'shadow' ? 'shadow: ' : ''}${guardOf(entry)}`,
-    own_file(entry) ? `:${entry.place.line}` : `${basename(entry.place.file)}:${entry.place.line}`,
+    own_file(entry) ? `:${entry.position.line}` : `${basename(entry.position.file)}:${entry.position.line}`,
   ]);
   const [titles, ...lines] = formatTable(
     [...numbers('#'), 'ID', 'STAGE', { title: 'RUNS', kind: 'brief' }, 'LINE'],

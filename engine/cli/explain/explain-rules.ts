@@ -4,10 +4,10 @@ import { describeLimit, spendLimits } from '../../money/limits/spend-limits.ts';
 import { routingRules } from '../../rules/config-rules.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
-import type { SourcePlace } from '../../source/node.ts';
+import type { SourcePosition } from '../../source/node.ts';
 import type { Loaded } from '../../source/spec.ts';
 
-/** A rule in force with the place it comes from. */
+/** A rule in force with the position it comes from. */
 export interface EffectiveRule {
   readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
@@ -23,9 +23,9 @@ export interface EffectiveRule {
 
 /** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
 export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
-  const at = (place: SourcePlace | undefined) => ({
-    file: place === undefined ? 'gateway.yaml' : shownPath(place.file, cwd),
-    line: place?.line ?? 1,
+  const at = (position: SourcePosition | undefined) => ({
+    file: position === undefined ? 'gateway.yaml' : shownPath(position.file, cwd),
+    line: position?.line ?? 1,
   });
   const words = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
   const routing = routingRules(config).map(
@@ -36,7 +36,7 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
       logic,
       text: words(logic),
       effect: `goes to ${upstream}`,
-      ...at(loaded.placeOf(`/routing/rules/${index}`)),
+      ...at(loaded.positionOf(`/routing/rules/${index}`)),
     }),
   );
   const otherwise: EffectiveRule = {
@@ -46,12 +46,12 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     logic: true,
     text: 'otherwise',
     effect: `goes to ${config.routing.default_upstream}`,
-    ...at(loaded.placeOf('/routing/default_upstream')),
+    ...at(loaded.positionOf('/routing/default_upstream')),
   };
   return [...routing, otherwise, ...spendingRules(loaded, config, at, words), ...pipelineRules(loaded, at, words)];
 }
 
-type At = (place: SourcePlace | undefined) => { file: string; line: number };
+type At = (position: SourcePosition | undefined) => { file: string; line: number };
 type Words = (logic: unknown) => string;
 
 function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Words): EffectiveRule[] {
@@ -62,21 +62,21 @@ function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Wor
     logic: limit.logic,
     text: words(limit.logic),
     effect: `at most ${describeLimit(limit)}`,
-    ...at(loaded.placeOf(limit.pointer)),
+    ...at(loaded.positionOf(limit.pointer)),
   }));
 }
 
 function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRule[] {
   return pipelines.flatMap((pipeline) => [
     ...pipeline.rules.map(
-      ({ name, logic, place }): EffectiveRule => ({
+      ({ name, logic, position }): EffectiveRule => ({
         kind: 'named',
         name: `${pipeline.name}/${name}`,
         mode: 'enforce',
         logic,
         text: words(logic),
         effect: 'is a name for this condition',
-        ...at(place),
+        ...at(position),
       }),
     ),
     ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
@@ -93,7 +93,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRu
             logic,
             text: words(logic),
             effect: list === 'on_error' ? `answers${handled}` : 'runs',
-            ...at(entry.when_place ?? entry.place),
+            ...at(entry.when_position ?? entry.position),
           },
         ];
       }),
@@ -120,11 +120,11 @@ export function describeRules(rules: readonly EffectiveRule[], line_width: numbe
   return sections.flatMap(({ title, own }, i) => [
     ...(i === 0 ? [] : ['']),
     title,
-    ...own.flatMap((rule, place) => [
+    ...own.flatMap((rule, index) => [
       ...wrapText(
         `${rule.name}${rule.mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${rule.effect}`,
         line_width,
-        `${String(place + 1).padStart(3)}  `,
+        `${String(index + 1).padStart(3)}  `,
         '     ',
       ),
       ...(rule.text === 'always' || rule.text === 'otherwise'

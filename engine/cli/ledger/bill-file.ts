@@ -29,14 +29,14 @@ const RECORD_MAX = 1024 * 1024;
 const ATTO_DIGITS = 18;
 const ATTO_PER_NANO = 10n ** 9n;
 
-/** Something wrong with the text of a bill; `place` is `line` or `line:column`, from 1. */
+/** Something wrong with the text of a bill; `position` is `line` or `line:column`, from 1. */
 class BillError extends Error {
-  readonly place: string;
+  readonly position: string;
 
-  constructor(place: string, message: string) {
+  constructor(position: string, message: string) {
     super(message);
     this.name = 'BillError';
-    this.place = place;
+    this.position = position;
   }
 }
 
@@ -47,7 +47,7 @@ export function readBill(file: string, columns: BillColumns = {}): Bill {
   try {
     return parseBill(bytesOf(file), columns);
   } catch (error) {
-    if (error instanceof BillError) throw refused(`${file}:${error.place}: ${error.message}`);
+    if (error instanceof BillError) throw refused(`${file}:${error.position}: ${error.message}`);
     if (error instanceof CsvError) throw refused(`${file}:${error.lines}: it is not CSV: ${describeCsvError(error)}`);
     throw error;
   }

@@ -38,8 +38,8 @@ function labelled(label: string, text: string): string[] {
 }
 
 function describeProblem(problem: Problem, several: boolean, cwd: string, paint: Paint): string[] {
-  const { pointer, place, step, expected, found } = problem;
-  const where = `${shownPath(place.file, cwd)}:${place.line}`;
+  const { pointer, position, step, expected, found } = problem;
+  const where = `${shownPath(position.file, cwd)}:${position.line}`;
   const what = pointer === '' ? 'every request' : pathOf(pointer);
   return [
     `    ${where}  ${what}${several ? ` (request ${step + 1})` : ''}`,
@@ -115,7 +115,7 @@ export function describeCoverage(files: readonly FileCoverage[], percent: number
       const never = unseenOf(point);
       if (never.length === 0) return [];
       const what = point.kind === 'on_error' ? `on_error ${point.name}` : `${point.kind} ${point.name}`;
-      return wrapText(`${what}: never seen ${never.join(' or ')}`, WIDTH, `  line ${point.place.line}  `, '    ');
+      return wrapText(`${what}: never seen ${never.join(' or ')}`, WIDTH, `  line ${point.position.line}  `, '    ');
     });
     const head = `${shown}${' '.repeat(Math.max(2, WIDTH - shown.length - share.length))}${share}`;
     return [paint(head, seen === total ? 'good' : 'bad'), ...unseen];

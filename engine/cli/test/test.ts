@@ -134,7 +134,7 @@ async function reportJson(suite: Suite, given: TestWishes, { terminal }: Command
         file: shownPath(file, cwd),
         seen,
         total,
-        decisions: points.map(({ place: { line, column }, kind, name, outcomes }) => {
+        decisions: points.map(({ position: { line, column }, kind, name, outcomes }) => {
           return { line, column, kind, name, seen: Object.fromEntries(outcomes) };
         }),
       })),
@@ -145,13 +145,13 @@ async function reportJson(suite: Suite, given: TestWishes, { terminal }: Command
   return exitCode(suite, results, minCoverage);
 }
 
-function describeCase({ name, place, problems, played }: CaseResult, cwd: string): object {
+function describeCase({ name, position, problems, played }: CaseResult, cwd: string): object {
   return {
-    file: shownPath(place.file, cwd),
-    line: place.line,
+    file: shownPath(position.file, cwd),
+    line: position.line,
     name,
     ok: problems.length === 0,
-    problems: problems.map(({ place: { line, column }, step, pointer, expected, found }) => {
+    problems: problems.map(({ position: { line, column }, step, pointer, expected, found }) => {
       return { line, column, request: step + 1, pointer, expected, found };
     }),
     requests: played.map((each) => ({ status: each.response?.status ?? null, stages: traceStages(each) })),

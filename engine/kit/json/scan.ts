@@ -65,8 +65,8 @@ const NOTHING = 6;
 export interface ScanOptions {
   /** Keys that must not be ambiguous. */
   readonly names?: KeyNames | undefined;
-  /** Most members whose places are kept. */
-  readonly places_max?: number;
+  /** Most members whose offsets are kept. */
+  readonly members_max?: number;
   /** Values after which a text can be taken apart. */
   readonly piece_values?: number;
   /** And bytes. */
@@ -77,7 +77,7 @@ export interface ScanOptions {
 const PIECE = { values: 16_384, bytes: 1024 * 1024 };
 /** Depth of the objects in a list that is a member of the outermost object. */
 const MESSAGE_DEPTH = 3;
-const PLACES_MAX = 256;
+const MEMBERS_MAX = 256;
 /** Longest key and number, in bytes; no bound on strings. */
 export const TOKEN_BYTES_MAX = 65_536;
 
@@ -94,12 +94,12 @@ export class JsonScan {
   readonly seams: Seam[] = [];
   readonly long_strings: LongString[] = [];
   /** Four numbers for each of the first members of the outermost object: inside of the key, value; from and up to. */
-  readonly places: number[] = [];
-  /** Whether there are more members than places. */
+  readonly offsets: number[] = [];
+  /** Whether there are more members than offsets. */
   more_members = false;
   readonly #names: KeyNames | undefined;
   readonly #bounds: JsonBounds;
-  readonly #places_max: number;
+  readonly #members_max: number;
   #at = 0;
   #next = VALUE;
   #root_is_object = false;
@@ -120,8 +120,8 @@ export class JsonScan {
   #in_prompt = false;
 
   constructor(bytes: Buffer, bounds: JsonBounds, options: ScanOptions = {}) {
-    const { names, places_max = PLACES_MAX, piece_values = PIECE.values, piece_bytes = PIECE.bytes } = options;
-    this.#places_max = places_max;
+    const { names, members_max = MEMBERS_MAX, piece_values = PIECE.values, piece_bytes = PIECE.bytes } = options;
+    this.#members_max = members_max;
     this.#piece_values = piece_values;
     this.#piece_bytes = piece_bytes;
     this.#seam_values = piece_values;
@@ -227,7 +227,7 @@ export class JsonScan {
 
   /** Notes where the value of a member of the outermost object begins. */
   #valueBegins(depth: number, at: number): void {
-    if (depth === 1 && this.#root_is_object && !this.more_members) this.places.push(at);
+    if (depth === 1 && this.#root_is_object && !this.more_members) this.offsets.push(at);
   }
 
   /** Notes where it ends; `start` is where it began, or -1 for a container, which was noted before. */
@@ -235,8 +235,8 @@ export class JsonScan {
     const depth = this.#open.length;
     if (depth === 0) return NOTHING;
     if (depth === 1 && this.#root_is_object && !this.more_members) {
-      if (start >= 0) this.places.push(start, end);
-      else this.places.push(end);
+      if (start >= 0) this.offsets.push(start, end);
+      else this.offsets.push(end);
     }
     return AFTER_VALUE;
   }
@@ -262,7 +262,7 @@ export class JsonScan {
     const depth = this.#open.length;
     this.#open[depth - 1] = quote;
     if (depth === 1) {
-      if (this.places.length < 4 * this.#places_max) this.places.push(quote + 1, close);
+      if (this.offsets.length < 4 * this.#members_max) this.offsets.push(quote + 1, close);
       else this.more_members = true;
     }
     if (this.#names !== undefined && this.ambiguous === undefined) {

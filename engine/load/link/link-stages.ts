@@ -7,7 +7,7 @@ import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { FactRead } from '../../rules/check.ts';
 import { quote } from '../../source/describe.ts';
 import { childOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../../source/node.ts';
-import { type ErrorClause, placeOf, type StageEntry } from '../../source/spec.ts';
+import { type ErrorClause, positionOf, type StageEntry } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
 import type { StageSet } from '../custom-stages.ts';
@@ -53,7 +53,7 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   const errors = errorCodes(childOf(item, 'errors'), context);
   if (definition === undefined || name === undefined) return undefined;
   // The options of a stage that cannot stand here say nothing.
-  if (!checkPlace(definition, name, list, context)) return undefined;
+  if (!checkList(definition, name, list, context)) return undefined;
   const written = childOf(item, 'options');
   if (written !== undefined && written.kind !== 'map') return undefined;
   const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);
@@ -63,11 +63,11 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
     id: textOf(childOf(item, 'id')) ?? (list === 'on_error' ? `on-error-${index + 1}` : definition.name),
     definition,
     options,
-    ...(condition === undefined ? {} : { when: deepFreeze(condition.logic), when_place: placeOf(guard!.mark) }),
+    ...(condition === undefined ? {} : { when: deepFreeze(condition.logic), when_position: positionOf(guard!.mark) }),
     mode: textOf(childOf(item, 'mode')) === 'shadow' ? 'shadow' : 'enforce',
     fail_closed: scalarOf(childOf(item, 'fail_closed')) !== false,
     ...(timeout_seconds === undefined ? {} : { timeout_seconds }),
-    place: placeOf(name.mark),
+    position: positionOf(name.mark),
     ...(name.mark.chain === undefined ? {} : { chain: name.mark.chain }),
   };
   return {
@@ -124,7 +124,7 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
 }
 
 /** @returns whether the stage can stand in the list. */
-function checkPlace(definition: StageDefinition, name: Node, list: List, { findings }: LinkContext): boolean {
+function checkList(definition: StageDefinition, name: Node, list: List, { findings }: LinkContext): boolean {
   const stage = quote(definition.name);
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   if (list === 'on_error') {

@@ -16,12 +16,12 @@ import {
   type MapNode,
   type Node,
   nodeAt,
-  type SourcePlace,
+  type SourcePosition,
   textOf,
 } from '../../source/node.ts';
 import { readSource } from '../../source/read-source.ts';
 import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
-import { type PipelineSpec, placeOf } from '../../source/spec.ts';
+import { type PipelineSpec, positionOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
 import { reportExclusive } from '../link/link-keys.ts';
@@ -45,7 +45,7 @@ export interface TestFile {
   readonly pipeline: string;
   readonly cases: readonly PipelineCase[];
   /** Where something stands, by JSON pointer; its nearest parent when it is not there. */
-  place(pointer: string): SourcePlace;
+  position(pointer: string): SourcePosition;
 }
 
 /** Whether a file is a test file, by its name. */
@@ -126,7 +126,7 @@ function checkCases(root: MapNode, findings: Findings): void {
 }
 
 /** Whether the file is called as the tests of this pipeline must be. */
-function checkPlace(file: string, name: Node, findings: Findings): void {
+function checkLocation(file: string, name: Node, findings: Findings): void {
   const base = basename(file);
   const pipeline = textOf(name) ?? '';
   if (base === 'gateway.test.yaml') {
@@ -170,7 +170,7 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
   const conditions = createConditionChecker(undefined, findings);
   checkAnnotations(root, validated, { findings, env: {}, environment: 'ignored', conditions });
   checkCases(root, findings);
-  checkPlace(file, childOf(root, 'pipeline')!, findings);
+  checkLocation(file, childOf(root, 'pipeline')!, findings);
   if (findings.errors() > before) return undefined;
   const value = validated.value as { pipeline: string; at?: string; cases: readonly RawCase[] };
   return {
@@ -178,7 +178,7 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
     root,
     pipeline: value.pipeline,
     cases: value.cases.map((raw) => shapeCase(raw, value.at ?? DEFAULT_START)),
-    place: (pointer) => placeOf(nodeAt(root, pointer).mark),
+    position: (pointer) => positionOf(nodeAt(root, pointer).mark),
   };
 }
 

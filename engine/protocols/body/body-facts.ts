@@ -24,7 +24,7 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   readonly cache_ttl: CacheLifetime;
   /** How the client wants to be served, as it wrote it. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
-  /** Fields beside `model` that decide over models, prices or accounts, by their place; `undefined` without any. */
+  /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
   readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
 }
 
@@ -66,16 +66,16 @@ export async function readBodyFacts(
     input_tokens_max: bytes.length + unseen_tokens,
     cache_ttl: longer(cache_ttl, markedLifetime(bytes)),
     served: servedAs(fields, found),
-    decisive: found.length === 0 ? undefined : byPlace(found),
+    decisive: found.length === 0 ? undefined : byPath(found),
   };
 }
 
-function byPlace(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
-  const places: Record<string, DecisiveChoice> = Object.create(null);
+function byPath(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
+  const by_path: Record<string, DecisiveChoice> = Object.create(null);
   for (const { param, rule, value } of decisive) {
-    places[param] = { field: rule.name, ...(value !== undefined && { value }) };
+    by_path[param] = { field: rule.name, ...(value !== undefined && { value }) };
   }
-  return places;
+  return by_path;
 }
 
 /** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */

@@ -11,7 +11,7 @@ export interface DecisiveField {
   /** Its name in snake case; camel case and kebab case are the same field. */
   readonly name: string;
   /** `top`: at the top level of the body; `any`: at any depth outside content and definitions of tools. */
-  readonly place: 'top' | 'any';
+  readonly level: 'top' | 'any';
   readonly protocols: readonly Protocol[];
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'bound';
   readonly rule: 'check' | 'price' | 'refuse' | 'pass';
@@ -34,11 +34,11 @@ const LITELLM = 'LiteLLM proxy documentation';
 const VERCEL = 'Vercel AI Gateway documentation, provider options';
 const PORTKEY = 'Portkey documentation, configs';
 
-type Row = readonly [name: string, place: DecisiveField['place'], meaning: string];
+type Row = readonly [name: string, level: DecisiveField['level'], meaning: string];
 
-const model = ([name, place, meaning]: Row, protocols: readonly Protocol[], source: string): DecisiveField => ({
+const model = ([name, level, meaning]: Row, protocols: readonly Protocol[], source: string): DecisiveField => ({
   name,
-  place,
+  level,
   protocols,
   decides: 'model',
   rule: 'check',
@@ -52,7 +52,7 @@ const refused = (
   source: string,
   rows: readonly Row[],
 ): DecisiveField[] =>
-  rows.map(([name, place, meaning]) => ({ name, place, protocols, decides, rule: 'refuse', meaning, source }));
+  rows.map(([name, level, meaning]) => ({ name, level, protocols, decides, rule: 'refuse', meaning, source }));
 
 /** Every field beside `model` that is known to decide over models, prices or accounts. Unknown fields pass. */
 export const DECISIVE_FIELDS: readonly DecisiveField[] = [
@@ -78,7 +78,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
 
   {
     name: 'service_tier',
-    place: 'any',
+    level: 'any',
     protocols: EVERY,
     decides: 'price',
     rule: 'price',
@@ -88,7 +88,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'speed',
-    place: 'any',
+    level: 'any',
     protocols: EVERY,
     decides: 'price',
     rule: 'price',
@@ -98,7 +98,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'inference_geo',
-    place: 'any',
+    level: 'any',
     protocols: MESSAGES,
     decides: 'price',
     rule: 'price',
@@ -108,7 +108,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'modalities',
-    place: 'top',
+    level: 'top',
     protocols: COMPAT,
     decides: 'price',
     rule: 'price',
@@ -118,7 +118,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'input_audio',
-    place: 'any',
+    level: 'any',
     protocols: COMPAT,
     decides: 'price',
     rule: 'price',
@@ -128,7 +128,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   ...['best_of', 'num_return_sequences', 'candidate_count'].map(
     (name): DecisiveField => ({
       name,
-      place: 'top',
+      level: 'top',
       protocols: CHAT,
       decides: 'price',
       rule: 'price',
@@ -139,7 +139,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   ),
   {
     name: 'performance_config',
-    place: 'any',
+    level: 'any',
     protocols: EVERY,
     decides: 'price',
     rule: 'price',
@@ -205,7 +205,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
 
   {
     name: 'context_management',
-    place: 'top',
+    level: 'top',
     protocols: ['messages', 'responses'],
     decides: 'bound',
     rule: 'pass',
@@ -214,7 +214,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'max_tool_calls',
-    place: 'top',
+    level: 'top',
     protocols: ['responses'],
     decides: 'bound',
     rule: 'pass',
@@ -223,7 +223,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'reasoning',
-    place: 'top',
+    level: 'top',
     protocols: COMPAT,
     decides: 'bound',
     rule: 'pass',
@@ -232,7 +232,7 @@ export const DECISIVE_FIELDS: readonly DecisiveField[] = [
   },
   {
     name: 'prompt',
-    place: 'top',
+    level: 'top',
     protocols: ['responses'],
     decides: 'bound',
     rule: 'pass',

@@ -45,24 +45,24 @@ function snakeCase(key: string): string {
 
 const OF_TABLE = new Map(DECISIVE_FIELDS.filter(({ rule }) => rule !== 'pass').map((field) => [field.name, field]));
 
-function ruleOf(folded: string): (FieldRule & { readonly place: 'top' | 'any' }) | undefined {
+function ruleOf(folded: string): (FieldRule & { readonly level: 'top' | 'any' }) | undefined {
   const named = OF_TABLE.get(folded);
   if (named !== undefined) return named;
   // Folding can make a name longer; its end is what counts.
   const name = folded.slice(-NAME_LENGTH_MAX);
-  if (MODEL_NAME.test(name)) return { name, place: 'any', decides: 'model', rule: 'check', meaning: 'a model' };
+  if (MODEL_NAME.test(name)) return { name, level: 'any', decides: 'model', rule: 'check', meaning: 'a model' };
   if (ROUTE_NAME.test(name))
-    return { name, place: 'top', decides: 'route', rule: 'refuse', meaning: 'who serves the model' };
+    return { name, level: 'top', decides: 'route', rule: 'refuse', meaning: 'who serves the model' };
   const account = ACCOUNT_NAME.test(name);
   if (!account && !CREDENTIAL_NAME.test(name)) return undefined;
   const meaning = account ? 'which account pays' : 'with which credential the next provider is asked';
-  return { name, place: 'any', decides: 'account', rule: 'refuse', meaning };
+  return { name, level: 'any', decides: 'account', rule: 'refuse', meaning };
 }
 
-type PlacedRule = NonNullable<ReturnType<typeof ruleOf>>;
+type LevelRule = NonNullable<ReturnType<typeof ruleOf>>;
 
 /** `null` for keys that decide nothing. */
-const remembered = new Map<string, PlacedRule | null>();
+const remembered = new Map<string, LevelRule | null>();
 
 /** How many keys of one body had to be looked at closely: clients send the same few, and looking takes time. */
 export interface KeyCount {
@@ -79,7 +79,7 @@ export function fieldRule(key: string, is_top_level: boolean, count?: KeyCount):
     if (remembered.size >= REMEMBERED_MAX) remembered.clear();
     remembered.set(key, rule);
   }
-  return rule === null || (rule.place === 'top' && !is_top_level) ? undefined : rule;
+  return rule === null || (rule.level === 'top' && !is_top_level) ? undefined : rule;
 }
 
 /** The names of all fields that are known to decide something. */

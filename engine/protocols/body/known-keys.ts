@@ -42,10 +42,10 @@ function joined(name: string): readonly string[] {
 
 const KEYS: readonly KnownKey[] = [
   ...DECISIVE_FIELDS.map(
-    ({ name, place }): KnownKey => ({
+    ({ name, level }): KnownKey => ({
       name,
       also: joined(name),
-      decides: place === 'top' ? 'top' : 'not in messages',
+      decides: level === 'top' ? 'top' : 'not in messages',
     }),
   ),
   ...DECISIVE_AT_THE_TOP.map((name) => ({ name, decides: 'top' }) as const),

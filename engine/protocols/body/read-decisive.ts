@@ -4,7 +4,7 @@ import { type FieldRule, fieldRule, type KeyCount } from './field-rules.ts';
 import { type Fields, isAudio } from './fields.ts';
 import { TOOL_DEFINITIONS } from './mid-conversation.ts';
 
-/** A field of a body that decides something, at its place. */
+/** A field of a body that decides something, with its path. */
 export interface DecisiveValue {
   /** Where it stands, such as `tools[0].model`. */
   readonly param: string;
@@ -13,7 +13,7 @@ export interface DecisiveValue {
   readonly value?: string;
 }
 
-/** A decisive value as the fact `request.decisive_fields` has it, by its place. */
+/** A decisive value as the fact `request.decisive_fields` has it, by its path. */
 export interface DecisiveChoice {
   /** The field of the table that it is. */
   readonly field: string;
@@ -45,12 +45,12 @@ const AUDIO: FieldRule = fieldRule('input_audio', true)!;
 /** Most decisive fields of one request. */
 const DECISIVE_MAX = 100;
 
-/** Longest name of a place: names are made for each value below, and long keys would make them megabytes. */
-const PLACE_CHARS_MAX = 1000;
+/** Longest path: paths are made for each value below, and long keys would make them megabytes. */
+const PATH_CHARS_MAX = 1000;
 
-/** The name of a place inside another; it does not grow beyond the most, where `note` refuses what stands there. */
+/** The path of a part inside another; it does not grow beyond the most, where `note` refuses what stands there. */
 function below(param: string, more: string): string {
-  return param.length >= PLACE_CHARS_MAX ? param : param + more.slice(0, PLACE_CHARS_MAX);
+  return param.length >= PATH_CHARS_MAX ? param : param + more.slice(0, PATH_CHARS_MAX);
 }
 
 /** Most keys outside of content that no request had before. */
@@ -85,7 +85,7 @@ const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[
 /** Keys by which an object that stands for a model names it, the most telling first. */
 const NAMES = ['model', 'id', 'name', 'slug'] as const;
 
-interface Place {
+interface Part {
   readonly value: object;
   /** Empty for the body itself. */
   readonly param: string;
@@ -97,7 +97,7 @@ interface Reading extends KeyCount {
   readonly found: DecisiveValue[];
   readonly isModel: (text: string) => boolean;
   /** What is still to be looked into. Not a recursion: a body may nest very deep. */
-  readonly places: Place[];
+  readonly parts: Part[];
 }
 
 /**
@@ -105,43 +105,43 @@ interface Reading extends KeyCount {
  * every other that says the name of a model; values that never cost more are left out. Raises invalid_request.
  */
 export function readDecisive(body: Fields, isModel: (text: string) => boolean = () => false): readonly DecisiveValue[] {
-  const reading: Reading = { found: [], places: [], unknown_keys: 0, isModel };
-  const { places } = reading;
-  const top: Place = { value: body, param: '', in_tools: false };
+  const reading: Reading = { found: [], parts: [], unknown_keys: 0, isModel };
+  const { parts } = reading;
+  const top: Part = { value: body, param: '', in_tools: false };
   for (const key in body) {
     if (key === 'model') continue;
     if (CONVERSATION.has(key)) readConversation(body[key], key, reading);
     else readField(top, key, reading);
   }
-  for (let place = places.pop(); place !== undefined; place = places.pop()) {
-    if (Array.isArray(place.value)) placesOfList(place.value, place, reading);
-    else readObject(place, reading);
+  for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
+    if (Array.isArray(part.value)) partsOfList(part.value, part, reading);
+    else readObject(part, reading);
   }
   return reading.found;
 }
 
-function placesOfList(list: readonly unknown[], { param, in_tools }: Place, reading: Reading): void {
+function partsOfList(list: readonly unknown[], { param, in_tools }: Part, reading: Reading): void {
   for (let i = 0; i < list.length; i++) {
     const value = list[i];
     if (typeof value === 'object' && value !== null)
-      reading.places.push({ value, param: below(param, `[${i}]`), in_tools });
+      reading.parts.push({ value, param: below(param, `[${i}]`), in_tools });
     else if (typeof value === 'string' && reading.isModel(value)) {
       note(reading, { param: below(param, `[${i}]`), rule: STRAY_MODEL, value });
     }
   }
 }
 
-function readObject(place: Place, reading: Reading): void {
-  const fields = place.value as Fields;
-  if (place.in_tools && asksUnnamedModels(fields)) note(reading, { param: place.param, rule: UNNAMED_MODEL });
+function readObject(part: Part, reading: Reading): void {
+  const fields = part.value as Fields;
+  if (part.in_tools && asksUnnamedModels(fields)) note(reading, { param: part.param, rule: UNNAMED_MODEL });
   for (const key in fields) {
     if (key === 'parameters' && CLIENT_TOOLS.has(fields.type)) continue;
-    readField(place, key, reading);
+    readField(part, key, reading);
   }
 }
 
 function note({ found }: Reading, value: DecisiveValue): void {
-  if (value.param.length >= PLACE_CHARS_MAX) {
+  if (value.param.length >= PATH_CHARS_MAX) {
     throw invalid(
       `${value.param.slice(0, 60)}...`,
       'names a model, a price or an account below keys that are too long',
@@ -160,23 +160,23 @@ function isEmpty(value: unknown): boolean {
   return true;
 }
 
-function readField(place: Place, key: string, reading: Reading): void {
-  const value = (place.value as Fields)[key];
+function readField(part: Part, key: string, reading: Reading): void {
+  const value = (part.value as Fields)[key];
   // A prompt that is a text is content; one that is an object says where to find it.
   if (CONTENT.has(key) || (key === 'prompt' && typeof value === 'string')) return;
-  const is_top_level = place.param === '';
-  const in_tools = place.in_tools || (is_top_level && TOOLS.has(key));
-  const rule = UNDOCUMENTED.test(place.param) ? undefined : fieldRule(key, is_top_level, reading);
+  const is_top_level = part.param === '';
+  const in_tools = part.in_tools || (is_top_level && TOOLS.has(key));
+  const rule = UNDOCUMENTED.test(part.param) ? undefined : fieldRule(key, is_top_level, reading);
   if (reading.unknown_keys > UNKNOWN_KEYS_MAX) {
     throw new StageError(
       'invalid_request',
       `The body has more than ${UNKNOWN_KEYS_MAX} different keys outside of content.`,
     );
   }
-  const handled = rule !== undefined && !isEmpty(value) && readRuled(value, place, { key, rule, in_tools }, reading);
+  const handled = rule !== undefined && !isEmpty(value) && readRuled(value, part, { key, rule, in_tools }, reading);
   if (handled) return;
-  const param = () => below(place.param, is_top_level ? key : `.${key.slice(0, PLACE_CHARS_MAX)}`);
-  if (typeof value === 'object' && value !== null) reading.places.push({ value, param: param(), in_tools });
+  const param = () => below(part.param, is_top_level ? key : `.${key.slice(0, PATH_CHARS_MAX)}`);
+  if (typeof value === 'object' && value !== null) reading.parts.push({ value, param: param(), in_tools });
   else if (typeof value === 'string' && reading.isModel(value)) {
     note(reading, { param: param(), rule: STRAY_MODEL, value });
   }
@@ -185,12 +185,12 @@ function readField(place: Place, key: string, reading: Reading): void {
 /** Whether that was all there is to say about the field. */
 function readRuled(
   value: unknown,
-  place: Place,
+  part: Part,
   { key, rule, in_tools }: { readonly key: string; readonly rule: FieldRule; readonly in_tools: boolean },
   reading: Reading,
 ): boolean {
-  const is_top_level = place.param === '';
-  const param = below(place.param, is_top_level ? key : `.${key.slice(0, PLACE_CHARS_MAX)}`);
+  const is_top_level = part.param === '';
+  const param = below(part.param, is_top_level ? key : `.${key.slice(0, PATH_CHARS_MAX)}`);
   switch (rule.rule) {
     case 'check':
       readModels(value, { param, rule, in_tools }, reading);
@@ -239,7 +239,7 @@ function readModel(item: unknown, { param, rule, in_tools }: Found, reading: Rea
   }
   const { [by]: name, ...rest } = item as Fields;
   note(reading, { param: `${param}.${by}`, rule, value: name as string });
-  reading.places.push({ value: rest, param, in_tools });
+  reading.parts.push({ value: rest, param, in_tools });
 }
 
 function readPriced(value: unknown, { param, rule }: Found, reading: Reading): void {
@@ -262,7 +262,7 @@ function asksUnnamedModels({ type, model, parameters }: Fields): boolean {
 /** Tools that are defined in the middle of a conversation, and its first audio. */
 function readConversation(conversation: unknown, key: string, reading: Reading): void {
   if (!Array.isArray(conversation)) return;
-  const { places } = reading;
+  const { parts } = reading;
   let has_audio = false;
   const noteAudio = (param: string) => {
     if (!has_audio) note(reading, { param, rule: AUDIO, value: 'audio' });
@@ -276,7 +276,7 @@ function readConversation(conversation: unknown, key: string, reading: Reading):
     if (Array.isArray(output) && output.some(isAudio)) noteAudio(`${param}.output`);
     // What the model said before, by an identifier.
     if (audio != null) noteAudio(`${param}.audio`);
-    if (Array.isArray(tools)) places.push({ value: tools, param: `${param}.tools`, in_tools: true });
+    if (Array.isArray(tools)) parts.push({ value: tools, param: `${param}.tools`, in_tools: true });
     if (!Array.isArray(content)) continue;
     for (let j = 0; j < content.length; j++) {
       const part = content[j];
@@ -286,7 +286,7 @@ function readConversation(conversation: unknown, key: string, reading: Reading):
       for (const name of TOOL_DEFINITIONS) {
         const value = (part as Fields)[name];
         if (typeof value !== 'object' || value === null) continue;
-        places.push({ value, param: `${param}.content[${j}].${name}`, in_tools: true });
+        parts.push({ value, param: `${param}.content[${j}].${name}`, in_tools: true });
       }
     }
   }

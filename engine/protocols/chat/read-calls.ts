@@ -9,7 +9,7 @@ import { JsonProgress } from './json-progress.ts';
 /** A call as it streams in. It starts for the client when its name is known. */
 interface Call {
   /** Where the upstream counts it; `undefined` where it does not count. */
-  readonly place: number | undefined;
+  readonly slot: number | undefined;
   id: string;
   name: string;
   /** Called with plain text, which is put into JSON. */
@@ -79,13 +79,13 @@ export class CallReader {
   }
 
   #find(index: unknown, id: string, name: string, text: string): Call | undefined {
-    const place = typeof index === 'number' ? index : undefined;
+    const slot = typeof index === 'number' ? index : undefined;
     const call =
-      place === undefined && id !== ''
+      slot === undefined && id !== ''
         ? this.#calls.findLast((one) => one.id === id)
-        : this.#calls.findLast((one) => one.place === place);
+        : this.#calls.findLast((one) => one.slot === slot);
     if (call === undefined) return undefined;
-    // The same place with another id and a name, or with a name after whole arguments, is a call of its own.
+    // The same slot with another id and a name, or with a name after whole arguments, is a call of its own.
     const another = id !== '' && call.id !== '' && id !== call.id;
     const repeated = id === '' && call.progress.complete && text !== '';
     return name !== '' && call.name !== '' && (another || repeated) ? undefined : call;
@@ -94,7 +94,7 @@ export class CallReader {
   #begin(index: unknown, id: string, name: string, plain: boolean): Call {
     this.endComplete();
     const call: Call = {
-      place: typeof index === 'number' ? index : undefined,
+      slot: typeof index === 'number' ? index : undefined,
       id,
       name,
       plain,

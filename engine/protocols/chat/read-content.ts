@@ -79,7 +79,7 @@ function readFile(file: Json, param: string, notes: Notes): DocumentPart {
     if (!isAbsent(file.file_id)) notes.refuse('file_reference', `${param}.file_id`);
     throw invalid(`${param}.file_data`, 'is required: a data: URL with the bytes of the file in base64');
   }
-  const place = `${param}.file_data`;
-  const source = readFileData(nameAt(file.file_data, place), place);
+  const path = `${param}.file_data`;
+  const source = readFileData(nameAt(file.file_data, path), path);
   return { kind: 'document', source, ...present({ name: optional(file, 'filename', textAt, `${param}.`) }) };
 }

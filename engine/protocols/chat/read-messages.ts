@@ -115,8 +115,8 @@ class MessageReader implements ReadMessages {
     if (refusal !== undefined && refusal !== '') parts.push({ kind: 'refusal', text: refusal });
     const calls = optional(message, 'tool_calls', listAt, `${param}.`) ?? [];
     for (const [index, call] of calls.entries()) {
-      const place = `${param}.tool_calls.${index}`;
-      parts.push(readCall(objectAt(call, place), place, this.#notes));
+      const path = `${param}.tool_calls.${index}`;
+      parts.push(readCall(objectAt(call, path), path, this.#notes));
     }
     const call = optional(message, 'function_call', objectAt, `${param}.`);
     if (call !== undefined) parts.push(this.#readFunctionCall(call, param));
@@ -195,15 +195,15 @@ function readCall(call: Json, param: string, notes: Notes): ToolCallPart {
   if (!isAbsent(call.type) && call.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
   const fn = objectAt(call.function, `${param}.function`);
   noteOthers(fn, FUNCTION_FIELDS, notes);
-  const place = `${param}.function.arguments`;
+  const path = `${param}.function.arguments`;
   // Some clients give the arguments as an object.
   const text =
-    typeof fn.arguments === 'object' && fn.arguments !== null ? jsonTextAt(fn.arguments, place) : fn.arguments;
+    typeof fn.arguments === 'object' && fn.arguments !== null ? jsonTextAt(fn.arguments, path) : fn.arguments;
   return {
     kind: 'tool_call',
     id,
     name: nameAt(fn.name, `${param}.function.name`),
-    arguments: isAbsent(text) || text === '' ? '{}' : textAt(text, place),
+    arguments: isAbsent(text) || text === '' ? '{}' : textAt(text, path),
     ...mark,
   };
 }

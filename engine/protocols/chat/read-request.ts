@@ -150,16 +150,16 @@ function readFormat(body: Json, notes: Notes): OutputFormat | undefined {
   if (format.type !== 'json_schema') {
     throw invalid('response_format.type', 'must be text, json_object or json_schema');
   }
-  const place = 'response_format.json_schema';
-  const named = objectAt(format.json_schema, place);
+  const path = 'response_format.json_schema';
+  const named = objectAt(format.json_schema, path);
   noteOthers(named, SCHEMA_FIELDS, notes);
   return {
     kind: 'json_schema',
-    schema: optional(named, 'schema', objectAt, `${place}.`) ?? {},
+    schema: optional(named, 'schema', objectAt, `${path}.`) ?? {},
     ...present({
-      name: optional(named, 'name', textAt, `${place}.`),
-      description: optional(named, 'description', textAt, `${place}.`),
-      strict: optional(named, 'strict', flagAt, `${place}.`),
+      name: optional(named, 'name', textAt, `${path}.`),
+      description: optional(named, 'description', textAt, `${path}.`),
+      strict: optional(named, 'strict', flagAt, `${path}.`),
     }),
   };
 }

@@ -55,14 +55,14 @@ function readTool(tool: Json, param: string, notes: Notes): Tool | undefined {
 }
 
 function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
-  const place = `${param}.function.`;
+  const path = `${param}.function.`;
   noteOthers(fn, FUNCTION_FIELDS, notes);
   return {
-    name: nameAt(fn.name, `${place}name`),
-    parameters: optional(fn, 'parameters', objectAt, place) ?? NO_PARAMETERS,
+    name: nameAt(fn.name, `${path}name`),
+    parameters: optional(fn, 'parameters', objectAt, path) ?? NO_PARAMETERS,
     ...present({
-      description: optional(fn, 'description', textAt, place),
-      strict: optional(fn, 'strict', flagAt, place),
+      description: optional(fn, 'description', textAt, path),
+      strict: optional(fn, 'strict', flagAt, path),
     }),
     ...cacheMark(fn, `${param}.function`, notes),
     ...cacheMark(tool, param, notes),
@@ -70,14 +70,14 @@ function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
 }
 
 function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool {
-  const place = `${param}.custom.`;
+  const path = `${param}.custom.`;
   noteOthers(custom, CUSTOM_FIELDS, notes);
-  const format = optional(custom, 'format', objectAt, place);
-  const said = optional(custom, 'description', textAt, place);
-  const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${place}format.grammar`) : undefined;
-  const description = grammar ? withGrammar(said, grammar, `${place}format.grammar`, notes) : said;
+  const format = optional(custom, 'format', objectAt, path);
+  const said = optional(custom, 'description', textAt, path);
+  const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${path}format.grammar`) : undefined;
+  const description = grammar ? withGrammar(said, grammar, `${path}format.grammar`, notes) : said;
   return {
-    name: nameAt(custom.name, `${place}name`),
+    name: nameAt(custom.name, `${path}name`),
     parameters: FREE_TEXT_PARAMETERS,
     free_text: true,
     ...present({ description }),
@@ -111,12 +111,11 @@ function namedBy(choice: Json, param: string): string {
 }
 
 function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
-  const place = 'tool_choice.allowed_tools';
-  if (allowed.mode !== 'auto' && allowed.mode !== 'required')
-    throw invalid(`${place}.mode`, 'must be auto or required');
+  const path = 'tool_choice.allowed_tools';
+  if (allowed.mode !== 'auto' && allowed.mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
   const names = new Set(
-    listAt(allowed.tools, `${place}.tools`).map((tool, index) =>
-      namedBy(objectAt(tool, `${place}.tools.${index}`), `${place}.tools.${index}`),
+    listAt(allowed.tools, `${path}.tools`).map((tool, index) =>
+      namedBy(objectAt(tool, `${path}.tools.${index}`), `${path}.tools.${index}`),
     ),
   );
   const left = tools.filter(({ name }) => names.has(name));

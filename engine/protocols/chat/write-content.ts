@@ -2,7 +2,7 @@ import type { DocumentPart, ImagePart, TextPart } from '../translation/conversat
 import { DOCUMENT_NAME, documentText, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 
-/** Content of a message: one text as it is, anything else as a list of parts. `param` names the place for a refusal. */
+/** Content of a message: one text as it is, anything else as a list of parts. `param` names the path for a refusal. */
 export function writeContent(
   parts: readonly (TextPart | ImagePart | DocumentPart)[],
   param: string,

@@ -25,7 +25,7 @@ export function writeMessages(instructions: readonly TextPart[], turns: readonly
   return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
 }
 
-/** Neighbouring turns of the assistant, and of all others, with the place of the first. */
+/** Neighbouring turns of the assistant, and of all others, with the index of the first. */
 function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
   const found: { first: number; group: Turn[] }[] = [];
   for (const [first, turn] of turns.entries()) {

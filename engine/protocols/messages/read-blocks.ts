@@ -20,7 +20,7 @@ import { proofFromText } from '../translation/proof.ts';
 type Role = 'user' | 'assistant' | 'system';
 
 /** Reads one content block; several parts where the vocabulary has no word for it as a whole, none where it is left out. */
-type BlockReader = (block: Json, place: string, notes: Notes) => readonly Part[];
+type BlockReader = (block: Json, path: string, notes: Notes) => readonly Part[];
 
 interface BlockKind {
   readonly roles: readonly Role[];
@@ -58,8 +58,8 @@ const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
   ['tool_result', kind(USER, ['tool_use_id', 'content', 'is_error', 'cache_control', 'toolset_name'], readToolResult)],
   [
     'container_upload',
-    kind(USER, ['file_id', 'cache_control'], (_block, place, notes) =>
-      notes.refuse('file_reference', `${place}.file_id`),
+    kind(USER, ['file_id', 'cache_control'], (_block, path, notes) =>
+      notes.refuse('file_reference', `${path}.file_id`),
     ),
   ],
   ['tool_addition', kind(ALL, ['tool', 'cache_control'], readToolChange)],
@@ -87,96 +87,96 @@ const RESULT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
 ]);
 
 /** Content of a message: a text or blocks. Raises invalid_request, and not_translatable by a rule. */
-export function readContent(content: unknown, role: Role, place: string, notes: Notes): Part[] {
+export function readContent(content: unknown, role: Role, path: string, notes: Notes): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
   if (!Array.isArray(content)) {
-    throw invalid(place, `must be a string or an array of content blocks, not ${kindOf(content)}`);
+    throw invalid(path, `must be a string or an array of content blocks, not ${kindOf(content)}`);
   }
-  return content.flatMap((block, index) => readBlock(block, BLOCKS, role, `${place}.${index}`, notes));
+  return content.flatMap((block, index) => readBlock(block, BLOCKS, role, `${path}.${index}`, notes));
 }
 
 function readBlock(
   value: unknown,
   kinds: ReadonlyMap<string, BlockKind>,
   role: Role,
-  place: string,
+  path: string,
   notes: Notes,
 ): readonly Part[] {
-  const block = objectAt(value, place);
-  const type = nameAt(block.type, `${place}.type`);
+  const block = objectAt(value, path);
+  const type = nameAt(block.type, `${path}.type`);
   const known = kinds.get(type);
   if (known === undefined) {
-    if (PROVIDER_BLOCK.test(type)) return ofProvider(block, place, notes);
+    if (PROVIDER_BLOCK.test(type)) return ofProvider(block, path, notes);
     notes.note('unknown_block');
     return [];
   }
   if (!known.roles.includes(role)) {
-    throw invalid(`${place}.type`, `a block of type ${type} cannot stand in a message of the role ${role}`);
+    throw invalid(`${path}.type`, `a block of type ${type} cannot stand in a message of the role ${role}`);
   }
   noteOthers(block, known.fields, notes);
-  return known.read(block, place, notes);
+  return known.read(block, path, notes);
 }
 
 /** The lifetime that a cache_control asks for. Raises invalid_request. */
-export function readCache(holder: Json, place: string, notes: Notes): { cache?: CacheTtl } {
-  const control = optional(holder, 'cache_control', objectAt, place === '' ? '' : `${place}.`);
+export function readCache(holder: Json, path: string, notes: Notes): { cache?: CacheTtl } {
+  const control = optional(holder, 'cache_control', objectAt, path === '' ? '' : `${path}.`);
   if (control === undefined) return {};
   noteOthers(control, CACHE_FIELDS, notes);
   const { ttl } = control;
   if (!isAbsent(ttl) && ttl !== '5m' && ttl !== '1h') {
-    throw invalid(`${place}${place && '.'}cache_control.ttl`, 'must be 5m or 1h');
+    throw invalid(`${path}${path && '.'}cache_control.ttl`, 'must be 5m or 1h');
   }
   return { cache: ttl === '1h' ? '1h' : '5m' };
 }
 
 const CACHE_FIELDS: ReadonlySet<string> = new Set(['type', 'ttl']);
 
-function readText(block: Json, place: string, notes: Notes): readonly TextPart[] {
-  const text = textAt(block.text, `${place}.text`);
+function readText(block: Json, path: string, notes: Notes): readonly TextPart[] {
+  const text = textAt(block.text, `${path}.text`);
   if (Array.isArray(block.citations) && block.citations.length > 0) notes.note('request_citations');
-  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, place, notes) }];
+  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, path, notes) }];
 }
 
 const SOURCE_FIELDS: ReadonlySet<string> = new Set(['type', 'media_type', 'data', 'url']);
 
 /** Bytes and addresses. Raises invalid_request, and not_translatable for files that live at the provider. */
-function readSource(source: Json, place: string, notes: Notes): ImagePart['source'] | undefined {
+function readSource(source: Json, path: string, notes: Notes): ImagePart['source'] | undefined {
   noteOthers(source, SOURCE_FIELDS, notes);
-  switch (textAt(source.type, `${place}.type`)) {
+  switch (textAt(source.type, `${path}.type`)) {
     case 'base64':
       return {
         kind: 'base64',
-        media_type: nameAt(source.media_type, `${place}.media_type`),
-        data: textAt(source.data, `${place}.data`),
+        media_type: nameAt(source.media_type, `${path}.media_type`),
+        data: textAt(source.data, `${path}.data`),
       };
     case 'url':
-      return { kind: 'url', url: nameAt(source.url, `${place}.url`) };
+      return { kind: 'url', url: nameAt(source.url, `${path}.url`) };
     case 'file':
-      return notes.refuse('file_reference', `${place}.file_id`);
+      return notes.refuse('file_reference', `${path}.file_id`);
     default:
       return undefined;
   }
 }
 
-function readImage(block: Json, place: string, notes: Notes): readonly ImagePart[] {
-  const source = readSource(objectAt(block.source, `${place}.source`), `${place}.source`, notes);
-  if (source === undefined) throw invalid(`${place}.source.type`, 'must be base64, url or file');
+function readImage(block: Json, path: string, notes: Notes): readonly ImagePart[] {
+  const source = readSource(objectAt(block.source, `${path}.source`), `${path}.source`, notes);
+  if (source === undefined) throw invalid(`${path}.source.type`, 'must be base64, url or file');
   if (isObject(block.transformations) && Object.keys(block.transformations).length > 0)
     notes.note('image_transformations');
-  return [{ kind: 'image', source, ...readCache(block, place, notes) }];
+  return [{ kind: 'image', source, ...readCache(block, path, notes) }];
 }
 
-function readDocument(block: Json, place: string, notes: Notes): readonly Part[] {
-  const at = `${place}.source`;
-  const name = optional(block, 'title', textAt, `${place}.`);
-  const context = optional(block, 'context', textAt, `${place}.`);
+function readDocument(block: Json, path: string, notes: Notes): readonly Part[] {
+  const at = `${path}.source`;
+  const name = optional(block, 'title', textAt, `${path}.`);
+  const context = optional(block, 'context', textAt, `${path}.`);
   if (isObject(block.citations) && block.citations.enabled === true) notes.note('request_citations');
   const about: TextPart[] = [];
   if (context !== undefined && context !== '') {
     notes.note('document_context');
     about.push({ kind: 'text', text: context });
   }
-  const more = { ...(name && { name }), ...readCache(block, place, notes) };
+  const more = { ...(name && { name }), ...readCache(block, path, notes) };
   const source = objectAt(block.source, at);
   if (source.type === 'content') return [...about, ...readContentDocument(source, at, more, notes)];
   const made =
@@ -203,26 +203,26 @@ function readContentDocument(
 function readParts(
   content: unknown,
   kinds: ReadonlyMap<string, BlockKind>,
-  place: string,
+  path: string,
   notes: Notes,
 ): readonly (TextPart | ImagePart | DocumentPart)[] {
   if (isAbsent(content)) return [];
   if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
-  const parts = listAt(content, place).flatMap((block, index) =>
-    readBlock(block, kinds, 'user', `${place}.${index}`, notes),
+  const parts = listAt(content, path).flatMap((block, index) =>
+    readBlock(block, kinds, 'user', `${path}.${index}`, notes),
   );
   return parts as (TextPart | ImagePart | DocumentPart)[];
 }
 
-function readSearchResult(block: Json, place: string, notes: Notes): readonly Part[] {
+function readSearchResult(block: Json, path: string, notes: Notes): readonly Part[] {
   notes.note('search_result');
-  const title = textAt(block.title, `${place}.title`);
-  const source = textAt(block.source, `${place}.source`);
-  const said = listAt(block.content, `${place}.content`).map((part, index) => {
-    const at = `${place}.content.${index}`;
+  const title = textAt(block.title, `${path}.title`);
+  const source = textAt(block.source, `${path}.source`);
+  const said = listAt(block.content, `${path}.content`).map((part, index) => {
+    const at = `${path}.content.${index}`;
     return textAt(objectAt(part, at).text, `${at}.text`);
   });
-  return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, place, notes) }];
+  return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, path, notes) }];
 }
 
 function proofOf(text: string, kind: 'signature' | 'encrypted'): Pick<ReasoningPart, 'proof'> {
@@ -230,14 +230,14 @@ function proofOf(text: string, kind: 'signature' | 'encrypted'): Pick<ReasoningP
   return proof === undefined ? {} : { proof };
 }
 
-function readThinking(block: Json, place: string): readonly ReasoningPart[] {
-  const text = textAt(block.thinking, `${place}.thinking`);
-  const signature = optional(block, 'signature', textAt, `${place}.`) ?? '';
+function readThinking(block: Json, path: string): readonly ReasoningPart[] {
+  const text = textAt(block.thinking, `${path}.thinking`);
+  const signature = optional(block, 'signature', textAt, `${path}.`) ?? '';
   return text === '' && signature === '' ? [] : [{ kind: 'reasoning', text, ...proofOf(signature, 'signature') }];
 }
 
-function readRedacted(block: Json, place: string): readonly ReasoningPart[] {
-  const data = nameAt(block.data, `${place}.data`);
+function readRedacted(block: Json, path: string): readonly ReasoningPart[] {
+  const data = nameAt(block.data, `${path}.data`);
   return [{ kind: 'reasoning', text: '', ...proofOf(data, 'encrypted') }];
 }
 
@@ -246,31 +246,31 @@ function noteOrigin({ caller, toolset_name }: Json, notes: Notes): void {
   if (!direct || !isAbsent(toolset_name)) notes.note('tool_call_origin');
 }
 
-function readToolUse(block: Json, place: string, notes: Notes): readonly Part[] {
+function readToolUse(block: Json, path: string, notes: Notes): readonly Part[] {
   noteOrigin(block, notes);
-  const id = nameAt(block.id, `${place}.id`);
-  const name = nameAt(block.name, `${place}.name`);
-  const input = objectAt(block.input, `${place}.input`);
+  const id = nameAt(block.id, `${path}.id`);
+  const name = nameAt(block.name, `${path}.name`);
+  const input = objectAt(block.input, `${path}.input`);
   return [
-    { kind: 'tool_call', id, name, arguments: jsonTextAt(input, `${place}.input`), ...readCache(block, place, notes) },
+    { kind: 'tool_call', id, name, arguments: jsonTextAt(input, `${path}.input`), ...readCache(block, path, notes) },
   ];
 }
 
-function readToolResult(block: Json, place: string, notes: Notes): readonly Part[] {
+function readToolResult(block: Json, path: string, notes: Notes): readonly Part[] {
   noteOrigin(block, notes);
-  const call_id = nameAt(block.tool_use_id, `${place}.tool_use_id`);
-  const parts = readParts(block.content, RESULT_BLOCKS, `${place}.content`, notes);
-  const is_error = optional(block, 'is_error', flagAt, `${place}.`) ?? false;
-  return [{ kind: 'tool_result', call_id, parts, is_error, ...readCache(block, place, notes) }];
+  const call_id = nameAt(block.tool_use_id, `${path}.tool_use_id`);
+  const parts = readParts(block.content, RESULT_BLOCKS, `${path}.content`, notes);
+  const is_error = optional(block, 'is_error', flagAt, `${path}.`) ?? false;
+  return [{ kind: 'tool_result', call_id, parts, is_error, ...readCache(block, path, notes) }];
 }
 
-function readToolReference(block: Json, place: string, notes: Notes): readonly Part[] {
+function readToolReference(block: Json, path: string, notes: Notes): readonly Part[] {
   notes.note('tool_reference');
   return [
     {
       kind: 'text',
-      text: `Tool: ${nameAt(block.tool_name, `${place}.tool_name`)}`,
-      ...readCache(block, place, notes),
+      text: `Tool: ${nameAt(block.tool_name, `${path}.tool_name`)}`,
+      ...readCache(block, path, notes),
     },
   ];
 }
@@ -281,17 +281,17 @@ function readToolChange(_block: Json, _place: string, notes: Notes): readonly Pa
   return [];
 }
 
-function readBrowserState({ tabs, state_changes, ...rest }: Json, place: string, notes: Notes): readonly Part[] {
+function readBrowserState({ tabs, state_changes, ...rest }: Json, path: string, notes: Notes): readonly Part[] {
   notes.note('browser_state');
   const text = jsonTextAt(
-    { tabs: listAt(tabs, `${place}.tabs`), ...(!isAbsent(state_changes) && { state_changes }) },
-    place,
+    { tabs: listAt(tabs, `${path}.tabs`), ...(!isAbsent(state_changes) && { state_changes }) },
+    path,
   );
-  return [{ kind: 'text', text, ...readCache(rest, place, notes) }];
+  return [{ kind: 'text', text, ...readCache(rest, path, notes) }];
 }
 
-function readCompaction(block: Json, place: string, notes: Notes): readonly Part[] {
+function readCompaction(block: Json, path: string, notes: Notes): readonly Part[] {
   notes.note('compaction_block');
-  const text = optional(block, 'content', textAt, `${place}.`) ?? '';
-  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, place, notes) }];
+  const text = optional(block, 'content', textAt, `${path}.`) ?? '';
+  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, path, notes) }];
 }

@@ -99,16 +99,16 @@ const MESSAGE_FIELDS: ReadonlySet<string> = new Set(['role', 'content']);
 
 const ROLES = { user: 'user', assistant: 'assistant', system: 'instructions' } as const;
 
-function readTurn(value: unknown, place: string, notes: Notes): readonly Turn[] {
-  const message = objectAt(value, place);
+function readTurn(value: unknown, path: string, notes: Notes): readonly Turn[] {
+  const message = objectAt(value, path);
   noteOthers(message, MESSAGE_FIELDS, notes);
-  const role = textAt(message.role, `${place}.role`);
+  const role = textAt(message.role, `${path}.role`);
   if (role !== 'user' && role !== 'assistant' && role !== 'system') {
-    throw invalid(`${place}.role`, 'must be user, assistant or system');
+    throw invalid(`${path}.role`, 'must be user, assistant or system');
   }
   // A message of the role system may change settings and say nothing.
   const content = message.content ?? (role === 'system' ? [] : undefined);
-  const parts = readContent(content, role, `${place}.content`, notes);
+  const parts = readContent(content, role, `${path}.content`, notes);
   if (parts.length === 0) return role === 'user' && isText(content) ? [{ role, parts }] : [];
   // Results first, as the vocabulary has them; the upstreams of this protocol refuse any other order.
   const first_other = parts.findIndex(({ kind }) => kind !== 'tool_result');
@@ -142,12 +142,12 @@ function readSampling(body: Json): Partial<Conversation> {
 
 function readFormat(body: Json): OutputFormat | undefined {
   const config = optional(body, 'output_config', objectAt) ?? {};
-  const [place, format] = isAbsent(config.format)
+  const [path, format] = isAbsent(config.format)
     ? (['output_format', optional(body, 'output_format', objectAt)] as const)
     : (['output_config.format', objectAt(config.format, 'output_config.format')] as const);
   if (format === undefined) return undefined;
-  if (format.type !== 'json_schema') throw invalid(`${place}.type`, 'must be json_schema');
-  return { kind: 'json_schema', schema: objectAt(format.schema, `${place}.schema`) };
+  if (format.type !== 'json_schema') throw invalid(`${path}.type`, 'must be json_schema');
+  return { kind: 'json_schema', schema: objectAt(format.schema, `${path}.schema`) };
 }
 
 const METADATA_FIELDS: ReadonlySet<string> = new Set(['user_id']);

@@ -52,26 +52,26 @@ function addedTools({ messages }: Json, notes: Notes): Tool[] {
     return content.flatMap((block, index) => {
       const tool = isObject(block) && block.type === 'tool_addition' && isObject(block.tool) ? block.tool : {};
       if (tool.type !== 'tool_definition') return [];
-      const place = `messages.${at}.content.${index}.tool.definition`;
-      const definition = objectAt(tool.definition, place);
-      return isProviders(definition) ? [] : [readTool(definition, place, notes)];
+      const path = `messages.${at}.content.${index}.tool.definition`;
+      const definition = objectAt(tool.definition, path);
+      return isProviders(definition) ? [] : [readTool(definition, path, notes)];
     });
   });
 }
 
 const isProviders = ({ type }: Json): boolean => !isAbsent(type) && type !== 'custom';
 
-function readTool(tool: Json, place: string, notes: Notes): Tool {
+function readTool(tool: Json, path: string, notes: Notes): Tool {
   noteOthers(tool, TOOL_FIELDS, notes);
   noteSettings(tool, notes);
-  const description = optional(tool, 'description', textAt, `${place}.`);
-  const strict = optional(tool, 'strict', flagAt, `${place}.`);
+  const description = optional(tool, 'description', textAt, `${path}.`);
+  const strict = optional(tool, 'strict', flagAt, `${path}.`);
   return {
-    name: nameAt(tool.name, `${place}.name`),
+    name: nameAt(tool.name, `${path}.name`),
     ...(description && { description }),
-    parameters: objectAt(tool.input_schema, `${place}.input_schema`),
+    parameters: objectAt(tool.input_schema, `${path}.input_schema`),
     ...(strict !== undefined && { strict }),
-    ...readCache(tool, place, notes),
+    ...readCache(tool, path, notes),
   };
 }
 

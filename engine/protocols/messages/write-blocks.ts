@@ -62,25 +62,25 @@ export function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
   return messages.map(({ role, results, others }) => ({ role, content: [...results, ...others] }));
 }
 
-function writeTurn(turn: Turn, place: string, ids: CallIds, notes: Notes): Block[] {
+function writeTurn(turn: Turn, path: string, ids: CallIds, notes: Notes): Block[] {
   if (turn.role === 'instructions') return writeTexts(lateInstructions(turn, notes), notes);
-  return turn.parts.flatMap((part) => writePart(part, place, ids, notes));
+  return turn.parts.flatMap((part) => writePart(part, path, ids, notes));
 }
 
-function writePart(part: Part, place: string, ids: CallIds, notes: Notes): Block[] {
+function writePart(part: Part, path: string, ids: CallIds, notes: Notes): Block[] {
   switch (part.kind) {
     case 'text':
       return writeTexts([part], notes);
     case 'image':
       return [writeImage(part, notes)];
     case 'document':
-      return [writeDocument(part, place, notes)];
+      return [writeDocument(part, path, notes)];
     case 'reasoning':
       return writeReasoning(part, notes);
     case 'tool_call':
       return [writeCall(part, ids, notes)];
     case 'tool_result':
-      return [writeResult(part, place, ids, notes)];
+      return [writeResult(part, path, ids, notes)];
     case 'refusal':
       notes.note('refusal_history');
       return writeTexts([{ kind: 'text', text: part.text }], notes);
@@ -97,17 +97,17 @@ function writeImage(part: ImagePart, notes: Notes): Block {
   return { type: 'image', source: writeSource(part.source), ...mark(part) };
 }
 
-function writeDocument(part: DocumentPart, place: string, notes: Notes): Block {
+function writeDocument(part: DocumentPart, path: string, notes: Notes): Block {
   const title = part.name === undefined ? {} : { title: part.name };
-  return { type: 'document', source: documentSource(part.source, place, notes), ...title, ...mark(part) };
+  return { type: 'document', source: documentSource(part.source, path, notes), ...title, ...mark(part) };
 }
 
-function documentSource(source: DocumentPart['source'], place: string, notes: Notes): Block {
+function documentSource(source: DocumentPart['source'], path: string, notes: Notes): Block {
   if (source.kind === 'text') return { type: 'text', media_type: 'text/plain', data: source.text };
   if (source.kind === 'url') return writeSource(source);
   const media_type = source.media_type.toLowerCase();
   if (media_type === 'application/pdf') return writeSource(source);
-  if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.refuse('document_type', place);
+  if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.refuse('document_type', path);
   return { type: 'text', media_type: 'text/plain', data: Buffer.from(source.data, 'base64').toString('utf8') };
 }
 
@@ -131,23 +131,23 @@ function writeCall(part: ToolCallPart, ids: CallIds, notes: Notes): Block {
   return { type: 'tool_use', id: ids.called(part.id), name: part.name, input, ...mark(part) };
 }
 
-function writeResult(part: ToolResultPart, place: string, ids: CallIds, notes: Notes): Block {
+function writeResult(part: ToolResultPart, path: string, ids: CallIds, notes: Notes): Block {
   return {
     type: 'tool_result',
     tool_use_id: ids.answered(part.call_id),
-    ...resultContent(part.parts, place, notes),
+    ...resultContent(part.parts, path, notes),
     ...(part.is_error && { is_error: true }),
     ...mark(part),
   };
 }
 
-function resultContent(parts: ToolResultPart['parts'], place: string, notes: Notes): Block {
+function resultContent(parts: ToolResultPart['parts'], path: string, notes: Notes): Block {
   const [first] = parts;
   // A result that is one text may be blank: the output of a program often is.
   if (parts.length === 1 && first?.kind === 'text' && first.cache === undefined) return { content: first.text };
   const content = parts.flatMap((part) => {
     if (part.kind === 'text') return writeTexts([part], notes);
-    return [part.kind === 'image' ? writeImage(part, notes) : writeDocument(part, place, notes)];
+    return [part.kind === 'image' ? writeImage(part, notes) : writeDocument(part, path, notes)];
   });
   return content.length === 0 ? {} : { content };
 }

@@ -13,8 +13,8 @@ export function readContent(value: unknown, param: string, notes: Notes): Conten
   if (typeof value === 'string') return value === '' ? [] : [{ kind: 'text', text: value }];
   if (!Array.isArray(value)) throw invalid(param, 'must be a string or an array of content parts');
   return listAt(value, param).map((part, index) => {
-    const place = `${param}.${index}`;
-    return readPart(objectAt(part, place), place, notes);
+    const path = `${param}.${index}`;
+    return readPart(objectAt(part, path), path, notes);
   });
 }
 

@@ -80,8 +80,8 @@ export class ToolBook {
     const namespace = nameAt(group.name, `${param}.name`);
     this.#notes.note('tool_namespace');
     for (const [index, value] of listAt(group.tools, `${param}.tools`).entries()) {
-      const place = `${param}.tools.${index}`;
-      const tool = readTool(objectAt(value, place), place, this.#notes);
+      const path = `${param}.tools.${index}`;
+      const tool = readTool(objectAt(value, path), path, this.#notes);
       this.#put(keyOf(namespace, tool.name), { tool, namespace });
     }
   }

@@ -68,24 +68,24 @@ abstract class Item implements WrittenItem {
 class MessageItem extends Item {
   readonly #kind: 'text' | 'refusal';
   readonly #type: string;
-  readonly #place: string;
+  readonly #content_at: string;
 
   constructor(output_index: number, id: string, kind: 'text' | 'refusal') {
     super(output_index, id);
     this.#kind = kind;
     this.#type = kind === 'text' ? 'response.output_text' : 'response.refusal';
-    this.#place = `${this.at},"content_index":0`;
+    this.#content_at = `${this.at},"content_index":0`;
   }
 
   begin(say: Say): string {
     const item = `${this.head}"type":"message","status":"in_progress","role":"assistant","content":[]}`;
-    return this.added(item, say) + say('response.content_part.added', `${this.#place},"part":${this.#part('""')}`);
+    return this.added(item, say) + say('response.content_part.added', `${this.#content_at},"part":${this.#part('""')}`);
   }
 
   delta(piece: string, say: Say): string {
     this.pieces.push(piece);
     const logprobs = this.#kind === 'text' ? ',"logprobs":[]' : '';
-    return say(`${this.#type}.delta`, `${this.#place},"delta":${text(piece)}${logprobs}`);
+    return say(`${this.#type}.delta`, `${this.#content_at},"delta":${text(piece)}${logprobs}`);
   }
 
   end(say: Say): string {
@@ -93,8 +93,8 @@ class MessageItem extends Item {
     const part = this.#part(whole);
     const field = this.#kind === 'text' ? `"text":${whole},"logprobs":[]` : `"refusal":${whole}`;
     return (
-      say(`${this.#type}.done`, `${this.#place},${field}`) +
-      say('response.content_part.done', `${this.#place},"part":${part}`) +
+      say(`${this.#type}.done`, `${this.#content_at},${field}`) +
+      say('response.content_part.done', `${this.#content_at},"part":${part}`) +
       this.done(`${this.head}"type":"message","status":"completed","role":"assistant","content":[${part}]}`, say)
     );
   }
@@ -121,9 +121,9 @@ class ReasoningItem extends Item {
   delta(piece: string, say: Say): string {
     const first = this.pieces.length === 0;
     this.pieces.push(piece);
-    const place = `${this.at},"summary_index":0`;
-    const part = first ? say('response.reasoning_summary_part.added', `${place},"part":${summary('""')}`) : '';
-    return part + say('response.reasoning_summary_text.delta', `${place},"delta":${text(piece)}`);
+    const summary_at = `${this.at},"summary_index":0`;
+    const part = first ? say('response.reasoning_summary_part.added', `${summary_at},"part":${summary('""')}`) : '';
+    return part + say('response.reasoning_summary_text.delta', `${summary_at},"delta":${text(piece)}`);
   }
 
   override prove(proof: ReasoningProof): void {
@@ -133,10 +133,10 @@ class ReasoningItem extends Item {
   end(say: Say): string {
     const has_text = this.pieces.length > 0;
     const whole = text(this.pieces.join(''));
-    const place = `${this.at},"summary_index":0`;
+    const summary_at = `${this.at},"summary_index":0`;
     const part = has_text
-      ? say('response.reasoning_summary_text.done', `${place},"text":${whole}`) +
-        say('response.reasoning_summary_part.done', `${place},"part":${summary(whole)}`)
+      ? say('response.reasoning_summary_text.done', `${summary_at},"text":${whole}`) +
+        say('response.reasoning_summary_part.done', `${summary_at},"part":${summary(whole)}`)
       : '';
     const proof = `,"encrypted_content":${text(proofToText(this.#proof, this.#made_by))}`;
     return (

@@ -28,7 +28,7 @@ export class Notes {
   }
 
   /**
-   * Refuses the request, as the rule says. `param` is the place in the body, such as `messages.3.content`; `more` what
+   * Refuses the request, as the rule says. `param` is the path in the body, such as `messages.3.content`; `more` what
    * clients act on. Raises not_translatable.
    */
   refuse(rule: RuleName, param: string, more: ErrorDetails = {}): never {

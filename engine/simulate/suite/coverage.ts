@@ -3,13 +3,13 @@
 import { spendLimits } from '../../money/limits/spend-limits.ts';
 import { compileCondition } from '../../rules/compile.ts';
 import { routingRules } from '../../rules/config-rules.ts';
-import type { SourcePlace } from '../../source/node.ts';
+import type { SourcePosition } from '../../source/node.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import type { Played } from './played.ts';
 
 /** A decision and the ways it can fall, each with whether a test saw it. */
 export interface Point {
-  readonly place: SourcePlace;
+  readonly position: SourcePosition;
   readonly kind: 'guard' | 'on_error' | 'routing rule' | 'spend rule';
   readonly name: string;
   readonly outcomes: ReadonlyMap<string, boolean>;
@@ -38,31 +38,32 @@ interface OpenPoint extends Point {
   readonly outcomes: Map<string, boolean>;
 }
 
-function keyOf({ file, line, column }: SourcePlace, kind: Point['kind']): string {
+function keyOf({ file, line, column }: SourcePosition, kind: Point['kind']): string {
   return `${kind}\n${file}\n${line}\n${column}`;
 }
 
-const isSameFile = (place: SourcePlace | undefined, file: string): place is SourcePlace => place?.file === file;
+const isSameFile = (position: SourcePosition | undefined, file: string): position is SourcePosition =>
+  position?.file === file;
 
 /** An empty record. */
 export function createCoverage(): Coverage {
   const points = new Map<string, OpenPoint>();
 
-  function expectPoint(place: SourcePlace, kind: Point['kind'], name: string, outcomes: readonly string[]): void {
-    const key = keyOf(place, kind);
+  function expectPoint(position: SourcePosition, kind: Point['kind'], name: string, outcomes: readonly string[]): void {
+    const key = keyOf(position, kind);
     if (points.has(key)) return;
-    points.set(key, { place, kind, name, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
+    points.set(key, { position, kind, name, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
   }
 
-  function note(place: SourcePlace | undefined, kind: Point['kind'], outcome: string): void {
-    const outcomes = place && points.get(keyOf(place, kind))?.outcomes;
+  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string): void {
+    const outcomes = position && points.get(keyOf(position, kind))?.outcomes;
     if (outcomes?.has(outcome)) outcomes.set(outcome, true);
   }
 
   function seeStages({ trace }: Played): void {
     for (const { entry, list, guard, ran } of trace?.stages ?? []) {
-      if (guard !== undefined) note(entry.when_place, 'guard', String(guard.held));
-      if (list === 'on_error' && ran) note(entry.place, 'on_error', 'entered');
+      if (guard !== undefined) note(entry.when_position, 'guard', String(guard.held));
+      if (list === 'on_error' && ran) note(entry.position, 'on_error', 'entered');
     }
   }
 
@@ -72,7 +73,7 @@ export function createCoverage(): Coverage {
     if (chosen === undefined || loaded.config === undefined) return;
     for (const { index, name, logic, mode } of routingRules(loaded.config)) {
       const matches = compileCondition(logic)(facts);
-      note(loaded.placeOf(`/routing/rules/${index}`), 'routing rule', matches ? 'matching' : 'not matching');
+      note(loaded.positionOf(`/routing/rules/${index}`), 'routing rule', matches ? 'matching' : 'not matching');
       if (mode !== 'shadow' && name === chosen) return;
     }
   }
@@ -83,16 +84,16 @@ export function createCoverage(): Coverage {
       for (const { pointer, name, window, unit } of limits) {
         const demand = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
         if (demand === undefined || demand.limit === null) continue;
-        note(loaded.placeOf(pointer), 'spend rule', demand.room ? 'letting pass' : 'refusing');
+        note(loaded.positionOf(pointer), 'spend rule', demand.room ? 'letting pass' : 'refusing');
       }
     }
   }
 
   function files(): FileCoverage[] {
-    const by_file = Map.groupBy(points.values(), ({ place }) => place.file);
+    const by_file = Map.groupBy(points.values(), ({ position }) => position.file);
     return [...by_file].map(([file, all]) => {
       const outcomes = all.flatMap((point) => [...point.outcomes.values()]);
-      const sorted = all.toSorted((a, b) => a.place.line - b.place.line || a.place.column - b.place.column);
+      const sorted = all.toSorted((a, b) => a.position.line - b.position.line || a.position.column - b.position.column);
       return { file, points: sorted, seen: outcomes.filter(Boolean).length, total: outcomes.length };
     });
   }
@@ -117,16 +118,16 @@ export function createCoverage(): Coverage {
   };
 }
 
-type ExpectPoint = (place: SourcePlace, kind: Point['kind'], name: string, outcomes: readonly string[]) => void;
+type ExpectPoint = (position: SourcePosition, kind: Point['kind'], name: string, outcomes: readonly string[]) => void;
 
 function expectStages({ stages, on_error, finally: last }: PipelineSpec, expectPoint: ExpectPoint): void {
-  const expectGuard = ({ id, when_place }: StageEntry) => {
-    if (when_place !== undefined) expectPoint(when_place, 'guard', id, ['true', 'false']);
+  const expectGuard = ({ id, when_position }: StageEntry) => {
+    if (when_position !== undefined) expectPoint(when_position, 'guard', id, ['true', 'false']);
   };
   for (const entry of [...stages, ...on_error, ...last]) expectGuard(entry);
   // A clause in shadow mode is never entered.
-  for (const { place, id, mode } of on_error) {
-    if (mode !== 'shadow') expectPoint(place, 'on_error', id, ['entered']);
+  for (const { position, id, mode } of on_error) {
+    if (mode !== 'shadow') expectPoint(position, 'on_error', id, ['entered']);
   }
 }
 
@@ -134,16 +135,16 @@ function expectRules(loaded: Loaded, file: string, expectPoint: ExpectPoint): vo
   const { config } = loaded;
   if (config === undefined) return;
   for (const { index, name, logic } of routingRules(config)) {
-    const place = loaded.placeOf(`/routing/rules/${index}`);
-    if (isSameFile(place, file)) {
-      expectPoint(place, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
+    const position = loaded.positionOf(`/routing/rules/${index}`);
+    if (isSameFile(position, file)) {
+      expectPoint(position, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
     }
   }
   // A rule with several amounts is one decision: it refuses when any of them has no room.
   for (const { pointer, name } of spendLimits(config)) {
-    const place = loaded.placeOf(pointer);
-    if (pointer.startsWith('/spend_limits/rules/') && isSameFile(place, file)) {
-      expectPoint(place, 'spend rule', name, ['refusing', 'letting pass']);
+    const position = loaded.positionOf(pointer);
+    if (pointer.startsWith('/spend_limits/rules/') && isSameFile(position, file)) {
+      expectPoint(position, 'spend rule', name, ['refusing', 'letting pass']);
     }
   }
 }

@@ -13,7 +13,7 @@ import {
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
 import { filesAt } from '../../source/find-files.ts';
 import { createFindings } from '../../source/findings.ts';
-import type { SourcePlace } from '../../source/node.ts';
+import type { SourcePosition } from '../../source/node.ts';
 import type { Loaded, PipelineSpec } from '../../source/spec.ts';
 import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
 import type { ScriptedUpstream } from '../upstream.ts';
@@ -33,7 +33,7 @@ export interface SuiteOptions {
 
 /** Something that is not as a test expects, and where the test says so. */
 export interface Problem extends Mismatch {
-  readonly place: SourcePlace;
+  readonly position: SourcePosition;
   /** Which of the case's requests it is about, from 0. */
   readonly step: number;
 }
@@ -41,7 +41,7 @@ export interface Problem extends Mismatch {
 /** What came of one case. */
 export interface CaseResult {
   readonly name: string;
-  readonly place: SourcePlace;
+  readonly position: SourcePosition;
   readonly problems: readonly Problem[];
   /** One per request. */
   readonly played: readonly Played[];
@@ -177,24 +177,28 @@ async function runCase(
 ): Promise<CaseResult> {
   const test_case = test.cases[index]!;
   const loaded = all[index]!;
-  const place = test.place(`/cases/${index}/name`);
+  const position = test.position(`/cases/${index}/name`);
   let played: Played[];
   try {
     played = await playCase(test_case, loaded, test.pipeline, upstream);
   } catch (error) {
     // What passed the checks and still can't be made: a stage of the operator's own that fails when it is created.
     const found = error instanceof Error ? error.message : String(error);
-    const problem = { place, step: 0, pointer: '', expected: 'a gateway that can start', found };
-    return { name: test_case.name, place, problems: [problem], played: [] };
+    const problem = { position, step: 0, pointer: '', expected: 'a gateway that can start', found };
+    return { name: test_case.name, position, problems: [problem], played: [] };
   }
   for (const each of played) coverage.see(loaded, each);
   const problems = played.flatMap((each, step) => {
     const at = `/cases/${index}${stepPointer(step)}`;
     return mismatches(test_case.steps[step]!.expect, each).map((mismatch): Problem => {
-      return { ...mismatch, step, place: test.place(mismatch.pointer === '' ? at : `${at}/expect${mismatch.pointer}`) };
+      return {
+        ...mismatch,
+        step,
+        position: test.position(mismatch.pointer === '' ? at : `${at}/expect${mismatch.pointer}`),
+      };
     });
   });
-  return { name: test_case.name, place, problems, played };
+  return { name: test_case.name, position, problems, played };
 }
 
 async function playCase(

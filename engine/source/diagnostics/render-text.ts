@@ -55,7 +55,7 @@ export function renderText(diagnostic: Diagnostic, source: string | undefined, c
   const paint = color ? ansi : plain;
   const title = `${severity}[${code}]`;
   const shown_file = printable(file);
-  const place = line === undefined ? shown_file : `${shown_file}:${line}:${column ?? 1}`;
+  const position = line === undefined ? shown_file : `${shown_file}:${line}:${column ?? 1}`;
   const label = (name: string, text: string | undefined) => {
     if (text === undefined) return [];
     const [first = '', ...rest] = wrap(printable(text), name.length + 4);
@@ -65,7 +65,7 @@ export function renderText(diagnostic: Diagnostic, source: string | undefined, c
   return [
     `${paint(title, severity === 'error' ? RED : YELLOW, 1)}: ${paint(headline, 1)}`,
     ...more,
-    `  ${paint('-->', BLUE)} ${place}`,
+    `  ${paint('-->', BLUE)} ${position}`,
     ...(source === undefined ? [] : snippet(diagnostic, source, paint)),
     ...[...chain].reverse().map((use) => `  used by ${use.file}:${use.line}`),
     ...label('found', found),

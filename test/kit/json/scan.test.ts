@@ -158,13 +158,13 @@ describe('the members of an object', () => {
   it('are found where they are, whatever surrounds them', () => {
     fc.assert(
       fc.property(object, pad, fc.nat(40), (json, space, slice) => {
-        const { places, bytes } = scan(JSON.stringify(json, null, space), { slice: slice + 1 });
+        const { offsets, bytes } = scan(JSON.stringify(json, null, space), { slice: slice + 1 });
         const text = (from: number, to: number) => bytes.toString('utf8', from, to);
         const members: [unknown, unknown][] = [];
-        for (let i = 0; i < places.length; i += 4) {
-          const found = text(places[i + 2]!, places[i + 3]!);
+        for (let i = 0; i < offsets.length; i += 4) {
+          const found = text(offsets[i + 2]!, offsets[i + 3]!);
           assert.equal(found, found.trim());
-          members.push([JSON.parse(`"${text(places[i]!, places[i + 1]!)}"`), JSON.parse(found)]);
+          members.push([JSON.parse(`"${text(offsets[i]!, offsets[i + 1]!)}"`), JSON.parse(found)]);
         }
         const inner = JSON.parse(JSON.stringify(json)) as object;
         assert.deepEqual(members, Object.entries(inner));
@@ -173,7 +173,7 @@ describe('the members of an object', () => {
   });
 
   it('are none in anything else', () => {
-    for (const text of ['[{"a":1}]', '"a"', '7', '[[1,2],3]']) assert.deepEqual(scan(text).places, [], text);
+    for (const text of ['[{"a":1}]', '"a"', '7', '[[1,2],3]']) assert.deepEqual(scan(text).offsets, [], text);
   });
 });
 
