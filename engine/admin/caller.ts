@@ -1,7 +1,7 @@
 import type { Actor } from '../audit/admin-changes.ts';
+import { OperationError } from '../contract/operation-error.ts';
 import type { Principal } from '../contract/services.ts';
 import type { ServiceScope } from '../identity/tokens/service-scopes.ts';
-import { AdminError } from './problem.ts';
 
 /** Who asks for an admin operation: a person who signed in, a service token, or whoever runs a command. */
 export interface Caller {
@@ -28,9 +28,9 @@ export function programCaller(id: string, name: string, actor: Actor, scopes?: r
   return { principal, email: principal.email, is_admin: true, actor, ...(scopes !== undefined && { scopes }) };
 }
 
-/** Whose entries a list shows: everybody's only to administrators. Raises AdminError. */
+/** Whose entries a list shows: everybody's only to administrators. Raises OperationError. */
 export function ownerToList({ is_admin, email }: Caller, asked: string | undefined): string | undefined {
   if (is_admin) return asked;
   if (asked === undefined || asked === email) return email;
-  throw new AdminError(`only administrators see what is ${asked}'s; leave "user" out to see your own`, 'forbidden');
+  throw new OperationError(`only administrators see what is ${asked}'s; leave "user" out to see your own`, 'forbidden');
 }

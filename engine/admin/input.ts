@@ -1,3 +1,4 @@
+import { OperationError } from '../contract/operation-error.ts';
 import type { Clock } from '../contract/services.ts';
 import type { JsonSchema } from '../contract/stage.ts';
 import { isEmail } from '../kit/text/email.ts';
@@ -5,7 +6,6 @@ import { isPrintableLine } from '../kit/text/printable.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import { requestErrors, type SchemaError } from '../source/validator.ts';
 import type { DescribedOperation } from './description.ts';
-import { AdminError } from './problem.ts';
 
 /** What a call says, by where it stands in a request. */
 export interface Sent {
@@ -32,7 +32,7 @@ export function splitInput({ path_names, query, body }: DescribedOperation, inpu
 
 /**
  * What is said in all places together, as the description wants it: texts trimmed, addresses in lower case, defaults filled
- * in. Raises AdminError for the first thing that is wrong.
+ * in. Raises OperationError for the first thing that is wrong.
  */
 export function checkInput({ query, body }: DescribedOperation, sent: Sent): Values {
   const told = check(query, typed(query, sent.query), 'parameter');
@@ -44,7 +44,7 @@ function check(schema: JsonSchema, given: unknown, what: 'field' | 'parameter'):
   const errors = requestErrors(schema, value).filter(({ schemaPath }) => !/\/oneOf\/./.test(schemaPath));
   const rank = ({ keyword }: SchemaError) => FIRST.indexOf(keyword) >>> 0;
   const [error] = errors.toSorted((a, b) => rank(a) - rank(b));
-  if (error !== undefined) throw new AdminError(describeError(error, schema, what));
+  if (error !== undefined) throw new OperationError(describeError(error, schema, what));
   return value;
 }
 
@@ -53,7 +53,7 @@ const FIRST = ['additionalProperties', 'required', 'oneOf'];
 
 function tidied(schema: JsonSchema, given: unknown): Values {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new AdminError('the body must be a JSON object');
+    throw new OperationError('the body must be a JSON object');
   }
   const known = propertiesOf(schema);
   // Clients in typed languages write null for what was not said.
@@ -131,7 +131,7 @@ export interface EndSaid {
 }
 
 /**
- * The end in `expires_at` or `expires_in_seconds`; `null` for none, `undefined` when nothing was said. Raises AdminError for
+ * The end in `expires_at` or `expires_in_seconds`; `null` for none, `undefined` when nothing was said. Raises OperationError for
  * both at once, a time that has passed, and one further away than `max_seconds`.
  */
 export function endOfLife(
@@ -141,25 +141,25 @@ export function endOfLife(
 ): Date | null | undefined {
   const now = clock.now();
   if (expires_in_seconds !== undefined) {
-    if (expires_at !== undefined) throw new AdminError('send "expires_at" or "expires_in_seconds", not both');
+    if (expires_at !== undefined) throw new OperationError('send "expires_at" or "expires_in_seconds", not both');
     return new Date(now + expires_in_seconds * 1000);
   }
   if (typeof expires_at !== 'string') return expires_at;
   const at = new Date(expires_at);
-  if (at.getTime() <= now) throw new AdminError('the time in "expires_at" has passed');
+  if (at.getTime() <= now) throw new OperationError('the time in "expires_at" has passed');
   if (at.getTime() > now + max_seconds * 1000) {
     const last = new Date(now + max_seconds * 1000).toISOString();
-    throw new AdminError(`the time in "expires_at" is too far away: expected ${last} at the latest`);
+    throw new OperationError(`the time in "expires_at" is too far away: expected ${last} at the latest`);
   }
   return at;
 }
 
-/** An id in a path. Raises AdminError for what can't be one. */
+/** An id in a path. Raises OperationError for what can't be one. */
 export function demandId(id: string, what: string): string {
   // An error never repeats a credential that somebody took for an id.
   const is_id = /^[\w-]{1,64}$/.test(id) && !/^(?:gw[rs]?_|eyJ)/.test(id);
   if (is_id) return id;
-  throw new AdminError(`there is no ${what} with this id`, 'missing');
+  throw new OperationError(`there is no ${what} with this id`, 'missing');
 }
 
 /** An e-mail address in a path, in lower case; `undefined` for what is none. */
@@ -177,6 +177,6 @@ export function pageOf<Entry extends { readonly id: string | number }>(
 }
 
 /** The error for a page after something that is not in the list. */
-export function notInList(): AdminError {
-  return new AdminError('the parameter "after" names no entry of this list; begin again without it');
+export function notInList(): OperationError {
+  return new OperationError('the parameter "after" names no entry of this list; begin again without it');
 }

@@ -1,4 +1,5 @@
 import { type GatewayConfig, SPEND_SCOPES } from '../contract/config.ts';
+import { OperationError } from '../contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../contract/services.ts';
 import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
 import {
@@ -19,7 +20,6 @@ import { writtenLimits } from '../money/limits/written-limits.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
 import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
-import { AdminError } from './problem.ts';
 
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
@@ -52,7 +52,7 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       { window, unit: said, ...of }: LimitParts & { readonly window: LimitWindow; readonly unit?: AmountUnit },
     ) {
       const unit = said === undefined ? unitOfWindow(window) : limitUnit(said);
-      if (unit === undefined) throw new AdminError('the parameter "unit" is missing: expected requests or tokens');
+      if (unit === undefined) throw new OperationError('the parameter "unit" is missing: expected requests or tokens');
       const name = nameCounter({ of, window, unit });
       return changed(name, await clearLimit(by, name));
     },
@@ -71,7 +71,7 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     async grantLimit({ by }: Asked, wish: LimitWish & EndSaid) {
       const { name, amount } = meant(wish, config, 1);
       const expires_at = endOfLife(wish, clock, MAX_GRANT_SECONDS);
-      if (!expires_at) throw new AdminError('a grant has an end: send "expires_at" or "expires_in_seconds"');
+      if (!expires_at) throw new OperationError('a grant has an end: send "expires_at" or "expires_in_seconds"');
       const grant = await grantLimit(by, { name, amount, reason: wish.reason, expires_at });
       return { grant: showGrant(grant), now: await now(name) };
     },
@@ -101,7 +101,7 @@ function whoseLimits(asked: LimitParts, caller: Caller): LimitParts | undefined 
   };
   for (const [scope, key] of Object.entries(of)) {
     if (own[scope as keyof LimitParts] === key) continue;
-    throw new AdminError(
+    throw new OperationError(
       `only administrators see this ${scope}'s limits; leave "${scope}" out to see your own`,
       'forbidden',
     );

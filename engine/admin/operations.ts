@@ -1,3 +1,4 @@
+import { OperationError } from '../contract/operation-error.ts';
 import type { AdminOptions, Asked } from './asked.ts';
 import type { Caller } from './caller.ts';
 import { changeOperations } from './changes.ts';
@@ -6,7 +7,6 @@ import { checkInput, type Sent } from './input.ts';
 import { limitOperations } from './limits.ts';
 import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
-import { AdminError } from './problem.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
 import { tokenOperations } from './tokens.ts';
@@ -52,7 +52,7 @@ export type AdminApi = <Name extends keyof AdminOperations>(
   input: Said<Input<Name>>,
 ) => Promise<Answer<Name>>;
 
-/** Carries out an operation as somebody who may ask for it. Raises AdminError, TokenError, LimitError, the errors of the store. */
+/** Carries out an operation as somebody who may ask for it. Raises OperationError, the errors of the store. */
 export type RunOperation = (operation: DescribedOperation, caller: Caller, sent: Sent) => Promise<object>;
 
 /** Makes the function that carries out operations. */
@@ -69,11 +69,11 @@ export function createRunOperation(options: AdminOptions): RunOperation {
   };
 }
 
-/** Refuses everybody but administrators where an operation is for them. Raises AdminError. */
+/** Refuses everybody but administrators where an operation is for them. Raises OperationError. */
 export function demandRole({ needs_admin }: DescribedOperation, { is_admin, email }: Caller): void {
   if (!needs_admin || is_admin) return;
   const who = 'they are the members of auth.admin_groups in gateway.yaml';
-  throw new AdminError(`this is for administrators, and ${email} is none: ${who}`, 'forbidden');
+  throw new OperationError(`this is for administrators, and ${email} is none: ${who}`, 'forbidden');
 }
 
 /** The operation of a name. */

@@ -1,10 +1,10 @@
+import { OperationError } from '../contract/operation-error.ts';
 import { deprovision } from '../identity/deprovisioning/deprovision.ts';
 import { listRefusals } from '../identity/provider/refused-sign-ins.ts';
 import { listPeople, type RebindWish, rebindAs } from '../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../identity/tokens/service-tokens.ts';
 import type { AdminOptions, Asked } from './asked.ts';
 import { emailInPath } from './input.ts';
-import { AdminError } from './problem.ts';
 
 /** What administrators see of people and do to them. */
 export function peopleOperations({ config, database, clock }: AdminOptions) {
@@ -19,7 +19,9 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
     async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
       const oidc = config.auth?.oidc;
       if (wish.subject !== undefined && oidc === undefined) {
-        throw new AdminError('the field "subject" names an account of the identity provider, and auth.oidc names none');
+        throw new OperationError(
+          'the field "subject" names an account of the identity provider, and auth.oidc names none',
+        );
       }
       const user = emailInPath(email);
       const [person] = user === undefined ? [] : await listPeople(at, { user });
@@ -42,9 +44,9 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-function unknown(user: string | undefined): AdminError {
+function unknown(user: string | undefined): OperationError {
   const address = user === undefined ? 'this address' : `the address ${user}`;
-  return new AdminError(
+  return new OperationError(
     `nobody with ${address} has ever signed in here or had an access token; check the address`,
     'missing',
   );

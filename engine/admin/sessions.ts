@@ -1,8 +1,8 @@
+import { OperationError } from '../contract/operation-error.ts';
 import { endSession } from '../identity/deprovisioning/deprovision.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
 import { demandId, notInList, pageOf } from './input.ts';
-import { AdminError } from './problem.ts';
 
 /** Sessions of people who signed in: one's own, for administrators everybody's. */
 export function sessionOperations({ sessions }: AdminOptions) {
@@ -29,7 +29,7 @@ export function sessionOperations({ sessions }: AdminOptions) {
       const user = caller.is_admin ? undefined : caller.email;
       if (await endSession(by, { id, because: `ended ${whoEnds(caller)}`, user })) return { id, ended: true };
       const where = caller.is_admin ? '; "appscli sessions list" shows all' : ' among yours';
-      throw new AdminError(`there is no session ${id} to end${where}`, 'missing');
+      throw new OperationError(`there is no session ${id} to end${where}`, 'missing');
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { GatewayConfig } from '../contract/config.ts';
+import { OperationError } from '../contract/operation-error.ts';
 import { rotateToken } from '../identity/tokens/rotate-token.ts';
 import { tokenGroupsOpenTo } from '../identity/tokens/self-made-tokens.ts';
 import { showToken } from '../identity/tokens/shown-token.ts';
@@ -7,7 +8,6 @@ import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
 import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
-import { AdminError } from './problem.ts';
 
 /** How many access tokens in force somebody may have made alone. */
 const MAX_SELF_MADE = 50;
@@ -34,7 +34,7 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
     const id = demandId(given, 'access token');
     const [token] = await findTokens(database, { id, user: is_admin ? undefined : email });
     if (token !== undefined) return token;
-    throw new AdminError(`there is no access token ${id}${is_admin ? '' : ' among yours'}`, 'missing');
+    throw new OperationError(`there is no access token ${id}${is_admin ? '' : ' among yours'}`, 'missing');
   };
   return {
     async listTokens({ caller }: Asked, { user: asked, limit, after }: PageAsked & { readonly user?: string }) {
@@ -78,7 +78,7 @@ function wanted(wish: TokenWish, caller: Caller, config: GatewayConfig) {
   const { user = email, name } = wish;
   if (user === email && actor.kind !== 'person') {
     const who = actor.kind === 'service' ? 'service token' : actor.kind;
-    throw new AdminError(`the field "user" is missing: a ${who} has no access tokens of its own`);
+    throw new OperationError(`the field "user" is missing: a ${who} has no access tokens of its own`);
   }
   if (user !== email && !is_admin) {
     throw forbidden('only administrators make access tokens for others; leave "user" out');
@@ -106,7 +106,7 @@ function demandTokenGroup(caller: Caller, config: GatewayConfig, group: string):
   if (allowed.includes(group)) return;
   if (caller.is_admin) {
     const there_are = `gateway.yaml has ${listed(allowed)}`;
-    throw new AdminError(`there is no token group "${group}": ${didYouMean(group, allowed, there_are)}`);
+    throw new OperationError(`there is no token group "${group}": ${didYouMean(group, allowed, there_are)}`);
   }
   const which = allowed.length === 0 ? 'you may make them in none' : `you may make them in ${listed(allowed)}`;
   throw forbidden(`you may not have access tokens of the token group "${group}": ${which}`);
@@ -118,7 +118,7 @@ function onlyOne(groups: readonly string[]): string {
   if (group === undefined) {
     throw forbidden('you are a member of no token group, so you may not make access tokens; ask your administrator');
   }
-  throw new AdminError('the field "group" is missing: the token group says which models the token may use');
+  throw new OperationError('the field "group" is missing: the token group says which models the token may use');
 }
 
 /** The team or project of a new token: one's own, unless an administrator says another. */
@@ -142,6 +142,6 @@ function demandRight(caller: Caller, config: GatewayConfig, old: KnownToken, end
   if (!shorter) throw forbidden('an administrator made this token, and only administrators make it live longer');
 }
 
-function forbidden(message: string): AdminError {
-  return new AdminError(message, 'forbidden');
+function forbidden(message: string): OperationError {
+  return new OperationError(message, 'forbidden');
 }

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { ADMIN_OPERATIONS } from '../../engine/admin/description.ts';
 import { checkInput, splitInput } from '../../engine/admin/input.ts';
-import { AdminError } from '../../engine/admin/problem.ts';
+import { OperationError } from '../../engine/contract/operation-error.ts';
 import { SERVICE_SCOPES } from '../../engine/identity/tokens/service-scopes.ts';
 import { times } from '../support/times.ts';
 
@@ -72,11 +72,11 @@ describe('what is sent to an admin operation', () => {
       ],
     ];
     for (const [name, input, message] of wrong) {
-      assert.throws(() => check(name, input), { name: 'AdminError', message, problem: 'invalid' });
+      assert.throws(() => check(name, input), { name: 'OperationError', message, problem: 'invalid' });
     }
   });
 
-  test('never makes anything but an AdminError, whatever it is', () => {
+  test('never makes anything but an OperationError, whatever it is', () => {
     const names = [...ADMIN_OPERATIONS.keys()];
     const known = [...ADMIN_OPERATIONS.values()].flatMap(({ body, query }) =>
       Object.keys({ ...(body?.properties ?? {}), ...(query.properties as object) }),
@@ -87,7 +87,7 @@ describe('what is sent to an admin operation', () => {
         try {
           check(name, values);
         } catch (error) {
-          assert.ok(error instanceof AdminError, String(error));
+          assert.ok(error instanceof OperationError, String(error));
         }
       }),
       { numRuns: times(200) },

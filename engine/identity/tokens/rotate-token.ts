@@ -1,4 +1,5 @@
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';
 import {
   findTokens,
@@ -7,7 +8,6 @@ import {
   newToken,
   nothingToDo,
   sessionEnded,
-  TokenError,
   theOne,
   tokenState,
   tooManyInForce,
@@ -38,7 +38,7 @@ export interface RotatedToken extends MadeToken {
 
 /**
  * Replaces a token by a new one with the same owner, group, name, team and project; the old one works on for the overlap,
- * at most until its own end, and comes first in lists. Raises TokenError when it is not in force or
+ * at most until its own end, and comes first in lists. Raises OperationError when it is not in force or
  * replaced already, or when there are too many, credential_revoked when the session has ended, store_unavailable.
  */
 export async function rotateToken(
@@ -47,7 +47,9 @@ export async function rotateToken(
   { overlap_seconds = DEFAULT_OVERLAP_SECONDS, expires_at, max_self_service }: Rotation = {},
 ): Promise<RotatedToken> {
   if (!Number.isInteger(overlap_seconds) || overlap_seconds < 0 || overlap_seconds > MAX_OVERLAP_SECONDS) {
-    throw new TokenError(`the overlap must be a whole number of seconds from 0 to ${MAX_OVERLAP_SECONDS} (30 days)`);
+    throw new OperationError(
+      `the overlap must be a whole number of seconds from 0 to ${MAX_OVERLAP_SECONDS} (30 days)`,
+    );
   }
   const now = clock.now();
   const found = await findTokens(database, which);
@@ -120,7 +122,7 @@ export async function rotateToken(
   if (row!.allowed === false) throw tooManyInForce(max_self_service!, token.user);
   const { new_end, old_end } = row!;
   if (old_end === null) {
-    throw new TokenError(`the token ${token.id} has just been replaced or revoked by somebody else`, 'conflict');
+    throw new OperationError(`the token ${token.id} has just been replaced or revoked by somebody else`, 'conflict');
   }
   const replaced = { ...token, expires_at: old_end, replaced_by: made.id };
   return { token: made.token, id: made.id, prefix: made.prefix, expires_at: new_end, replaced };

@@ -1,11 +1,11 @@
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import { StageError } from '../../contract/errors.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import type { Log } from '../../contract/services.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { Database } from '../../store/database.ts';
 import { SERVICE_SCOPES, type ServiceScope } from './service-scopes.ts';
 import { generateServiceToken, generateServiceTokenId, hashToken, shownPart } from './token-format.ts';
-import { TokenError } from './tokens.ts';
 
 /** A service token as administrators see it. */
 export interface ServiceToken {
@@ -67,7 +67,7 @@ export interface NewServiceToken {
   readonly expires_at?: Date | undefined;
 }
 
-/** Makes a service token; a person who does becomes its owner. Raises TokenError, credential_revoked, store_unavailable. */
+/** Makes a service token; a person who does becomes its owner. Raises OperationError, credential_revoked, store_unavailable. */
 export async function createServiceToken(
   by: Changing,
   { name, scopes, expires_at }: NewServiceToken,
@@ -103,7 +103,8 @@ export async function createServiceToken(
     ],
   );
   if (!row!.alive) throw new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
-  if (row!.id === null) throw new TokenError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'limit');
+  if (row!.id === null)
+    throw new OperationError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'conflict');
   return { token: made.token, id: made.id };
 }
 
@@ -113,7 +114,7 @@ export function listServiceTokens(database: Pick<Database, 'query'>, id?: string
   return database.query<ServiceToken>('service_token_list', text, [id ?? null]);
 }
 
-/** Ends a service token at once. Raises TokenError when there is none to end, store_unavailable. */
+/** Ends a service token at once. Raises OperationError when there is none to end, store_unavailable. */
 export async function revokeServiceToken({ database, clock, actor }: Changing, id: string): Promise<void> {
   const rows = await database.query<object>(
     'service_token_revoke',
@@ -132,7 +133,7 @@ export async function revokeServiceToken({ database, clock, actor }: Changing, i
 
 /**
  * Replaces a service token by a new one, whose maker becomes its owner; the old one works on for the overlap.
- * Raises TokenError when there is none in force or it is replaced already, store_unavailable.
+ * Raises OperationError when there is none in force or it is replaced already, store_unavailable.
  */
 export async function rotateServiceToken(
   by: Changing,
@@ -227,7 +228,7 @@ function ownerOf({ actor }: Changing): string | null {
 function endOf(wanted: Date | undefined, now: number): Date {
   const last = now + MAX_SERVICE_TOKEN_DAYS * DAY_MS;
   if (wanted !== undefined && wanted.getTime() > last) {
-    throw new TokenError(`a service token lives for ${MAX_SERVICE_TOKEN_DAYS} days at most; rotate it in time`);
+    throw new OperationError(`a service token lives for ${MAX_SERVICE_TOKEN_DAYS} days at most; rotate it in time`);
   }
   return wanted ?? new Date(now + DEFAULT_DAYS * DAY_MS);
 }
@@ -235,7 +236,7 @@ function endOf(wanted: Date | undefined, now: number): Date {
 function nameOf(given: string): string {
   const name = given.trim();
   if (name === '' || name.length > MAX_NAME || !isPrintableLine(name)) {
-    throw new TokenError(`the name must be one printable line of at most ${MAX_NAME} characters`);
+    throw new OperationError(`the name must be one printable line of at most ${MAX_NAME} characters`);
   }
   return name;
 }
@@ -244,13 +245,16 @@ function scopesOf(given: readonly string[]): ServiceScope[] {
   const wrong = given.find((scope) => !SERVICE_SCOPES.includes(scope as ServiceScope));
   if (wrong === undefined && given.length > 0) return SERVICE_SCOPES.filter((scope) => given.includes(scope));
   const what = wrong === undefined ? 'no scope is named' : 'there is no such scope';
-  throw new TokenError(`${what}: expected some of ${SERVICE_SCOPES.join(', ')}`);
+  throw new OperationError(`${what}: expected some of ${SERVICE_SCOPES.join(', ')}`);
 }
 
-async function notInForce(database: Pick<Database, 'query'>, id: string): Promise<TokenError> {
+async function notInForce(database: Pick<Database, 'query'>, id: string): Promise<OperationError> {
   const [token] = await listServiceTokens(database, id);
   if (token === undefined) {
-    return new TokenError(`no service token has the id "${id}"; "appscli service-tokens list" shows all`, 'missing');
+    return new OperationError(
+      `no service token has the id "${id}"; "appscli service-tokens list" shows all`,
+      'missing',
+    );
   }
-  return new TokenError(`the service token ${id} has ended or was replaced already`, 'conflict');
+  return new OperationError(`the service token ${id} has ended or was replaced already`, 'conflict');
 }

@@ -1,5 +1,6 @@
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import { StageError } from '../../contract/errors.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { Database } from '../../store/database.ts';
 import { OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
@@ -57,20 +58,6 @@ export type WhichToken =
   | { readonly id: string; readonly user?: string | undefined }
   | { readonly user: string; readonly name: string };
 
-/** `missing`: there is no such token. `conflict`: its state does not allow it. `limit`: there are too many already. */
-export type TokenProblem = 'invalid' | 'missing' | 'conflict' | 'limit';
-
-/** Why a token can't be made, replaced or revoked: a sentence for the administrator that says what to do. */
-export class TokenError extends Error {
-  readonly problem: TokenProblem;
-
-  constructor(message: string, problem: TokenProblem = 'invalid') {
-    super(message);
-    this.name = 'TokenError';
-    this.problem = problem;
-  }
-}
-
 /** What may be done with a token. `replaced`: good until its end, which a newer one has brought near. */
 export type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
@@ -90,13 +77,13 @@ export function tokenState(
   return token.replaced_by === null ? 'active' : 'replaced';
 }
 
-/** Makes an access token. Raises TokenError, credential_revoked when the session has ended, store_unavailable. */
+/** Makes an access token. Raises OperationError, credential_revoked when the session has ended, store_unavailable. */
 export async function createToken(
   { database, clock, actor, session_id }: Changing,
   wanted: NewToken,
 ): Promise<MadeToken> {
   const user = nameOf('user', wanted.user).toLowerCase();
-  if (/\s/.test(user)) throw new TokenError(`the user "${user}" holds a space; expected an e-mail address`);
+  if (/\s/.test(user)) throw new OperationError(`the user "${user}" holds a space; expected an e-mail address`);
   const now = new Date(clock.now());
   const made = newToken();
   const [row] = await database.query<{ alive: boolean; made: boolean }>(
@@ -178,7 +165,7 @@ export function findTokens(database: Pick<Database, 'query'>, which: WhichToken)
 
 /**
  * Revokes a token together with those it replaced; every gateway refuses them within a second.
- * Raises TokenError when there is no such token, when it is revoked already, or when the name fits several.
+ * Raises OperationError when there is no such token, when it is revoked already, or when the name fits several.
  * @returns what is known of the token, and the ids of the others.
  */
 export async function revokeToken(
@@ -211,14 +198,14 @@ export async function revokeToken(
   );
   const ids = rows.map(({ id }) => id);
   if (!ids.includes(token.id)) {
-    throw new TokenError(`${describe(which)} has just been revoked by somebody else`, 'conflict');
+    throw new OperationError(`${describe(which)} has just been revoked by somebody else`, 'conflict');
   }
   return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((id) => id !== token.id) };
 }
 
 /**
  * The one token that is meant: in force before expired, and a newest one before what it replaced.
- * Raises TokenError when there are several; `undefined` when all are revoked.
+ * Raises OperationError when there are several; `undefined` when all are revoked.
  */
 export function theOne<Token extends TokenSummary>(
   which: WhichToken,
@@ -231,29 +218,29 @@ export function theOne<Token extends TokenSummary>(
   const newest = candidates.filter(({ replaced_by }) => !candidates.some(({ id }) => id === replaced_by));
   if (newest.length > 1) {
     const ids = newest.map(({ id, prefix }) => `${id} (${prefix}...)`).join(', ');
-    throw new TokenError(`${describe(which)} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
+    throw new OperationError(`${describe(which)} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
   }
   return newest[0];
 }
 
 /** The error for a token that is not there or not in force any more. */
-export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], now: number): TokenError {
+export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], now: number): OperationError {
   const last = found.at(-1);
   if (last === undefined) {
-    return new TokenError(`no token has ${describe(which)}; "appscli tokens list" shows all`, 'missing');
+    return new OperationError(`no token has ${describe(which)}; "appscli tokens list" shows all`, 'missing');
   }
   const state = tokenState(last, now);
   if (state === 'replaced') {
-    return new TokenError(`the token ${last.id} is replaced already, by ${last.replaced_by}`, 'conflict');
+    return new OperationError(`the token ${last.id} is replaced already, by ${last.replaced_by}`, 'conflict');
   }
   const since = (state === 'revoked' ? last.revoked_at : last.expires_at)!.toISOString();
-  return new TokenError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
+  return new OperationError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
 }
 
 /** The error for somebody who made too many tokens. */
-export function tooManyInForce(max: number, user: string): TokenError {
+export function tooManyInForce(max: number, user: string): OperationError {
   const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
-  return new TokenError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'limit');
+  return new OperationError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'conflict');
 }
 
 /** The error for somebody whose session has been ended while they act. */
@@ -273,10 +260,10 @@ function describe(which: WhichToken): string {
 
 function nameOf(what: string, given: string): string {
   const value = given.trim();
-  if (value === '') throw new TokenError(`the ${what} is empty`);
-  if (value.length > MAX_CHARS) throw new TokenError(`the ${what} is longer than ${MAX_CHARS} characters`);
+  if (value === '') throw new OperationError(`the ${what} is empty`);
+  if (value.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
   if (!isPrintableLine(value)) {
-    throw new TokenError(`the ${what} holds characters that can't be printed`);
+    throw new OperationError(`the ${what} holds characters that can't be printed`);
   }
   return value;
 }

@@ -1,4 +1,5 @@
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import type { Clock, CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
 import { generateGrantId } from '../../identity/tokens/token-format.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
@@ -19,7 +20,6 @@ import {
 import {
   amountUnit,
   describeName,
-  LimitError,
   type LimitParts,
   mostGranted,
   partsOf,
@@ -56,7 +56,7 @@ const MAX_GRANTS = 20;
 
 /**
  * Grants room on top of the limit in force until a moment; the next request may use it.
- * Raises LimitError, credential_revoked when the session has ended, store_unavailable.
+ * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
  */
 export async function grantLimit(by: Changing, { name, amount, reason, expires_at }: NewGrant): Promise<LimitGrant> {
   const because = reasonOf(reason);
@@ -111,12 +111,12 @@ export async function grantLimit(by: Changing, { name, amount, reason, expires_a
 
 /**
  * Takes a grant back; the next request goes without it.
- * Raises LimitError when there is no such grant in force, credential_revoked when the session has ended, store_unavailable.
+ * Raises OperationError when there is no such grant in force, credential_revoked when the session has ended, store_unavailable.
  */
 export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant> {
   const [known] = await listGrants(by.database, by.clock, { id, ended: true });
   if (known === undefined) {
-    throw new LimitError(`no grant has the id "${id}"; "appscli limits list" shows those in force`, 'missing');
+    throw new OperationError(`no grant has the id "${id}"; "appscli limits list" shows those in force`, 'missing');
   }
   const { name, state } = known;
   const [outcome] = await by.database.query<Outcome & { readonly revoked_at: Date | null }>(
@@ -139,9 +139,9 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
   if (!outcome!.alive) throw sessionEnded();
   const { revoked_at } = outcome!;
   if (revoked_at !== null) return { ...known, revoked_at, state: 'revoked' };
-  if (state === 'active') throw new LimitError(`the grant ${id} has just been ended by somebody else`, 'conflict');
+  if (state === 'active') throw new OperationError(`the grant ${id} has just been ended by somebody else`, 'conflict');
   const since = (known.revoked_at ?? known.expires_at).toISOString();
-  throw new LimitError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');
+  throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');
 }
 
 /** Which grants are listed; every field that is present must match. */
@@ -208,23 +208,23 @@ export function showGrant({ id, name, amount, ...grant }: LimitGrant) {
 function whyNotGranted(
   name: CounterName,
   now: { readonly at: Date; readonly others: number; readonly granted: bigint; readonly expires_at: Date },
-): LimitError {
+): OperationError {
   const { at, others, granted, expires_at } = now;
-  if (expires_at <= at) return new LimitError(`the end of the grant, ${expires_at.toISOString()}, has passed`);
+  if (expires_at <= at) return new OperationError(`the end of the grant, ${expires_at.toISOString()}, has passed`);
   const last = at.getTime() + MAX_GRANT_DAYS * 86_400_000;
   if (expires_at.getTime() > last) {
     const latest = new Date(last).toISOString();
-    return new LimitError(`the end of the grant is too far away: expected ${latest} at the latest`);
+    return new OperationError(`the end of the grant is too far away: expected ${latest} at the latest`);
   }
   if (others >= MAX_GRANTS) {
-    return new LimitError(
+    return new OperationError(
       `${describeName(name)} has ${others} grants in force already; revoke one, or set the limit`,
       'conflict',
     );
   }
   const { unit } = name;
   const most = `${shownAmount(unit, mostGranted(unit))} ${amountUnit(unit)}`;
-  return new LimitError(
+  return new OperationError(
     `grants on one limit add up to ${most} at most, and ${shownAmount(unit, granted)} are granted; set the limit instead`,
     'conflict',
   );

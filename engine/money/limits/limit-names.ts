@@ -1,24 +1,11 @@
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
 import { nanoToUsd, usdToNano } from '../../kit/money.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { ALWAYS_COUNTED } from './limit-demands.ts';
 import { counterKey, describeCounter, spendLimits } from './spend-limits.ts';
-
-/** `missing`: there is nothing to clear or revoke. `conflict`: its state does not allow it. */
-export type LimitProblem = 'invalid' | 'missing' | 'conflict';
-
-/** Why a limit can't be set, cleared, granted or revoked: a sentence for the administrator that says what to do. */
-export class LimitError extends Error {
-  readonly problem: LimitProblem;
-
-  constructor(message: string, problem: LimitProblem = 'invalid') {
-    super(message);
-    this.name = 'LimitError';
-    this.problem = problem;
-  }
-}
 
 /** Whose limit it is: the key of each scope that is named; several together are a combination. */
 export type LimitParts = Readonly<Partial<Record<SpendScope, string>>>;
@@ -51,7 +38,7 @@ export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly
   return [...found.values()];
 }
 
-/** The counter of a limit that can be set or granted. Raises LimitError when gateway.yaml does not count it. */
+/** The counter of a limit that can be set or granted. Raises OperationError when gateway.yaml does not count it. */
 export function nameCounted(
   config: GatewayConfig,
   { of, window, unit }: { readonly of: LimitParts; readonly window: LimitWindow; readonly unit: LimitUnit },
@@ -70,12 +57,12 @@ export function nameCounted(
   const counted = countedBy(config);
   if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
   const there_are = [...new Set(counted.map(describeCounted))].join('; ');
-  throw new LimitError(
+  throw new OperationError(
     `gateway.yaml does not count ${describeCounted(name)}; it counts ${there_are}; a limit in spend_limits adds to them`,
   );
 }
 
-/** The counter of a limit, whether it is counted any more or not. Raises LimitError. */
+/** The counter of a limit, whether it is counted any more or not. Raises OperationError. */
 export function nameCounter({
   of,
   window,
@@ -87,12 +74,12 @@ export function nameCounter({
 }): CounterName {
   const scopes = SPEND_SCOPES.filter((scope) => of[scope] !== undefined);
   if (scopes.length === 0)
-    throw new LimitError(`whose limit? Name a ${listed([...SPEND_SCOPES])}, or several together`);
+    throw new OperationError(`whose limit? Name a ${listed([...SPEND_SCOPES])}, or several together`);
   const key = counterKey(scopes.map((scope) => keyOf(scope, of[scope]!)));
   return { scope: scopes.join('+'), key, window, unit };
 }
 
-/** Whose limits are looked for; any name may be. Raises LimitError for a credential, which nobody shall read in an answer. */
+/** Whose limits are looked for; any name may be. Raises OperationError for a credential, which nobody shall read in an answer. */
 export function partsToFind(of: LimitParts): LimitParts {
   for (const [scope, key] of Object.entries(of)) demandNoCredential(scope, key.trim());
   return of.user === undefined ? of : { ...of, user: of.user.toLowerCase() };
@@ -131,14 +118,14 @@ export function amountUnit(unit: LimitUnit): AmountUnit {
   return unit === 'nano_usd' ? 'usd' : unit;
 }
 
-/** An amount in the unit of limits, from one that somebody said in USD, requests or tokens. Raises LimitError. */
+/** An amount in the unit of limits, from one that somebody said in USD, requests or tokens. Raises OperationError. */
 export function amountIn(unit: LimitUnit, said: number, least: 0 | 1): number {
   const amount = unit === 'nano_usd' ? nanoOf(said) : said;
   const most = unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
   if (Number.isSafeInteger(amount) && amount >= least && amount <= most) return amount;
   const kind = unit === 'nano_usd' ? 'an amount in USD' : `a whole number of ${unit}`;
   const range = `${least === 0 ? 'from 0' : 'above 0 and'} up to ${shownAmount(unit, most)}`;
-  throw new LimitError(`the amount is wrong: expected ${kind} ${range}`);
+  throw new OperationError(`the amount is wrong: expected ${kind} ${range}`);
 }
 
 /** An amount as people are told it: in USD, requests or tokens. */
@@ -151,7 +138,7 @@ export function mostGranted(unit: LimitUnit): number {
   return unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
 }
 
-/** A reason as it is kept: `null` without one. Raises LimitError. */
+/** A reason as it is kept: `null` without one. Raises OperationError. */
 export function reasonOf(reason: string | undefined): string | null {
   return reason === undefined ? null : textOf('reason', reason);
 }
@@ -161,7 +148,7 @@ function nanoOf(usd: number): number {
   try {
     return usdToNano(usd);
   } catch (error) {
-    if (error instanceof RangeError) throw new LimitError(`the amount is wrong: ${error.message}`);
+    if (error instanceof RangeError) throw new OperationError(`the amount is wrong: ${error.message}`);
     throw error;
   }
 }
@@ -174,22 +161,22 @@ function demandKnown(scope: 'model' | 'upstream', of: LimitParts, known: readonl
   const name = of[scope];
   if (name === undefined || known.includes(name)) return;
   const there_are = known.length === 0 ? 'gateway.yaml has none' : `gateway.yaml has ${listed(known)}`;
-  throw new LimitError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);
+  throw new OperationError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);
 }
 
 function keyOf(scope: SpendScope, given: string): string {
   const key = textOf(scope, given);
   if (scope !== 'user') return key;
-  if (/\s/.test(key)) throw new LimitError('the user holds a space; expected an e-mail address');
+  if (/\s/.test(key)) throw new OperationError('the user holds a space; expected an e-mail address');
   return key.toLowerCase();
 }
 
 function textOf(what: string, given: string): string {
   const text = given.trim();
-  if (text === '') throw new LimitError(`the ${what} is empty`);
-  if (text.length > MAX_CHARS) throw new LimitError(`the ${what} is longer than ${MAX_CHARS} characters`);
+  if (text === '') throw new OperationError(`the ${what} is empty`);
+  if (text.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
   if (!isPrintableLine(text)) {
-    throw new LimitError(`the ${what} holds characters that can't be printed`);
+    throw new OperationError(`the ${what} holds characters that can't be printed`);
   }
   demandNoCredential(what, text);
   return text;
@@ -198,5 +185,5 @@ function textOf(what: string, given: string): string {
 /** A credential would be kept, and shown in lists. */
 function demandNoCredential(what: string, text: string): void {
   if (!CREDENTIAL.test(text)) return;
-  throw new LimitError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
+  throw new OperationError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
 }

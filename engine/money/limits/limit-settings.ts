@@ -1,4 +1,5 @@
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
+import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName } from '../../contract/services.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
 import {
@@ -12,11 +13,11 @@ import {
   noteParameters,
   type Outcome,
 } from './limit-change.ts';
-import { describeName, LimitError, reasonOf } from './limit-names.ts';
+import { describeName, reasonOf } from './limit-names.ts';
 
 /**
  * Sets the limit of one counter, in place of all limits that gateway.yaml has on it; the next request goes by it.
- * Raises LimitError, credential_revoked when the session has ended, store_unavailable.
+ * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
  * @returns what was set before; `null` when nothing was.
  */
 export async function setLimit(by: Changing, { name, amount, reason }: LimitChange): Promise<number | null> {
@@ -53,7 +54,7 @@ export async function setLimit(by: Changing, { name, amount, reason }: LimitChan
 
 /**
  * Removes a limit that was set: those of gateway.yaml are in force again.
- * Raises LimitError when none is set, credential_revoked when the session has ended, store_unavailable.
+ * Raises OperationError when none is set, credential_revoked when the session has ended, store_unavailable.
  * @returns what was set.
  */
 export async function clearLimit(by: Changing, name: CounterName): Promise<number> {
@@ -73,7 +74,7 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
   if (!outcome!.alive) throw sessionEnded();
   if (outcome!.previous !== null) return outcome!.previous;
   const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
-  throw new LimitError(
+  throw new OperationError(
     `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,
     'missing',
   );

@@ -1,18 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Actor, type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
+import { OperationError } from '../../../engine/contract/operation-error.ts';
 import { deprovision, endSession } from '../../../engine/identity/deprovisioning/deprovision.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/identity/sessions/revocations.ts';
 import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { hashToken, TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';
-import {
-  createToken,
-  listTokens,
-  revokeToken,
-  TokenError,
-  tokenState,
-} from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, listTokens, revokeToken, tokenState } from '../../../engine/identity/tokens/tokens.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
@@ -90,7 +85,7 @@ describe('rotating an access token', () => {
     );
     const won = results.filter(({ status }) => status === 'fulfilled');
     assert.equal(won.length, 1);
-    for (const result of results) if (result.status === 'rejected') assert.ok(result.reason instanceof TokenError);
+    for (const result of results) if (result.status === 'rejected') assert.ok(result.reason instanceof OperationError);
     assert.equal((await listTokens(store.database, { user })).length, 3);
   });
 
@@ -228,7 +223,7 @@ describe('cutting a person off', () => {
       ]);
       for (const result of await attempts) {
         if (result.status === 'rejected')
-          assert.ok(['StageError', 'TokenError'].includes(result.reason.name), result.reason);
+          assert.ok(['StageError', 'OperationError'].includes(result.reason.name), result.reason);
       }
       const alive = (await listTokens(store.database, { user })).filter(
         (token) => tokenState(token, now) !== 'revoked',

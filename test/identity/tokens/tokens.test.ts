@@ -3,9 +3,10 @@ import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type Principal, StageError } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
+import { OperationError } from '../../../engine/contract/operation-error.ts';
 import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { generateToken, hashToken, isWellFormedToken } from '../../../engine/identity/tokens/token-format.ts';
-import { createToken, listTokens, revokeToken, TokenError } from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, listTokens, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, quietLog, type TestStore } from '../../support/store.ts';
@@ -99,7 +100,7 @@ describe('administering access tokens', () => {
 
   it('refuses names that are empty, endless or unprintable', async () => {
     for (const wrong of [{ user: ' ' }, { user: 'a b' }, { name: '' }, { group: 'x'.repeat(255) }, { team: 'a\nb' }]) {
-      await assert.rejects(createToken(by, { ...alice, ...wrong }), TokenError);
+      await assert.rejects(createToken(by, { ...alice, ...wrong }), OperationError);
     }
   });
 

@@ -3,9 +3,10 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type CounterName, StageError } from '../../../engine/api.ts';
 import { type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
+import { OperationError } from '../../../engine/contract/operation-error.ts';
 import { type FrozenClock, frozenClock, systemClock } from '../../../engine/kit/clock.ts';
 import { grantLimit, listGrants, revokeGrant } from '../../../engine/money/limits/limit-grants.ts';
-import { amountIn, LimitError, nameCounter, partsOf } from '../../../engine/money/limits/limit-names.ts';
+import { amountIn, nameCounter, partsOf } from '../../../engine/money/limits/limit-names.ts';
 import { clearLimit, setLimit } from '../../../engine/money/limits/limit-settings.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { useTestStore } from '../../support/store.ts';
@@ -36,8 +37,8 @@ const changesOf = async (subject: string) =>
     .map(({ action, actor, before, after }) => ({ action, by: actor.name, before, after }))
     .toReversed();
 
-const refused = (problem: LimitError['problem'], message: RegExp) => (error: unknown) => {
-  assert.ok(error instanceof LimitError, String(error));
+const refused = (problem: OperationError['problem'], message: RegExp) => (error: unknown) => {
+  assert.ok(error instanceof OperationError, String(error));
   assert.equal(error.problem, problem);
   assert.match(error.message, message);
   return true;
