@@ -1,3 +1,5 @@
+import { StartError } from '../contract/start-error.ts';
+
 export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../contract/start-error.ts';
 
 /** Everything went well. */
@@ -6,3 +8,8 @@ export const EXIT_OK = 0;
 export const EXIT_FINDINGS = 1;
 /** The command line was wrong. */
 export const EXIT_USAGE = 64;
+
+/** The error for a command line that is wrong, with what to write instead. */
+export function usageError(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}

@@ -1,14 +1,14 @@
 import { lstatSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { StartError } from '../contract/start-error.ts';
+import type { StartError } from '../contract/start-error.ts';
 import { failFile, makeDirectory } from '../kit/files/user-files.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
-import { EXIT_USAGE } from './exit-codes.ts';
+import { usageError } from './exit-codes.ts';
 
 function inTheWay(paths: readonly string[]): StartError {
   const exist = paths.length === 1 ? 'exists' : 'exist';
-  return new StartError(`${paths.join(', ')} ${exist} already; nothing was written`, { exit_code: EXIT_USAGE });
+  return usageError(`${paths.join(', ')} ${exist} already; nothing was written`);
 }
 
 /** Whether something stands at a path, be it a link to nothing. */

@@ -4,7 +4,7 @@ import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { isTimeZone } from '../kit/net/addresses.ts';
 import { isEmail } from '../kit/text/email.ts';
 import { parseDate, parseDuration } from '../kit/times.ts';
-import { EXIT_USAGE } from './exit-codes.ts';
+import { usageError } from './exit-codes.ts';
 
 /** `--config`. */
 export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
@@ -117,5 +117,5 @@ export function demandPeriod({
   readonly until?: Date | string | undefined;
 }): void {
   if (since === undefined || until === undefined || typeof since !== typeof until || since < until) return;
-  throw new StartError('--since must be before --until, which is not included', { exit_code: EXIT_USAGE });
+  throw usageError('--since must be before --until, which is not included');
 }

@@ -1,6 +1,5 @@
 import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
-import { StartError } from '../../contract/start-error.ts';
 import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
@@ -10,7 +9,7 @@ import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts'
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
 import { type LiveCheck, renderLive } from './live-report.ts';
 
@@ -204,7 +203,7 @@ export async function check(
   const { terminal, env } = context;
   const { config, config_named, paths, format, live, timeout } = given;
   if (timeout !== undefined && !live) {
-    throw new StartError('--timeout is for --live: without it nothing is waited for', { exit_code: EXIT_USAGE });
+    throw usageError('--timeout is for --live: without it nothing is waited for');
   }
   return runCheck({
     ...(config_named || paths.length === 0 ? { config } : {}),

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { StartError } from '../../contract/start-error.ts';
-import { EXIT_FINDINGS, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
 
 const BYTES_MAX = 64 * 1024;
 
@@ -45,7 +45,7 @@ export function processInput(): Input {
       for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
         bytes += chunk.length;
         if (bytes > BYTES_MAX) {
-          throw new StartError('standard input holds more than 64 KiB, so it is no token', { exit_code: EXIT_USAGE });
+          throw usageError('standard input holds more than 64 KiB, so it is no token');
         }
         chunks.push(chunk);
       }

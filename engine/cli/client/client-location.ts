@@ -3,8 +3,7 @@ import { type ClientPlatform, type KeyHelper, platformOf } from '../../client-fi
 import { pathOfFile } from '../../client-files/names.ts';
 import { readUserFile } from '../../client-files/user-file.ts';
 import type { ManagedFiles } from '../../contract/config.ts';
-import { StartError } from '../../contract/start-error.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import type { ClientOptions } from './client-options.ts';
 
 /** The program that runs: a key helper on this machine calls it again. */
@@ -46,9 +45,7 @@ export function locationOf(
   const path = names.managed_file[platform];
   if (path === undefined) {
     const where = { linux: 'Linux', macos: 'macOS', windows: 'Windows' }[platform];
-    throw new StartError(`this client has no file for every machine on ${where}: set up each user's own instead`, {
-      exit_code: EXIT_USAGE,
-    });
+    throw usageError(`this client has no file for every machine on ${where}: set up each user's own instead`);
   }
   const elsewhere = platform !== here;
   return { path, platform, shared: true, elsewhere, read: elsewhere ? () => undefined : readUserFile };

@@ -9,7 +9,7 @@ import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { readProfile } from '../../load/profile.ts';
 import { createFindings } from '../../source/findings.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import type { Input } from './client-input.ts';
 
 /** Options that every kind of client has. */
@@ -36,10 +36,6 @@ const DEFAULT_VARIABLE = 'RELAY_API_KEY';
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
 
 const TOKEN = /^[\x21-\x7e]{8,8192}$/;
-
-function wrong(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
-}
 
 /** Stands for a token where only the form of a file is to be shown. */
 const PLACEHOLDER = '<API_KEY>';
@@ -76,17 +72,19 @@ export async function credentialOf(
 ): Promise<Credential> {
   const given = [apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn].filter((each) => each !== undefined);
   if (given.length > 1) {
-    throw wrong('--api-key, --api-key-env, --token-stdin, --key-helper and --sign-in exclude each other');
+    throw usageError('--api-key, --api-key-env, --token-stdin, --key-helper and --sign-in exclude each other');
   }
   if (managed !== undefined && (given.length === 0 || apiKey !== undefined || tokenStdin)) {
-    throw wrong('a file for every machine holds no token: with --managed say --key-helper, --sign-in or --api-key-env');
+    throw usageError(
+      'a file for every machine holds no token: with --managed say --key-helper, --sign-in or --api-key-env',
+    );
   }
   if (signIn) return { sign_in: true };
   if (keyHelper) return { helper: how.helper() };
   if (apiKey !== undefined) return { token: tokenFrom(apiKey) };
   if (apiKeyEnv !== undefined) {
     if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
-    throw wrong(
+    throw usageError(
       '--api-key-env takes the name of an environment variable, not a key; if that was one, revoke it: your shell may have kept it',
     );
   }
@@ -94,13 +92,15 @@ export async function credentialOf(
   if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
   if (print && !check) return { token: PLACEHOLDER };
   if (input.answers) return { token: tokenFrom(await input.line('Token for the gateway (not shown): ', true)) };
-  throw wrong('where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env');
+  throw usageError(
+    'where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env',
+  );
 }
 
 function tokenFrom(text: string): string {
   const token = text.trim();
   if (TOKEN.test(token)) return token;
-  throw wrong('the token must be one line of 8 to 8192 characters without spaces');
+  throw usageError('the token must be one line of 8 to 8192 characters without spaces');
 }
 
 /** The token itself, to ask the gateway with. Raises StartError when its variable is not set, or nobody has signed in. */
@@ -116,12 +116,12 @@ export async function tokenOf(
   }
   const token = (env[credential.variable] ?? '').trim();
   if (token !== '') return tokenFrom(token);
-  throw wrong(`--check asks with the token in ${credential.variable}, and it is not set`);
+  throw usageError(`--check asks with the token in ${credential.variable}, and it is not set`);
 }
 
 /** Name of an entry that goes into a file: letters, digits, dashes. Raises StartError. */
 export function aliasOf(given: string | undefined, model: string): string {
   if (given === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
   if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(given)) return given;
-  throw wrong('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
+  throw usageError('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
 }

@@ -1,18 +1,13 @@
 import { join } from 'node:path';
-import { StartError } from '../../contract/start-error.ts';
 import { printableLines } from '../../kit/text/printable.ts';
 import { isName } from '../../load/stage-definition.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { enterDirectory, isTaken, ownName, writeNewFiles } from '../new-files.ts';
 import { stageSource, stageTestSource } from './stage-template.ts';
 
 /** Says that the files beside it are ES modules. */
 const MODULE_MARKER = join('stages', 'package.json');
-
-function refuse(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
-}
 
 function nextSteps(name: string, directory: string, appscli: string): string {
   const node = appscli.startsWith('npx') ? 'npx node' : 'node';
@@ -44,12 +39,12 @@ export async function createStage(
   { directory }: { readonly directory: string },
 ): Promise<number> {
   if (!isName(name)) {
-    throw refuse(
+    throw usageError(
       `${JSON.stringify(name)} cannot be the name of a stage: lower-case words joined by dashes, such as require-ticket`,
     );
   }
   if ((await stages()).some((stage) => stage.name === name)) {
-    throw refuse(`${name} is the name of a shipped stage; call yours something else, such as own-${name}`);
+    throw usageError(`${name} is the name of a shipped stage; call yours something else, such as own-${name}`);
   }
   const files: Record<string, string> = {
     [join('stages', `${name}.ts`)]: stageSource(name),

@@ -1,9 +1,9 @@
 import { existsSync, statSync } from 'node:fs';
-import { StartError } from '../../contract/start-error.ts';
+import type { StartError } from '../../contract/start-error.ts';
 import { loadToRun } from '../../gateway/load-configuration.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import { describeDryRun } from './describe-dry-run.ts';
 import { explainPastRequest } from './explain-past-request.ts';
 import { describeMatrix, describePipeline, pipelineData } from './explain-pipeline.ts';
@@ -71,8 +71,7 @@ export async function explainConfiguration(
 function unknownWord(word: string, pipelines: readonly string[], reference: readonly string[]): StartError {
   const known = [...CONFIGURATION_WORDS, ...pipelines, ...reference];
   const help = didYouMean(word, known, `pipelines: ${listed(pipelines)}`);
-  return new StartError(
+  return usageError(
     `there is no pipeline, file or word of the reference called ${word}; ${help} (appscli explain --help shows how)`,
-    { exit_code: EXIT_USAGE },
   );
 }

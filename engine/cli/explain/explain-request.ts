@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../../contract/config.ts';
-import { StartError } from '../../contract/start-error.ts';
+import type { StartError } from '../../contract/start-error.ts';
 import { pathFinder } from '../../kit/path-patterns.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
@@ -11,7 +11,7 @@ import type { Played } from '../../simulate/suite/played.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
 import { readRequest } from './request-file.ts';
 
@@ -42,9 +42,7 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   const only = groups.length === 1 ? groups[0] : undefined;
   if (group === undefined && only !== undefined) return only;
   const problem = group === undefined ? 'whose request is it?' : `there is no token group ${group};`;
-  throw new StartError(`${problem} name the caller's token group: --group ${listed(groups)}`, {
-    exit_code: EXIT_USAGE,
-  });
+  throw usageError(`${problem} name the caller's token group: --group ${listed(groups)}`);
 }
 
 /** What limits count by now for everybody and everything, and those that were set and granted at run time. */
@@ -61,9 +59,8 @@ async function countedSoFar(context: CommandContext, config: GatewayConfig, at: 
 /** A region that no proxy may name would be seen here and never by the gateway. Raises StartError. */
 function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
   if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
-  throw new StartError(
+  throw usageError(
     '--region: no request has a region here; it needs server.region_header and server.trusted_proxies in gateway.yaml',
-    { exit_code: EXIT_USAGE },
   );
 }
 
@@ -77,7 +74,7 @@ function unserved({ pipelines }: Loaded, method: string, path: string, { respons
   const reason = is_served
     ? `the gateway refuses this request before it looks for a pipeline, with status ${response?.status ?? 400}`
     : `no pipeline serves ${method} ${path}; name another path with --path`;
-  return new StartError(reason, { exit_code: EXIT_USAGE });
+  return usageError(reason);
 }
 
 /** An answer that no pipeline takes offence at. */

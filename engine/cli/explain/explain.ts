@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { ERRORS, type ErrorCode } from '../../contract/errors.ts';
 import { FACTS, type FactPath } from '../../contract/facts.ts';
-import { StartError } from '../../contract/start-error.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { OPERATORS, type Operator } from '../../rules/operators.ts';
@@ -9,7 +8,7 @@ import { DIAGNOSTICS, type DiagnosticCode } from '../../source/diagnostics/codes
 import { isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
 import { ORIGIN_HEADERS, originHeader } from '../../upstreams/origin-headers.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages/stages.ts';
 import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './describe-reference.ts';
 import { describeCode, explainCode } from './explain-code.ts';
@@ -113,21 +112,19 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
 /** Raises StartError: the word is unknown. */
 function unknown(kind: string, name: string, names: readonly string[]): never {
   const help = didYouMean(name, names, `there is ${listed(names, 12)}`);
-  throw new StartError(`there is no ${kind} ${name}; ${help}`, { exit_code: EXIT_USAGE });
+  throw usageError(`there is no ${kind} ${name}; ${help}`);
 }
 
 /** Raises StartError: any name will do, but there has to be one. */
 function needsName(kind: 'field' | 'header'): never {
   const example = kind === 'field' ? 'service_tier' : 'set-cookie';
-  throw new StartError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`, { exit_code: EXIT_USAGE });
+  throw usageError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`);
 }
 
 /** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
 function unknownWithout(config: string, word: string, reference: readonly string[]): never {
   const help = didYouMean(word, reference, 'pipelines and requests need a configuration: --config');
-  throw new StartError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`, {
-    exit_code: EXIT_USAGE,
-  });
+  throw usageError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`);
 }
 
 /** A diagnostic code, however it is written; `undefined` when the word is none. */

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { validateHeaderName, validateHeaderValue } from 'node:http';
-import { StartError } from '../../contract/start-error.ts';
 import type { CaseRequest, Json, JsonObject } from '../../load/tests/test-case.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 
 /** What the keys of a file must hold that describes a whole request rather than a body alone. */
 const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: unknown): boolean }>> = {
@@ -47,16 +46,12 @@ function isHeader(name: string, text: string): boolean {
   }
 }
 
-function refuse(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
-}
-
 function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw refuse(`${file} cannot be read: ${code === 'EACCES' ? 'permission denied' : message}`);
+    throw usageError(`${file} cannot be read: ${code === 'EACCES' ? 'permission denied' : message}`);
   }
 }
 
@@ -85,9 +80,9 @@ export function readRequest(file: string): CaseRequest {
   const value = parse(text);
   if (!isWhole(value)) return { text };
   for (const [key, { expected, isRight }] of Object.entries(KEYS)) {
-    if (Object.hasOwn(value, key) && !isRight(value[key])) throw refuse(`${file}: \`${key}\` must be ${expected}`);
+    if (Object.hasOwn(value, key) && !isRight(value[key])) throw usageError(`${file}: \`${key}\` must be ${expected}`);
   }
-  if ('json' in value && 'text' in value) throw refuse(`${file}: a request has \`json\` or \`text\`, not both`);
+  if ('json' in value && 'text' in value) throw usageError(`${file}: a request has \`json\` or \`text\`, not both`);
   const request = value as CaseRequest;
   const headers = Object.entries(request.headers ?? {}).map(([name, own]) => [name.toLowerCase(), own] as const);
   return { ...request, headers: Object.fromEntries(headers.filter(([name]) => !LEFT_OUT.has(name))) };

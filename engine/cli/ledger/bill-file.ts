@@ -1,10 +1,9 @@
 import { readFileSync, statSync } from 'node:fs';
 import { CsvError, type Info, parse } from 'csv-parse/sync';
-import { StartError } from '../../contract/start-error.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { parseDate } from '../../kit/times.ts';
 import type { BilledCost } from '../../money/reports/reconcile.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 
 /** Names of the columns of a bill, where they are not the usual ones. */
 export type BillColumns = Readonly<Partial<Record<'day' | 'model' | 'cost', string>>>;
@@ -47,14 +46,11 @@ export function readBill(file: string, columns: BillColumns = {}): Bill {
   try {
     return parseBill(bytesOf(file), columns);
   } catch (error) {
-    if (error instanceof BillError) throw refused(`${file}:${error.position}: ${error.message}`);
-    if (error instanceof CsvError) throw refused(`${file}:${error.lines}: it is not CSV: ${describeCsvError(error)}`);
+    if (error instanceof BillError) throw usageError(`${file}:${error.position}: ${error.message}`);
+    if (error instanceof CsvError)
+      throw usageError(`${file}:${error.lines}: it is not CSV: ${describeCsvError(error)}`);
     throw error;
   }
-}
-
-function refused(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
 }
 
 /** The bytes of a file that is UTF-8. */
@@ -62,18 +58,18 @@ function bytesOf(file: string): Buffer {
   let bytes: Buffer;
   try {
     const { size } = statSync(file);
-    if (size > BYTES_MAX) throw refused(`${file} is larger than 200 MiB, and so no bill per model and day`);
+    if (size > BYTES_MAX) throw usageError(`${file} is larger than 200 MiB, and so no bill per model and day`);
     bytes = readFileSync(file);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;
-    throw refused(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
+    throw usageError(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
   }
   try {
     new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     return bytes;
   } catch {
-    throw refused(`${file} is not UTF-8; save it as CSV in UTF-8`);
+    throw usageError(`${file} is not UTF-8; save it as CSV in UTF-8`);
   }
 }
 

@@ -1,11 +1,10 @@
-import { StartError } from '../../contract/start-error.ts';
 import { formatUsd } from '../../kit/money.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type ReconciledRow, type Reconciliation, reconcile } from '../../money/reports/reconcile.ts';
 import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { type CsvCell, formatCsv } from '../csv.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { demandPeriod } from '../options.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers } from '../table.ts';
@@ -46,7 +45,9 @@ export async function reconcileBill(context: CommandContext, file: string, given
     const result = await reconcile(database, wish);
     const names = config.upstreams.map(({ name }) => name);
     if (result.total.requests === 0 && !names.includes(upstream)) {
-      throw wrong(`neither gateway.yaml nor the ledger has an upstream "${upstream}"; there is ${names.join(', ')}`);
+      throw usageError(
+        `neither gateway.yaml nor the ledger has an upstream "${upstream}"; there is ${names.join(', ')}`,
+      );
     }
     return result;
   });
@@ -54,10 +55,6 @@ export async function reconcileBill(context: CommandContext, file: string, given
   if (given.csv) terminal.verbatim(reconciliationCsv(found));
   else showReport(context, given.json, reconciliationJson(found, upstream), describe);
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
-}
-
-function wrong(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
 }
 
 /** Lines for people: the lines that disagree, the total, and how sure the ledger is. */

@@ -2,7 +2,6 @@ import type { InJson } from '../../admin/operations.ts';
 import type { Fetch } from '../../client/http.ts';
 import { SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
 import type { LimitWindow } from '../../contract/services.ts';
-import { StartError } from '../../contract/start-error.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import {
   AMOUNT_UNITS,
@@ -15,7 +14,7 @@ import {
 import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
 import { type Location, withAdmin } from '../admin.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { say, showResult } from '../show.ts';
 import { formatMoment } from '../times.ts';
 import {
@@ -90,7 +89,8 @@ export async function clear(
   const { window } = given;
   const only = unitOfWindow(window);
   const unit = given.unit ?? (only === undefined ? undefined : amountUnit(only));
-  if (unit === undefined) throw usage('a minute can have a limit of requests and one of tokens: which? Give --unit');
+  if (unit === undefined)
+    throw usageError('a minute can have a limit of requests and one of tokens: which? Give --unit');
   const done = await withAdmin(
     context,
     given,
@@ -144,8 +144,8 @@ function partsIn(given: WhoseOptions): LimitParts {
 
 function wishIn(given: AmountOptions) {
   const [unit, another] = AMOUNT_UNITS.filter((each) => given[each] !== undefined);
-  if (unit === undefined) throw usage('how much? Give --usd, --requests or --tokens');
-  if (another !== undefined) throw usage('give one of --usd, --requests and --tokens, not several');
+  if (unit === undefined) throw usageError('how much? Give --usd, --requests or --tokens');
+  if (another !== undefined) throw usageError('give one of --usd, --requests and --tokens, not several');
   return { ...partsIn(given), window: given.window, [unit]: given[unit], reason: given.reason };
 }
 
@@ -158,8 +158,4 @@ function tellNow(context: CommandContext, now: InJson<LimitInForce>): void {
   for (const text of [describeNoRoom(now), describeWhere(now), describeNothingLimited(now)]) {
     if (text !== undefined) say(context, text);
   }
-}
-
-function usage(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
 }

@@ -5,7 +5,7 @@ import type { KnownPerson, RebindWish } from '../../identity/sessions/bindings.t
 import { type Location, withAdmin } from '../admin.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
 import { showList, showResult } from '../show.ts';
 import { formatDay, titleInZone } from '../times.ts';
 
@@ -64,11 +64,12 @@ export async function rebind(
 }
 
 function checkWish(emails: readonly string[], { subject, formerIssuer }: RebindOptions): void {
-  const wrong = (message: string) => new StartError(message, { exit_code: EXIT_USAGE });
   if ((emails.length === 0) === (formerIssuer === undefined)) {
-    throw wrong('whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one');
+    throw usageError(
+      'whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one',
+    );
   }
-  if (subject !== undefined && emails.length !== 1) throw wrong('--subject names one account: give one address');
+  if (subject !== undefined && emails.length !== 1) throw usageError('--subject names one account: give one address');
 }
 
 /** Nothing is changed while one of them is not known. */

@@ -1,13 +1,12 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { EffectivePrice, TokenRates } from '../../contract/services.ts';
 import { SERVED_FIELDS } from '../../contract/services.ts';
-import { StartError } from '../../contract/start-error.ts';
 import { loadToRead } from '../../gateway/load-configuration.ts';
 import { formatUsd } from '../../kit/money.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../../money/prices/prices.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers, withoutEmptyColumns } from '../table.ts';
 
@@ -46,7 +45,7 @@ function pricesAt(
   const models = model === undefined ? config.models.map(({ id }) => id) : [model];
   const known = config.upstreams.map(({ name }) => name);
   if (upstream !== undefined && !known.includes(upstream)) {
-    throw new StartError(`there is no upstream "${upstream}" in ${known.join(', ')}`, { exit_code: EXIT_USAGE });
+    throw usageError(`there is no upstream "${upstream}" in ${known.join(', ')}`);
   }
   const shown = models.flatMap((id) =>
     (upstream === undefined ? known : [upstream]).map((name): Shown => {
@@ -57,9 +56,7 @@ function pricesAt(
     const why = config.models.some(({ id }) => id === model)
       ? 'has no price'
       : 'is not in gateway.yaml and has no price';
-    throw new StartError(`the model "${model}" ${why}; prices.unknown_model can give it one`, {
-      exit_code: EXIT_USAGE,
-    });
+    throw usageError(`the model "${model}" ${why}; prices.unknown_model can give it one`);
   }
   return shown;
 }

@@ -1,11 +1,10 @@
 import type { AdminApi } from '../../admin/operations.ts';
 import type { Fetch } from '../../client/http.ts';
-import { StartError } from '../../contract/start-error.ts';
 import { printableLines } from '../../kit/text/printable.ts';
 import { allPages, type Location, withAdmin } from '../admin.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import { showList, showResult } from '../show.ts';
 import { formatDay, titleInZone } from '../times.ts';
 
@@ -61,10 +60,7 @@ export async function end(
   const { terminal } = context;
   const { user, withTokens = false } = given;
   if ((id === undefined) === (user === undefined) || (id !== undefined && withTokens)) {
-    throw new StartError(
-      'which session? Give its id, as "appscli sessions list" shows it, or --user for all of somebody',
-      { exit_code: EXIT_USAGE },
-    );
+    throw usageError('which session? Give its id, as "appscli sessions list" shows it, or --user for all of somebody');
   }
   const ended = await withAdmin(
     context,

@@ -1,13 +1,12 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { StartError } from '../../contract/start-error.ts';
 import { strayStage } from '../../kit/strays.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { asError } from '../../run/stage-failure.ts';
 import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/suite.ts';
 import { renderDiagnostics, shownPath } from '../../source/diagnostics/render.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_CONFIGURATION, EXIT_FINDINGS, EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_CONFIGURATION, EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { count, describeCoverage, describeFailure, describeFile, describeRefused, painter } from './test-report.ts';
 import { traceStages } from './test-trace.ts';
 
@@ -37,7 +36,7 @@ export async function test(context: CommandContext, given: TestWishes): Promise<
   const { config, format } = given;
   const paths = given.paths.length > 0 ? given.paths : [config === undefined ? '.' : dirname(config)];
   const absent = [...paths, ...(config === undefined ? [] : [config])].find((path) => !existsSync(path));
-  if (absent !== undefined) throw new StartError(`${absent} does not exist`, { exit_code: EXIT_USAGE });
+  if (absent !== undefined) throw usageError(`${absent} does not exist`);
   const stopCatching = catchStrays(context);
   const suite = await openSuite({ paths, config, stages: await context.stages() });
   try {

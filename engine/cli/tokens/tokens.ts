@@ -6,7 +6,7 @@ import { isWellFormedToken } from '../../identity/tokens/token-format.ts';
 import { nothingToDo, theOne } from '../../identity/tokens/tokens.ts';
 import { allPages, type Location, withAdmin } from '../admin.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_USAGE } from '../exit-codes.ts';
+import { usageError } from '../exit-codes.ts';
 import { say, showList, showResult, showSecret } from '../show.ts';
 import { formatDay, formatMoment, titleInZone } from '../times.ts';
 
@@ -29,7 +29,9 @@ export async function create(
 ): Promise<number> {
   const { user, group, name, team, project } = given;
   if (given.baseUrl === undefined && (user === undefined || group === undefined)) {
-    throw usage('whose token, and which models may it use? Give --user and --group, or --base-url to make your own');
+    throw usageError(
+      'whose token, and which models may it use? Give --user and --group, or --base-url to make your own',
+    );
   }
   const wish = { user, group, name, team, project, expires_at: given.expires?.toISOString() };
   const made = await withAdmin(context, given, (admin) => admin('createToken', wish), fetch);
@@ -121,7 +123,7 @@ function listOf(admin: AdminApi, user: string | undefined): Promise<Shown[]> {
 function demandOne(id: string | undefined, { user, name, baseUrl }: WhichToken): void {
   if (id !== undefined && user === undefined && name === undefined) return;
   if (id === undefined && name !== undefined && (user !== undefined || baseUrl !== undefined)) return;
-  throw usage('which token? Give its id, as "appscli tokens list" shows it, or both --user and --name');
+  throw usageError('which token? Give its id, as "appscli tokens list" shows it, or both --user and --name');
 }
 
 /** The id of the one token that is meant; by name alone it is one of whoever signed in. */
@@ -167,8 +169,4 @@ function stateOf({ state, expires_at, suspends_at }: Shown): string {
 function makerOf({ created_by, user }: Shown): string {
   if (created_by.startsWith('command')) return '';
   return created_by === user ? 'self' : created_by;
-}
-
-function usage(message: string): StartError {
-  return new StartError(message, { exit_code: EXIT_USAGE });
 }

@@ -1,4 +1,3 @@
-import { StartError } from '../../contract/start-error.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
@@ -12,7 +11,7 @@ import {
 import { roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { type CsvCell, formatCsv } from '../csv.ts';
-import { EXIT_OK, EXIT_USAGE } from '../exit-codes.ts';
+import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { demandPeriod } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
@@ -40,9 +39,7 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...rest } = given;
   const { answeredModel: answered_model, serviceTier: service_tier, ...others } = rest;
   if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
-    throw new StartError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`, {
-      exit_code: EXIT_USAGE,
-    });
+    throw usageError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`);
   }
   demandPeriod(others);
   const names = { upstream_model: upstreamModel, token_group: tokenGroup, answered_model, service_tier };
