@@ -34,7 +34,8 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
     const id = demandId(given, 'access token');
     const [token] = await findTokens(database, { id, user: is_admin ? undefined : email });
     if (token !== undefined) return token;
-    throw new OperationError(`there is no access token ${id}${is_admin ? '' : ' among yours'}`, 'missing');
+    const where = is_admin ? '; "appscli tokens list" shows all' : ' among yours';
+    throw new OperationError(`there is no access token ${id}${where}`, 'missing');
   };
   return {
     async listTokens({ caller }: Asked, { user: asked, limit, after }: PageAsked & { readonly user?: string }) {

@@ -85,7 +85,9 @@ test('a token can be revoked by user and name, and a half-said wish is a wrong c
   assert.equal((await bench.run('tokens', 'revoke', '--user', 'erin@example.com')).exit_code, 64);
   assert.equal((await bench.run('tokens', 'revoke')).exit_code, 64);
   await bench.succeed('tokens', 'revoke', '--user', 'erin@example.com', '--name', 'test');
-  assert.equal((await bench.run('tokens', 'revoke', 'tok_unknown')).exit_code, 1);
+  const unknown = await bench.run('tokens', 'revoke', 'tok_unknown');
+  assert.equal(unknown.exit_code, 1);
+  assert.match(unknown.stderr, /no access token tok_unknown; "appscli tokens list" shows all/);
 });
 
 test('a token that is revoked leaves the others of its owner alone', async () => {
