@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import pg from 'pg';
 import { PACKAGE_ROOT } from '../../engine/kit/package-root.ts';
 import type { Database } from '../../engine/store/database.ts';
-import { migrations } from '../../engine/store/migrate.ts';
-import { parseInt8 } from '../../engine/store/postgres-client.ts';
+import { migrate, migrations } from '../../engine/store/migrate.ts';
+import { createConnections, parseInt8 } from '../../engine/store/postgres-client.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { open, outside, POOL_MAX } from '../support/open-database.ts';
 import { until } from '../support/until.ts';
@@ -153,6 +155,27 @@ describe('migrations', () => {
     const databases = await Promise.all(Array.from({ length: 3 }, () => open(url)));
     await Promise.all(databases.map((database) => database.close()));
     await drop();
+  });
+
+  test('are given up after about a minute where the server falls silent', async (t) => {
+    const asked = Promise.withResolvers<void>();
+    const silent = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => {
+        // AuthenticationOk, ReadyForQuery.
+        socket.write(Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]));
+        socket.once('data', () => asked.resolve());
+      });
+    }).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const settings = () => ({ host: '127.0.0.1', port, user: 'test', database: 'test' });
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const given_up = assert.rejects(migrate(createConnections({ settings, label: () => 'silent' })), /timeout/);
+    await asked.promise;
+    t.mock.timers.tick(90_000);
+    await given_up;
+    silent.close();
   });
 
   test('are not held up by a process that was killed while migrating', async () => {
