@@ -2,7 +2,7 @@ import { defineStage, type Services, type StageContext, StageError } from '../en
 import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
 import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
 import { readBodyFacts } from '../engine/protocols/index.ts';
-import { modelNames, servedWords, windowAsked } from '../engine/upstreams/index.ts';
+import { modelNames, servedNames, windowAsked } from '../engine/upstreams/index.ts';
 
 const CALLER = [
   'principal.email',
@@ -119,7 +119,7 @@ export default defineStage({
     const { models } = services;
     const refuseBusyCaller = limitCallersAtOnce(services);
     const isModel = modelNames(services.config);
-    const words = servedWords(services.config);
+    const words = servedNames(services.config);
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);

@@ -132,7 +132,7 @@ test('CI runs the tests with the commands that the README gives, which install w
 });
 
 test('every appscli command that a README shows exists, with the options it is given', async () => {
-  const terminal = { data() {}, words() {} } as never;
+  const terminal = { data() {}, info() {} } as never;
   const program = createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
   const texts = await Promise.all(DOCUMENTS.map((document) => readFile(join(REPOSITORY, document), 'utf8')));
   const lines = texts.join('\n').replaceAll('\\\n', ' ');

@@ -32,9 +32,9 @@ export async function reportFailure(error: unknown, terminal: Terminal, env: Nod
   if (error instanceof ConfigurationError) {
     const { renderDiagnostics } = await import('../source/diagnostics/render.ts');
     const { diagnostics, sources } = error.findings;
-    terminal.words(`${renderDiagnostics(diagnostics, { format: 'text', color: terminal.words_color, sources })}\n`);
+    terminal.info(`${renderDiagnostics(diagnostics, { format: 'text', color: terminal.info_color, sources })}\n`);
   }
-  if (env.APPSCLI_DEBUG === '1') terminal.words(`${inspect(error)}\n`);
-  terminal.words(`appscli: ${line}\n`);
+  if (env.APPSCLI_DEBUG === '1') terminal.info(`${inspect(error)}\n`);
+  terminal.info(`appscli: ${line}\n`);
   return exit_code;
 }

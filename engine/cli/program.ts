@@ -59,7 +59,7 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
   // Before any command is added: they inherit both.
   program.exitOverride().configureOutput({
     writeOut: (text) => terminal.data(text),
-    writeErr: (text) => terminal.words(text),
+    writeErr: (text) => terminal.info(text),
   });
   program
     .description(

@@ -8,7 +8,7 @@ const WIDTH = 80;
 
 /** Tells a person something, in lines of 80 columns. */
 export function say({ terminal }: CommandContext, text: string): void {
-  terminal.words(printableLines(wrapText(text, WIDTH)));
+  terminal.info(printableLines(wrapText(text, WIDTH)));
 }
 
 /** Prints what came of a command as one line of JSON, or tells it to a person. */
@@ -55,7 +55,7 @@ export function showList<Entry>(
   },
 ): number {
   if (json) terminal.data(`${jsonText(entries, 2)}\n`);
-  else if (entries.length === 0) terminal.words(`${how.none}\n`);
+  else if (entries.length === 0) terminal.info(`${how.none}\n`);
   else {
     const { columns, rows } = withoutEmptyColumns(how.columns, entries.map(how.cells));
     terminal.data(printableLines(formatList(columns, rows, how.width ?? terminal.table_columns)));

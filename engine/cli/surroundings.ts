@@ -10,6 +10,6 @@ export interface Surroundings {
 }
 
 /** Tells a person something on the side. */
-export function warner(terminal: Terminal): (words: string) => void {
-  return (words) => terminal.words(printableLines([`appscli: ${words}`]));
+export function warner(terminal: Terminal): (message: string) => void {
+  return (message) => terminal.info(printableLines([`appscli: ${message}`]));
 }

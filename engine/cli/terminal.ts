@@ -1,7 +1,7 @@
 import { printable, printableLine, printableStyled } from '../kit/text/printable.ts';
 
 /**
- * Where a command writes: data to standard output, words to standard error. What a terminal would act upon is taken out of
+ * Where a command writes: data to standard output, information to standard error. What a terminal would act upon is taken out of
  * both on the way, but for colours of our own; what fits on a line or into JSON is for those who put it there.
  */
 export interface Terminal {
@@ -9,9 +9,9 @@ export interface Terminal {
   data(text: string): void;
   /** Data that a program takes to the letter, such as the contents of a file. */
   verbatim(text: string): void;
-  /** Words for a person. */
-  words(text: string): void;
-  /** Puts these words in the place of the line that was written last; none take it away. */
+  /** Information for a person. */
+  info(text: string): void;
+  /** Writes over the line that was written last; an empty text takes it away. */
   rewrite(line: string): void;
   /** From now on a reader of standard output that goes away doesn't end the process. */
   outliveReader(): void;
@@ -19,12 +19,12 @@ export interface Terminal {
   readonly columns: number;
   /** The same for tables; without end when no terminal is there, so that each row of a table is one line for a program. */
   readonly table_columns: number;
-  /** Whether a person watches standard error. */
-  readonly words_watched: boolean;
+  /** Whether a person reads standard error at a terminal. */
+  readonly interactive: boolean;
   /** Whether standard output takes colours. */
   readonly data_color: boolean;
   /** Whether standard error takes colours. */
-  readonly words_color: boolean;
+  readonly info_color: boolean;
 }
 
 const DEFAULT_COLUMNS = 80;
@@ -42,20 +42,20 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
   process.stderr.on('error', () => {});
   const columns = /^[1-9]\d{0,3}$/.test(env.COLUMNS ?? '') ? Number(env.COLUMNS) : process.stdout.columns;
   const data_color = colorful && process.stdout.isTTY === true;
-  const words_color = colorful && process.stderr.isTTY === true;
+  const info_color = colorful && process.stderr.isTTY === true;
   const shown = (text: string, color: boolean) => (color ? printableStyled(text) : printable(text));
   return {
     data: (text) => void process.stdout.write(shown(text, data_color)),
     verbatim: (text) => void process.stdout.write(text),
-    words: (text) => void process.stderr.write(shown(text, words_color)),
+    info: (text) => void process.stderr.write(shown(text, info_color)),
     rewrite: (line) => void process.stderr.write(`\r${printableLine(line)}\x1b[K`),
     outliveReader() {
       outlive = true;
     },
     columns: columns ?? DEFAULT_COLUMNS,
     table_columns: columns ?? Number.POSITIVE_INFINITY,
-    words_watched: process.stderr.isTTY === true,
+    interactive: process.stderr.isTTY === true,
     data_color,
-    words_color,
+    info_color,
   };
 }

@@ -11,7 +11,7 @@ import type { CommandContext } from './context.ts';
 /** The log of a command that ends by itself: only trouble, unless APPSCLI_DEBUG=1. */
 export function commandLog({ terminal, env }: CommandContext): Log {
   const debug = env.APPSCLI_DEBUG === '1';
-  const log = createLog({ write: (line) => terminal.words(line), format: 'readable', debug });
+  const log = createLog({ write: (line) => terminal.info(line), format: 'readable', debug });
   return debug ? log : { ...log, info() {} };
 }
 

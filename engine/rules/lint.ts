@@ -6,12 +6,12 @@ import { formatCondition } from './format-condition.ts';
 /** With more operands, pairs of them are not compared. */
 const MAX_PAIRED = 12;
 
-const MAX_WORDS = 120;
+const MAX_CHARS = 120;
 
 /** A condition in a message; left out when it is long. */
 function shown(expression: Expression): string {
-  const words = formatCondition(expression.logic);
-  return words.length > MAX_WORDS ? 'this' : `\`${words}\``;
+  const text = formatCondition(expression.logic);
+  return text.length > MAX_CHARS ? 'this' : `\`${text}\``;
 }
 
 /** A condition made of two of the operands of another. */

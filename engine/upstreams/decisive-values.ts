@@ -21,7 +21,7 @@ export interface DecidedRequest {
 /** Checks the decisive fields of requests and returns the identifiers of all models that they name beside `model`. */
 export type DecisiveCheck = (choices: Readonly<Record<string, DecisiveChoice>>, request: DecidedRequest) => string[];
 
-/** Where prices by service tier, speed and place stand in the pricing of a model. */
+/** Where prices by service tier, speed and region stand in the pricing of a model. */
 const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
   service_tier: { key: 'service_tier', pricing: 'service_tiers' },
   speed: { key: 'speed', pricing: 'speeds' },
@@ -52,10 +52,10 @@ export function modelNames({ models }: GatewayConfig): (text: string) => boolean
 }
 
 /**
- * The words by which requests of a configuration can ask for a tier, a speed or a place. Anything else that stands there is
+ * The names by which requests of a configuration can ask for a tier, a speed or a region. Anything else that stands there is
  * refused, and could be a piece of a prompt: it becomes no fact.
  */
-export function servedWords({ models, prices }: GatewayConfig): ReadonlySet<string> {
+export function servedNames({ models, prices }: GatewayConfig): ReadonlySet<string> {
   const pricings = [...models, ...(prices?.rows ?? [])].map(({ pricing }) => pricing);
   const priced = [...pricings, prices?.unknown_model].flatMap((pricing) =>
     [pricing?.service_tiers, pricing?.speeds, pricing?.inference_geos].flatMap((by_name) => Object.keys(by_name ?? {})),

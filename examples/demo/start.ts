@@ -27,7 +27,7 @@ const terminal = processTerminal(process.env);
 // Ctrl-C must stop everything even when nobody reads what is printed.
 terminal.outliveReader();
 const { info, warn, error, hide } = createLog({
-  write: (line) => terminal.words(line),
+  write: (line) => terminal.info(line),
   format: 'readable',
   debug: process.env.APPSCLI_DEBUG === '1',
 });

@@ -28,10 +28,10 @@ let gateway: TestGateway;
 let request_id: string;
 
 /** Runs a command in this process. Its terminal takes nothing out, so that each command has to. */
-async function run(...words: readonly string[]): Promise<string> {
-  const { context, data, words: said } = collectingContext();
+async function run(...info: readonly string[]): Promise<string> {
+  const { context, data, info: said } = collectingContext();
   const program = createProgram({ ...context, env: gateway.env, finish: () => {} });
-  await program.parseAsync([...words, '--config', gateway.config_file], { from: 'user' });
+  await program.parseAsync([...info, '--config', gateway.config_file], { from: 'user' });
   return data() + said();
 }
 
@@ -138,9 +138,9 @@ describe('names from outside', () => {
 
   test('are printed as text that does nothing where they are no command, or no value of an option', async () => {
     for (const wrong of [[HOSTILE], ['usage', '--user', HOSTILE]]) {
-      const { context, words } = collectingContext();
+      const { context, info } = collectingContext();
       await assert.rejects(createProgram({ ...context, finish: () => {} }).parseAsync(wrong, { from: 'user' }));
-      assertShowable(words(), wrong.join(' '));
+      assertShowable(info(), wrong.join(' '));
     }
   });
 
@@ -164,9 +164,9 @@ describe('names from outside', () => {
 
   test('are printed in errors of commands as text that does nothing', async () => {
     const { reportFailure } = await import('../../engine/cli/failure.ts');
-    const { context, words } = collectingContext();
+    const { context, info } = collectingContext();
     await reportFailure(new Error(HOSTILE), context.terminal, {});
-    assertShowable(words(), 'an error');
+    assertShowable(info(), 'an error');
   });
 
   for (const format of ['readable', 'json'] as const) {

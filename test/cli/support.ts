@@ -79,22 +79,22 @@ export function startCli(arguments_: readonly string[], options: CommandOptions 
 }
 
 /** A terminal that keeps what is written, 80 columns wide and watched by nobody. */
-export function collectingTerminal(): { terminal: Terminal; data(): string; words(): string } {
+export function collectingTerminal(): { terminal: Terminal; data(): string; info(): string } {
   const data: string[] = [];
-  const words: string[] = [];
+  const info: string[] = [];
   const terminal: Terminal = {
     data: (text) => void data.push(printable(text)),
     verbatim: (text) => void data.push(text),
-    words: (text) => void words.push(printable(text)),
-    rewrite: (line) => void words.push(`\r${printableLine(line)}\x1b[K`),
+    info: (text) => void info.push(printable(text)),
+    rewrite: (line) => void info.push(`\r${printableLine(line)}\x1b[K`),
     outliveReader() {},
     columns: 80,
     table_columns: Number.POSITIVE_INFINITY,
-    words_watched: false,
+    interactive: false,
     data_color: false,
-    words_color: false,
+    info_color: false,
   };
-  return { terminal, data: () => data.join(''), words: () => words.join('') };
+  return { terminal, data: () => data.join(''), info: () => info.join('') };
 }
 
 /** Ends when no command needs the current directory any more, of which a process has one. */
@@ -122,8 +122,8 @@ function inDirectory<T>(directory: string, run: () => Promise<T>): Promise<T> {
 export async function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
   const { env = process.env, cwd, ...somebody } = options;
   if (Object.keys(somebody).length > 0) return startCli(arguments_, options).ended;
-  const { terminal, data, words } = collectingTerminal();
+  const { terminal, data, info } = collectingTerminal();
   const run = () => runCommandLine(arguments_, { terminal, env, stages: async () => stages });
   const exit_code = await (cwd === undefined ? run() : inDirectory(cwd, run));
-  return { exit_code, signal: null, stdout: data(), stderr: words() };
+  return { exit_code, signal: null, stdout: data(), stderr: info() };
 }

@@ -154,21 +154,21 @@ export interface Backend {
   /** Where the credentials file is. */
   readonly path: string;
   data(): string;
-  words(): string;
+  info(): string;
 }
 
 /** Sets up a backend that is cleared away with the test file. */
 export function createBackend(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Backend {
   const home = mkdtempSync(join(tmpdir(), 'appscli-home-'));
   closing.push(() => rmSync(home, { recursive: true, force: true }));
-  const said = { data: '', words: '' };
+  const said = { data: '', info: '' };
   const env = { HOME: home, PATH: process.env.PATH };
   return {
     env,
     home,
     path: join(home, '.config', 'appscli', 'credentials.json'),
     data: () => said.data,
-    words: () => said.words,
+    info: () => said.info,
     context: {
       env,
       stages: async () => [],
@@ -179,18 +179,18 @@ export function createBackend(terminal: { readonly watched?: boolean; readonly c
         verbatim(text) {
           said.data += text;
         },
-        words(text) {
-          said.words += text;
+        info(text) {
+          said.info += text;
         },
         rewrite(line) {
-          said.words += `\r${line}\x1b[K`;
+          said.info += `\r${line}\x1b[K`;
         },
         outliveReader() {},
         columns: terminal.columns ?? 80,
         table_columns: terminal.columns ?? Number.POSITIVE_INFINITY,
-        words_watched: terminal.watched ?? false,
+        interactive: terminal.watched ?? false,
         data_color: false,
-        words_color: false,
+        info_color: false,
       },
     },
   };

@@ -88,10 +88,10 @@ describe('the stage siem', () => {
     stage.hooks.finally?.(stage.request({ facts: { 'request.id': id, ...request, ...facts }, headers }));
   }
 
-  const logged = (words: string) => stage.log.filter(({ message }) => message.includes(words));
+  const logged = (info: string) => stage.log.filter(({ message }) => message.includes(info));
   /** What the stage waits for next, in seconds. */
   const nextSeconds = () => (stage.clock.next() ?? Number.NaN) / 1000;
-  const untilLogged = (words: string) => until(words, async () => logged(words).length > 0);
+  const untilLogged = (info: string) => until(info, async () => logged(info).length > 0);
 
   it('sends records together once they have waited long enough', async () => {
     open({ batch_seconds: 2 });
@@ -258,7 +258,7 @@ it('the example passes the check, with two variables to set', async () => {
     env: {},
     color: false,
     data: (text) => void data.push(text),
-    words: () => {},
+    info: () => {},
   });
   assert.equal(exit_code, 0);
   const { diagnostics } = JSON.parse(data.join('')) as { diagnostics: { code: string; message: string }[] };

@@ -65,7 +65,7 @@ export async function checkChanged(input: string): Promise<string> {
       env: { DATABASE_URL: 'set', UPSTREAM_KEY: 'set', SPARE_TOKEN: 'set' },
       color: false,
       data: (text) => void printed.push(text),
-      words: (text) => void printed.push(text),
+      info: (text) => void printed.push(text),
     });
     // How long the name of a temporary directory is decides where the text breaks before it.
     return printed

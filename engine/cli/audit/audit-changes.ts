@@ -24,7 +24,7 @@ export async function changes(
   const found = await withAdmin(context, given, (admin) => latest(admin, given), fetch);
   const oldest_first = found.toReversed();
   if (given.json) for (const change of oldest_first) terminal.data(`${jsonText(change)}\n`);
-  else if (found.length === 0) terminal.words('Nothing was changed.\n');
+  else if (found.length === 0) terminal.info('Nothing was changed.\n');
   else terminal.data(printableLines(oldest_first.flatMap(describeChange)));
   return EXIT_OK;
 }

@@ -24,7 +24,7 @@ export async function tailAudit(
     // At least one, to know where to go on from.
     const latest = await auditTail(database, { limit: Math.max(1, lines) });
     print(lines === 0 ? [] : latest);
-    if (latest.length === 0 && !follow && !json) terminal.words('The audit log is empty.\n');
+    if (latest.length === 0 && !follow && !json) terminal.info('The audit log is empty.\n');
     if (follow) await printWhatComes(database, latest.at(-1)?.id ?? 0, print);
     return EXIT_OK;
   });

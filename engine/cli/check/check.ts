@@ -34,7 +34,7 @@ export interface CheckOptions {
   /** Takes the findings. */
   data(text: string): void;
   /** Takes the summary. */
-  words(text: string): void;
+  info(text: string): void;
 }
 
 function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
@@ -166,7 +166,7 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
  * @returns the exit code: 0, or 1 when there is something to fix.
  */
 export async function runCheck(options: CheckOptions): Promise<number> {
-  const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, words } = options;
+  const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, info } = options;
   const checked = await loadPaths(options.paths, { ...options, environment });
   const { diagnostics, sources } = checked;
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
@@ -180,8 +180,8 @@ export async function runCheck(options: CheckOptions): Promise<number> {
     if (findings !== '') data(findings);
     const reached = live === undefined ? '' : renderLive(live, { format, color });
     if (reached !== '') data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
-    words(`${findings + reached === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
-    if (reach) words(describeLive(live));
+    info(`${findings + reached === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
+    if (reach) info(describeLive(live));
   }
   const failed = reach !== undefined && !(live?.length && live.every(({ ok }) => ok));
   return errors > 0 || failed || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
@@ -216,6 +216,6 @@ export async function check(
     ...(live ? { live: async (found) => (await import('./live.ts')).checkLive(found, env, timeout) } : {}),
     color: terminal.data_color,
     data: terminal.data,
-    words: terminal.words,
+    info: terminal.info,
   });
 }

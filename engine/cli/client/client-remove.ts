@@ -30,7 +30,7 @@ export async function removeClient(
   const root_url = rootUrl(given.baseUrl, context.env);
   const { drafts } = planned(() => planRemoval(client, root_url, given, context.env));
   if (drafts.length === 0) {
-    context.terminal.words(`The files of the client say nothing of ${root_url}.\n`);
+    context.terminal.info(`The files of the client say nothing of ${root_url}.\n`);
     return EXIT_OK;
   }
   const { write, print, json } = given;

@@ -42,7 +42,7 @@ export async function offerDrafts(
     const change = index < 0 ? 'none' : written ? 'written' : 'proposed';
     return { path: draft.path, change, backup: backups[index] ?? null };
   });
-  for (const outcome of outcomes) terminal.words(`${formatOutcome(outcome)}\n`);
+  for (const outcome of outcomes) terminal.info(`${formatOutcome(outcome)}\n`);
   if (how.json) terminal.data(`${jsonText({ ...how.facts, files: outcomes })}\n`);
   return changed.length === 0 || written ? EXIT_OK : EXIT_FINDINGS;
 }
@@ -52,10 +52,10 @@ async function mayWrite(
   changed: readonly Draft[],
   { write, input, token }: Parameters<typeof offerDrafts>[2],
 ): Promise<boolean> {
-  for (const draft of changed) terminal.words(showDiff(draft, token, terminal.words_color));
+  for (const draft of changed) terminal.info(showDiff(draft, token, terminal.info_color));
   if (write) return true;
   if (!input.answers) {
-    terminal.words('Nobody is there to ask: run this again with --write to write it.\n');
+    terminal.info('Nobody is there to ask: run this again with --write to write it.\n');
     return false;
   }
   return /^y(?:es)?$/i.test((await input.line('Write this? [y/N] ', false)).trim());

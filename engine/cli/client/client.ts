@@ -161,7 +161,7 @@ async function offer(
   const { write, json } = how.given;
   const { shared, elsewhere } = how.location;
   const print = how.given.print || elsewhere;
-  if (shared && print) context.terminal.words(`What follows belongs in ${how.location.path} on each machine.\n`);
+  if (shared && print) context.terminal.info(`What follows belongs in ${how.location.path} on each machine.\n`);
   const exit_code = await offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
     ...(write && { write }),
     ...(print && { print }),
@@ -171,7 +171,7 @@ async function offer(
     facts: { client: kind, base_url: root_url, warnings },
   });
   const note = 'variable' in credential ? how.note(credential.variable) : undefined;
-  if (note !== undefined) context.terminal.words(`${note}\n`);
+  if (note !== undefined) context.terminal.info(`${note}\n`);
   return exit_code;
 }
 
@@ -255,10 +255,10 @@ export async function messages(
   } else {
     terminal.verbatim(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
     const unset = noteUnset(context)(wish.credential.variable);
-    if (unset !== undefined) terminal.words(`${unset}\n`);
+    if (unset !== undefined) terminal.info(`${unset}\n`);
     if (discovery) {
       const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
-      terminal.words(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
+      terminal.info(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
     }
   }
   return EXIT_OK;

@@ -54,6 +54,6 @@ export async function createStage(
   if (!isTaken(join(directory, MODULE_MARKER))) files[MODULE_MARKER] = '{ "type": "module" }\n';
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((file) => join(directory, file))));
-  terminal.words(nextSteps(name, directory, ownName(env)));
+  terminal.info(nextSteps(name, directory, ownName(env)));
   return EXIT_OK;
 }

@@ -24,7 +24,7 @@ export async function diff(
   const [before, after] = await bothUsable(context, old_file, new_file);
   const changes = given.ledger ? await diffWithLedger(context, before, after) : await diffConfigurations(before, after);
   if (given.json) terminal.data(`${jsonText(changes, 2)}\n`);
-  else if (changes.length === 0) terminal.words('Nothing changes for anybody.\n');
+  else if (changes.length === 0) terminal.info('Nothing changes for anybody.\n');
   else terminal.data(printableLines(describeChanges(changes, terminal.columns)));
   return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }

@@ -27,14 +27,14 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     file: position === undefined ? 'gateway.yaml' : shownPath(position.file, cwd),
     line: position?.line ?? 1,
   });
-  const words = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
+  const format = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
   const routing = routingRules(config).map(
     ({ index, name, mode, logic, upstream }): EffectiveRule => ({
       kind: 'routing',
       name,
       mode,
       logic,
-      text: words(logic),
+      text: format(logic),
       effect: `goes to ${upstream}`,
       ...at(loaded.positionOf(`/routing/rules/${index}`)),
     }),
@@ -48,25 +48,25 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     effect: `goes to ${config.routing.default_upstream}`,
     ...at(loaded.positionOf('/routing/default_upstream')),
   };
-  return [...routing, otherwise, ...spendingRules(loaded, config, at, words), ...pipelineRules(loaded, at, words)];
+  return [...routing, otherwise, ...spendingRules(loaded, config, at, format), ...pipelineRules(loaded, at, format)];
 }
 
 type At = (position: SourcePosition | undefined) => { file: string; line: number };
-type Words = (logic: unknown) => string;
+type FormatLogic = (logic: unknown) => string;
 
-function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, words: Words): EffectiveRule[] {
+function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, format: FormatLogic): EffectiveRule[] {
   return spendLimits(config).map((limit) => ({
     kind: 'spend',
     name: limit.name,
     mode: limit.mode,
     logic: limit.logic,
-    text: words(limit.logic),
+    text: format(limit.logic),
     effect: `at most ${describeLimit(limit)}`,
     ...at(loaded.positionOf(limit.pointer)),
   }));
 }
 
-function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRule[] {
+function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): EffectiveRule[] {
   return pipelines.flatMap((pipeline) => [
     ...pipeline.rules.map(
       ({ name, logic, position }): EffectiveRule => ({
@@ -74,7 +74,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRu
         name: `${pipeline.name}/${name}`,
         mode: 'enforce',
         logic,
-        text: words(logic),
+        text: format(logic),
         effect: 'is a name for this condition',
         ...at(position),
       }),
@@ -91,7 +91,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, words: Words): EffectiveRu
             name: `${pipeline.name}/${entry.id}`,
             mode: entry.mode,
             logic,
-            text: words(logic),
+            text: format(logic),
             effect: list === 'on_error' ? `answers${handled}` : 'runs',
             ...at(entry.when_position ?? entry.position),
           },

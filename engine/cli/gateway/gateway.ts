@@ -12,8 +12,8 @@ export async function runGateway(
   // Audit lines may go to standard output; who stops reading them must not stop the gateway.
   terminal.outliveReader();
   const log = createLog({
-    write: (line) => terminal.words(line),
-    format: terminal.words_watched ? 'readable' : 'json',
+    write: (line) => terminal.info(line),
+    format: terminal.interactive ? 'readable' : 'json',
     debug: env.APPSCLI_DEBUG === '1',
   });
   const stages = await context.stages();

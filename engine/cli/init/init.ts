@@ -60,6 +60,6 @@ export async function init({ terminal, env }: CommandContext, directory: string)
   if (!isTaken(join(target, '.gitignore'))) files['.gitignore'] = GITIGNORE;
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
-  terminal.words(nextSteps(directory, ownName(env)));
+  terminal.info(nextSteps(directory, ownName(env)));
   return EXIT_OK;
 }

@@ -35,7 +35,7 @@ export async function reprice(
   const onProgress = ({ requests, until }: RepriceProgress) => {
     if (performance.now() - told_at < PROGRESS_MS) return;
     told_at = performance.now();
-    terminal.words(`read ${counted(requests, 'request')}, to ${formatMoment(until)}\n`);
+    terminal.info(`read ${counted(requests, 'request')}, to ${formatMoment(until)}\n`);
   };
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
     repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),

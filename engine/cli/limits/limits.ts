@@ -49,7 +49,7 @@ export async function list(
   const found = await withAdmin(context, given, (admin) => admin('listLimits', partsToFind(partsIn(given))), fetch);
   const { written, limits } = found;
   if (given.json) terminal.data(`${jsonText(found, 2)}\n`);
-  else if (written.length === 0 && limits.length === 0) terminal.words('There are no such limits.\n');
+  else if (written.length === 0 && limits.length === 0) terminal.info('There are no such limits.\n');
   else {
     const changed = limits.filter(({ set, grants }) => set !== null || grants.length > 0);
     const at_a_glance = Object.keys(partsIn(given)).length === 0 && written.length > 0;
@@ -154,7 +154,7 @@ function titled(title: string, lines: readonly string[]): string[] {
 }
 
 function tellNow(context: CommandContext, now: InJson<LimitInForce>): void {
-  context.terminal.words(printableLines(describeInForce(now)));
+  context.terminal.info(printableLines(describeInForce(now)));
   for (const text of [describeNoRoom(now), describeWhere(now), describeNothingLimited(now)]) {
     if (text !== undefined) say(context, text);
   }

@@ -58,7 +58,7 @@ export async function rebind(
   return showResult(context, done, given.json, () => {
     for (const { user, sessions, tokens } of done) {
       const ended = `${counted(sessions, 'session')}, ${counted(tokens, 'access token')}`;
-      context.terminal.words(`${user} goes to ${whose}. Ended: ${ended}.\n`);
+      context.terminal.info(`${user} goes to ${whose}. Ended: ${ended}.\n`);
     }
   });
 }

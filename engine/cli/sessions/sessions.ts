@@ -73,10 +73,10 @@ export async function end(
     fetch,
   );
   return showResult(context, ended, given.json, () => {
-    if (id !== undefined) return terminal.words(`Ended the session ${id}.\n`);
+    if (id !== undefined) return terminal.info(`Ended the session ${id}.\n`);
     const tokens = withTokens ? ` and ${counted(ended.tokens, 'access token')}` : '';
     const lost = `Ended of ${user}: ${counted(ended.sessions, 'session')}${tokens}.`;
-    return terminal.words(printableLines([lost, ...describeGoingOn(ended)]));
+    return terminal.info(printableLines([lost, ...describeGoingOn(ended)]));
   });
 }
 

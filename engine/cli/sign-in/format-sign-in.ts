@@ -55,7 +55,7 @@ export function signInProgress(terminal: Terminal): {
   let said: string | undefined;
   const show = (left_seconds: number, trouble: string | undefined) => {
     const left = `${Math.floor(left_seconds / 60)}:${String(left_seconds % 60).padStart(2, '0')}`;
-    if (terminal.words_watched) {
+    if (terminal.interactive) {
       const line =
         trouble === undefined ? `Waiting for you (${left} left, Ctrl-C stops)` : `Trying on (${left} left): ${trouble}`;
       said = line;
@@ -65,14 +65,14 @@ export function signInProgress(terminal: Terminal): {
     const news = trouble ?? '';
     if (said === news) return;
     said = news;
-    terminal.words(
+    terminal.info(
       trouble === undefined ? `Waiting for you; the code is good for ${left} minutes.\n` : `Trying on: ${trouble}\n`,
     );
   };
   return {
     show,
     end() {
-      if (terminal.words_watched && said !== undefined) terminal.rewrite('');
+      if (terminal.interactive && said !== undefined) terminal.rewrite('');
     },
   };
 }

@@ -31,8 +31,8 @@ export async function login(
   const tokens = await untilInterrupted(async (signal) => {
     const endpoints = await discover(ask, base_url, signal);
     const code = await requestDeviceCode(ask, endpoints, base_url, signal);
-    const opens = given.browser && terminal.words_watched && hasBrowser(env, process.platform);
-    terminal.words(describeCode(code, { base_url, opens, bold: terminal.words_color }));
+    const opens = given.browser && terminal.interactive && hasBrowser(env, process.platform);
+    terminal.info(describeCode(code, { base_url, opens, bold: terminal.info_color }));
     if (opens) open(pageOf(code));
     const progress = signInProgress(terminal);
     try {
@@ -45,7 +45,7 @@ export async function login(
   await keep(credentials, ask, base_url, kept);
   const { email, expires_at } = kept;
   if (given.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
-  else terminal.words(success(base_url, email, ownName(env)));
+  else terminal.info(success(base_url, email, ownName(env)));
   return EXIT_OK;
 }
 

@@ -21,7 +21,7 @@ export async function logout(
   const credentials = openCredentials(env, warner(terminal));
   const known = [...credentials.read().keys()];
   if (known.length === 0 && given.baseUrl === undefined) {
-    terminal.words('You are not signed in anywhere.\n');
+    terminal.info('You are not signed in anywhere.\n');
     return EXIT_OK;
   }
   const chosen = given.all ? known : [chooseBaseUrl(given.baseUrl, env, known)];
@@ -38,7 +38,7 @@ export async function logout(
 async function end(credentials: CredentialsFile, ask: Ask, base_url: string, terminal: Terminal): Promise<boolean> {
   const held = credentials.read().get(base_url);
   if (held === undefined) {
-    terminal.words(`You are not signed in at ${base_url}.\n`);
+    terminal.info(`You are not signed in at ${base_url}.\n`);
     return true;
   }
   let trouble: string | undefined;
@@ -49,10 +49,10 @@ async function end(credentials: CredentialsFile, ask: Ask, base_url: string, ter
     trouble = error.message;
   }
   credentials.write(base_url, undefined);
-  if (trouble === undefined) terminal.words(`Signed out at ${base_url}.\n`);
+  if (trouble === undefined) terminal.info(`Signed out at ${base_url}.\n`);
   else {
     const left = `The sign-in at ${base_url} is forgotten on this machine, but the gateway was not told: it lives on until it expires, or "appscli sessions end" ends it.`;
-    terminal.words(printableLines([`appscli: ${trouble}`, ...wrapText(left, WIDTH)]));
+    terminal.info(printableLines([`appscli: ${trouble}`, ...wrapText(left, WIDTH)]));
   }
   return trouble === undefined;
 }

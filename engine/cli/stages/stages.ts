@@ -95,7 +95,7 @@ export async function stages(context: CommandContext, given: StagesFrom & { read
     terminal.data(`${jsonText(known.map(stageData), 2)}\n`);
   } else {
     terminal.data(printableLines(describeStages(known, terminal.columns)));
-    terminal.words('\nappscli explain stage NAME shows options and an example.\n');
+    terminal.info('\nappscli explain stage NAME shows options and an example.\n');
   }
   return EXIT_OK;
 }

@@ -52,7 +52,7 @@ function catchStrays({ terminal }: CommandContext): () => void {
   const onStray = (error: unknown) => {
     const stage = strayStage();
     if (stage === undefined) throw error;
-    terminal.words(`note: the stage ${stage} failed after its hook was over: ${asError(error).message}\n`);
+    terminal.info(`note: the stage ${stage} failed after its hook was over: ${asError(error).message}\n`);
   };
   process.on('unhandledRejection', onStray).on('uncaughtException', onStray);
   return () => void process.off('unhandledRejection', onStray).off('uncaughtException', onStray);
@@ -97,7 +97,7 @@ async function reportText(suite: Suite, given: TestWishes, { terminal }: Command
   if (coverage || minCoverage > 0) {
     write(describeCoverage(suite.coverage.files(), suite.coverage.percent(), cwd, paint));
   }
-  terminal.words(`\n${summary(suite, results, given)}\n`);
+  terminal.info(`\n${summary(suite, results, given)}\n`);
   return exitCode(suite, results, minCoverage);
 }
 

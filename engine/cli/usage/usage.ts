@@ -49,7 +49,7 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   );
   if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
   else if (csv) terminal.verbatim(usageCsv(rows, by));
-  else if (rows.length === 0) terminal.words('The ledger has no such requests.\n');
+  else if (rows.length === 0) terminal.info('The ledger has no such requests.\n');
   else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
   return EXIT_OK;
 }

@@ -121,11 +121,11 @@ function verification(claims: Claims, email: string, oidc: OidcConfig): Refusal 
   }
   const missing =
     'is missing from the ID token and the userinfo endpoint, or not about that address; let the identity provider send it, or, where only administrators set addresses there, set auth.oidc.email_verification to if_stated';
-  const words = stated === undefined ? missing : 'is not true';
+  const wrong = stated === undefined ? missing : 'is not true';
   return {
     refused: 'email_unverified',
     message: `The identity provider has not verified your e-mail address ${email}. Verify it there, or ask your administrator, then sign in again.`,
-    detail: `the claim email_verified of ${email} ${words}`,
+    detail: `the claim email_verified of ${email} ${wrong}`,
   };
 }
 

@@ -77,14 +77,14 @@ function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] 
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
       const { attribute, expected, body } = trouble.cause as Comparison;
-      return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : inLibraryWords(trouble)];
+      return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : libraryMessage(trouble)];
     }
     case 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED': {
       const help = 'compare the clocks of both, or raise auth.oidc.clock_skew_seconds';
-      return ['invalid', `${inLibraryWords(trouble)}; ${help}`];
+      return ['invalid', `${libraryMessage(trouble)}; ${help}`];
     }
     default:
-      return ['invalid', inLibraryWords(trouble)];
+      return ['invalid', libraryMessage(trouble)];
   }
 }
 
@@ -146,7 +146,7 @@ function described({ error, error_description }: ClientTrouble): string {
 }
 
 /** Messages of openid-client and of what it is built on hold no values; those of other errors may. */
-function inLibraryWords({ message, cause }: ClientTrouble): string {
+function libraryMessage({ message, cause }: ClientTrouble): string {
   const because = cause instanceof Error && LIBRARY_ERRORS.has(cause.name) ? cause.message : message;
   return [...new Set([message, because])].join(': ');
 }

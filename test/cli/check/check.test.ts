@@ -20,7 +20,7 @@ function project(files: Readonly<Record<string, string>>): Project {
 
 async function check(paths: readonly string[], options: Partial<CheckOptions> = {}) {
   const data: string[] = [];
-  const words: string[] = [];
+  const info: string[] = [];
   const exit_code = await runCheck({
     paths,
     format: 'text',
@@ -29,18 +29,18 @@ async function check(paths: readonly string[], options: Partial<CheckOptions> = 
     env: { UPSTREAM_KEY: 'set' },
     color: false,
     data: (text) => void data.push(text),
-    words: (text) => void words.push(text),
+    info: (text) => void info.push(text),
     ...options,
   });
-  return { exit_code, data: data.join(''), words: words.join('') };
+  return { exit_code, data: data.join(''), info: info.join('') };
 }
 
 test('a configuration without mistakes is ok, and the check says what it looked at', async () => {
   const { path } = project({ 'gateway.yaml': GATEWAY });
-  const { exit_code, data, words } = await check([path('gateway.yaml')]);
+  const { exit_code, data, info } = await check([path('gateway.yaml')]);
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
   assert.match(
-    words,
+    info,
     /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\nspend limits: none, so spending is not bounded\nmemory for bodies: /,
   );
 });
@@ -48,25 +48,22 @@ test('a configuration without mistakes is ok, and the check says what it looked 
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
   const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
-  const { words: wrapped } = await check([path('gateway.yaml')]);
+  const { info: wrapped } = await check([path('gateway.yaml')]);
   for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
-  const words = wrapped.replaceAll('\n  ', ' ');
+  const info = wrapped.replaceAll('\n  ', ' ');
   assert.match(
-    words,
+    info,
     /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
   );
-  assert.match(
-    words,
-    /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/,
-  );
+  assert.match(info, /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/);
 });
 
-test('a mistake is exit code 1, findings are data and the count is words', async () => {
+test('a mistake is exit code 1, findings are data and the count is information', async () => {
   const { path } = project({ 'gateway.yaml': GATEWAY.replace('listen', 'lissten') });
-  const { exit_code, data, words } = await check([path('gateway.yaml')]);
+  const { exit_code, data, info } = await check([path('gateway.yaml')]);
   assert.equal(exit_code, 1);
   assert.match(data, /^error\[C3001\]: unknown key `lissten`\n/);
-  assert.equal(words, '\n1 error; appscli explain C3001 says more\n');
+  assert.equal(info, '\n1 error; appscli explain C3001 says more\n');
 });
 
 test('a variable that is not set is a warning, and an error only when the gateway is to start', async () => {
@@ -74,7 +71,7 @@ test('a variable that is not set is a warning, and an error only when the gatewa
   const file = [path('gateway.yaml')];
   const warned = await check(file, { env: {} });
   assert.equal(warned.exit_code, 0);
-  assert.match(warned.words, /\(1 warning\)/);
+  assert.match(warned.info, /\(1 warning\)/);
   assert.equal((await check(file, { env: {}, deny_warnings: true })).exit_code, 1);
   const required = await check(file, { env: {}, environment: 'required' });
   assert.equal(required.exit_code, 1);
@@ -83,7 +80,7 @@ test('a variable that is not set is a warning, and an error only when the gatewa
 
 test('json is one document on standard output and nothing else', async () => {
   const { path } = project({ 'gateway.yaml': GATEWAY });
-  const { data, words } = await check([path('gateway.yaml')], { format: 'json' });
+  const { data, info } = await check([path('gateway.yaml')], { format: 'json' });
   assert.deepEqual(JSON.parse(data), {
     errors: 0,
     warnings: 0,
@@ -94,7 +91,7 @@ test('json is one document on standard output and nothing else', async () => {
     memory: [{ bodies_at_most_bytes: 704 * 1024 * 1024, connections_at_most_bytes: 10_000 * 40 * 1024 }],
     unknown_bills: [{ drained: ['main'], cancelled: [], off_by_at_most_usd: 4.2, possibly_billed_counts: false }],
   });
-  assert.equal(words, '');
+  assert.equal(info, '');
 });
 
 test('a directory is searched for configuration; other YAML files are passed over', async () => {
@@ -126,9 +123,9 @@ test('a directory is searched for configuration; other YAML files are passed ove
 
 test('a pipeline can be checked by itself', async () => {
   const { path } = project({ 'mine.yaml': pipelineYaml('  - stage: report-health') });
-  const { exit_code, words } = await check([path('mine.yaml')]);
+  const { exit_code, info } = await check([path('mine.yaml')]);
   assert.equal(exit_code, 0);
-  assert.equal(words, 'ok: 1 pipeline\n');
+  assert.equal(info, 'ok: 1 pipeline\n');
 });
 
 test('a file that was asked for and does not exist is a finding', async () => {
@@ -196,9 +193,9 @@ test('findings cannot command the terminal', async () => {
 /** What check says about spending, of a gateway.yaml with this section. */
 async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
   const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
-  const { words, data } = await check([path('gateway.yaml')]);
+  const { info, data } = await check([path('gateway.yaml')]);
   assert.equal(data, '');
-  return words.slice(words.indexOf('\n') + 1, words.indexOf('memory for bodies'));
+  return info.slice(info.indexOf('\n') + 1, info.indexOf('memory for bodies'));
 }
 
 test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {

@@ -43,7 +43,7 @@ describe('a gateway that is asked first', () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
-    assert.match(backend.words(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
+    assert.match(backend.info(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
   });
 
   test('says the window that each client is told, unless somebody knows better', async () => {
@@ -109,7 +109,7 @@ describe('a gateway that is asked first', () => {
     const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
     assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
-    assert.match(backend.words(), /takes the token/);
+    assert.match(backend.info(), /takes the token/);
     gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
     await assert.rejects(messages(backend.context, wish, { input: typing() }), /refuses the credential/);
   });

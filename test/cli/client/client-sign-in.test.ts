@@ -81,7 +81,7 @@ describe('signing in at the gateway', () => {
 `,
     );
     assert.equal(read('.client', 'settings.json.backup-1'), before);
-    assert.doesNotMatch(backend.words(), /planted/);
+    assert.doesNotMatch(backend.info(), /planted/);
     assert.equal(
       await messages(backend.context, { baseUrl: BASE, signIn: true }, HERE),
       0,
@@ -102,18 +102,18 @@ describe('signing in at the gateway', () => {
     Object.assign(backend.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
     await messages(backend.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
     assert.match(
-      backend.words(),
+      backend.info(),
       /VENDOR_AUTH_TOKEN is set in your environment: remove it, or the client does not sign in/,
     );
-    assert.match(backend.words(), /VENDOR_BASE_URL is set in your environment/);
-    assert.doesNotMatch(backend.words(), /planted/);
+    assert.match(backend.info(), /VENDOR_BASE_URL is set in your environment/);
+    assert.doesNotMatch(backend.info(), /planted/);
   });
 
   test('is checked by asking whether the gateway offers it', async () => {
     const gateway = await startScriptedGateway();
     const given = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
     await messages(backend.context, given, HERE);
-    assert.match(backend.words(), /takes sign-ins from a terminal/);
+    assert.match(backend.info(), /takes sign-ins from a terminal/);
     gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
     await assert.rejects(messages(backend.context, given, HERE), { exit_code: 69, message: /can't be signed in at/ });
   });
@@ -127,7 +127,7 @@ describe('a key helper', () => {
       apiKeyHelper: `'/opt/node 24/bin/node' '/home/o'\\''neil/appscli.js' token --base-url ${BASE}`,
       env: { VENDOR_BASE_URL: BASE, CLIENT_CODE_API_KEY_HELPER_TTL_MS: '60000' },
     });
-    assert.match(backend.words(), /you are not signed in at .* here: run appscli login --base-url/);
+    assert.match(backend.info(), /you are not signed in at .* here: run appscli login --base-url/);
   });
 
   test('needs no shell in the coding CLI, and no other way to a credential stays beside it', async () => {
@@ -175,7 +175,7 @@ describe('a key helper', () => {
     await assert.rejects(buildCli(backend.context, given, HERE), { exit_code: 1, message: /not signed in/ });
     keep(backend, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
     await buildCli(backend.context, given, HERE);
-    assert.match(backend.words(), /has coder-1 for this token/);
+    assert.match(backend.info(), /has coder-1 for this token/);
   });
 
   test('written by the program itself prints a token from any directory, with an empty environment', async () => {
@@ -192,10 +192,10 @@ describe('a key helper', () => {
     const given = { baseUrl: BASE, keyHelper: true, print: true } as const;
     await messages(backend.context, { ...given, appscli: '/usr/local/bin/appscli' }, HERE);
     assert.match(backend.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
-    assert.doesNotMatch(backend.words(), /cache/);
+    assert.doesNotMatch(backend.info(), /cache/);
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
     await messages(backend.context, given, { ...HERE, program });
-    assert.match(backend.words(), /cache that may be emptied: install it, or say with --appscli/);
+    assert.match(backend.info(), /cache that may be emptied: install it, or say with --appscli/);
   });
 
   test('is quoted for cmd on Windows, and refused a path that cmd would change', () => {
@@ -226,7 +226,7 @@ describe('a file for every machine', () => {
     await buildCli(backend.context, { ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' }, HERE);
     assert.match(read('etc', 'coding.toml'), /^command = "appscli"$/m);
     assert.match(read('etc', 'build.toml'), /^command = "\/opt\/appscli"$/m);
-    assert.doesNotMatch(backend.words(), /not signed in/);
+    assert.doesNotMatch(backend.info(), /not signed in/);
     assert.ok(!existsSync(home('.client')) && !existsSync(home('.codingcli')) && !existsSync(home('.buildcli')));
   });
 
@@ -235,7 +235,7 @@ describe('a file for every machine', () => {
     await messages(backend.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
     const { apiKeyHelper } = JSON.parse(backend.data());
     assert.equal(apiKeyHelper, `${other === 'windows' ? 'appscli.cmd' : 'appscli'} token --base-url ${BASE}`);
-    assert.match(backend.words(), /What follows belongs in .*managed-settings\.json on each machine/);
+    assert.match(backend.info(), /What follows belongs in .*managed-settings\.json on each machine/);
     const build = { ...MODEL, baseUrl: BASE, keyHelper: true, managed: 'windows' } as const;
     await assert.rejects(buildCli(backend.context, build, HERE), {
       exit_code: 64,
@@ -282,6 +282,6 @@ describe('taking it back', () => {
     assert.equal(await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
     assert.equal(await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
     assert.equal(read('.client', 'settings.json'), before);
-    assert.match(backend.words(), /say nothing of/);
+    assert.match(backend.info(), /say nothing of/);
   });
 });

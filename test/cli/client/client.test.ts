@@ -62,7 +62,7 @@ context_window = 500000
 env_key = "RELAY_API_KEY"
 `,
     );
-    assert.match(backend.words(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set here/);
     assert.equal(backend.data(), '');
   });
 
@@ -94,8 +94,8 @@ env_key = "RELAY_API_KEY"
       assert.equal(await buildCli(backend.context, wish, { input }), exit_code);
       assert.deepEqual(input.asked, answer === 'never asked' ? [] : ['Write this? [y/N] ']);
     }
-    assert.match(backend.words(), /-default = "old"\n\+default = "made-coder-1"/);
-    assert.match(backend.words(), /says so already; nothing to write/);
+    assert.match(backend.info(), /-default = "old"\n\+default = "made-coder-1"/);
+    assert.match(backend.info(), /says so already; nothing to write/);
     assert.match(read('.buildcli', 'config.toml'), /^# mine\n\[models\]\ndefault = "made-coder-1"\n/);
     assert.equal(read('.buildcli', 'config.toml.backup-1'), '# mine\n[models]\ndefault = "old"\n');
     assert.deepEqual(readdirSync(home('.buildcli')).toSorted(), ['config.toml', 'config.toml.backup-1']);
@@ -103,7 +103,7 @@ env_key = "RELAY_API_KEY"
 
   test('is not written where nobody can answer', async () => {
     assert.equal(await buildCli(backend.context, wish, { input: typing() }), 1);
-    assert.match(backend.words(), /run this again with --write/);
+    assert.match(backend.info(), /run this again with --write/);
     assert.ok(!existsSync(home('.buildcli')));
   });
 
@@ -111,7 +111,7 @@ env_key = "RELAY_API_KEY"
     put('[model.coder]\napi_key = "sk-planted"\nmodel = "x"\n', '.buildcli', 'config.toml');
     await buildCli(backend.context, { ...wish, alias: 'coder', write: true }, { input: typing() });
     assert.doesNotMatch(read('.buildcli', 'config.toml'), /api_key/);
-    assert.doesNotMatch(backend.words(), /planted/);
+    assert.doesNotMatch(backend.info(), /planted/);
   });
 
   test('with a broken file is told the line, and the file stays', async () => {
@@ -148,7 +148,7 @@ supports_websockets = false
     );
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
     assert.equal(statSync(home('.codingcli', 'auth.json')).mode & 0o777, 0o600);
-    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
+    assert.doesNotMatch(backend.info() + backend.data(), /planted/);
   });
 
   test('asks for the token without showing it, and tells of it to nobody', async () => {
@@ -160,7 +160,7 @@ supports_websockets = false
       { path: home('.codingcli', 'auth.json'), change: 'written', backup: null },
       { path: home('.codingcli', 'config.toml'), change: 'written', backup: null },
     ]);
-    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
+    assert.doesNotMatch(backend.info() + backend.data(), /planted/);
   });
 
   test('may read the token from a variable; then auth.json is not touched', async () => {
@@ -186,9 +186,9 @@ supports_websockets = false
     put('profile = "work"\nmodel_catalog_json = "x"\n', '.codingcli', 'config.toml');
     put('{"tokens": {"id_token": "planted"}}', '.codingcli', 'auth.json');
     await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
-    assert.match(backend.words(), /sets profile: /);
-    assert.match(backend.words(), /sets model_catalog_json: /);
-    assert.match(backend.words(), /holds a sign-in of the vendor/);
+    assert.match(backend.info(), /sets profile: /);
+    assert.match(backend.info(), /sets model_catalog_json: /);
+    assert.match(backend.info(), /holds a sign-in of the vendor/);
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')).tokens, { id_token: 'planted' });
   });
 });
@@ -232,8 +232,8 @@ describe('the Messages client', () => {
       `export ENABLE_PROMPT_CACHING_1H='1'`,
       `export VENDOR_AUTH_TOKEN="$RELAY_API_KEY"`,
     ]);
-    assert.match(backend.words(), /\.client\/cache\/gateway-models\.json/);
-    assert.match(backend.words(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.match(backend.info(), /\.client\/cache\/gateway-models\.json/);
+    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set here/);
   });
 
   test('has no models of ours where none is named, and keeps to its own', async () => {
@@ -244,9 +244,9 @@ describe('the Messages client', () => {
   test('is warned of variables that would defeat the ones it gets', async () => {
     Object.assign(backend.env, { VENDOR_API_KEY: 'planted', DISABLE_PROMPT_CACHING: '1', FORCE_PROMPT_CACHING_5M: '' });
     await messages(backend.context, { ...wish, cache1h: true }, { input: typing() });
-    assert.match(backend.words(), /VENDOR_API_KEY is set in your environment: remove it/);
-    assert.match(backend.words(), /DISABLE_PROMPT_CACHING is set/);
-    assert.doesNotMatch(backend.words(), /FORCE_PROMPT|planted/);
+    assert.match(backend.info(), /VENDOR_API_KEY is set in your environment: remove it/);
+    assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set/);
+    assert.doesNotMatch(backend.info(), /FORCE_PROMPT|planted/);
   });
 
   test('may have them in its settings, beside what is there', async () => {
@@ -257,13 +257,13 @@ describe('the Messages client', () => {
       read('.client', 'settings.json'),
       `{\n  "theme": "dark",\n  "env": {\n    "VENDOR_API_KEY": "sk-planted",\n    "VENDOR_BASE_URL": "${BASE}",\n    "VENDOR_AUTH_TOKEN": "${TOKEN}"\n  }\n}\n`,
     );
-    assert.match(backend.words(), /VENDOR_API_KEY is set in .*settings\.json: remove it/);
-    assert.doesNotMatch(backend.words(), /planted/);
+    assert.match(backend.info(), /VENDOR_API_KEY is set in .*settings\.json: remove it/);
+    assert.doesNotMatch(backend.info(), /planted/);
   });
 
   test('is told to set the token itself when its settings are to hold none', async () => {
     await messages(backend.context, { ...wish, settings: true, write: true }, { input: typing() });
-    assert.match(backend.words(), /set VENDOR_AUTH_TOKEN where the client starts/);
+    assert.match(backend.info(), /set VENDOR_AUTH_TOKEN where the client starts/);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env: { VENDOR_BASE_URL: BASE } });
   });
 });
@@ -296,10 +296,7 @@ describe('every client', () => {
     const given = { ...wish, baseUrl: 'http://gateway.internal:8080', print: true } as const;
     assert.equal(await buildCli(backend.context, given, { input: typing() }), 0);
     assert.match(backend.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
-    assert.match(
-      backend.words(),
-      /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/,
-    );
+    assert.match(backend.info(), /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/);
   });
 
   test('may be given the address with the path of an API behind it', async () => {
@@ -322,8 +319,8 @@ describe('every client', () => {
   test('takes the token itself, as the forms of client managers have it, with a word of warning', async () => {
     await codingCli(backend.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
-    assert.match(backend.words(), /--token-stdin does not/);
-    assert.doesNotMatch(backend.words() + backend.data(), /planted/);
+    assert.match(backend.info(), /--token-stdin does not/);
+    assert.doesNotMatch(backend.info() + backend.data(), /planted/);
     const both = { ...wish, apiKey: TOKEN, tokenStdin: true } as const;
     await assert.rejects(codingCli(backend.context, both, { input: typing() }), /exclude each other/);
   });

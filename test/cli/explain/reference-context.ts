@@ -3,7 +3,7 @@ import { stages } from '../../../stages/index.ts';
 import { collectingTerminal } from '../support.ts';
 
 /** A command context that keeps what is written. */
-export function collectingContext(): { context: CommandContext; data(): string; words(): string } {
-  const { terminal, data, words } = collectingTerminal();
-  return { context: { terminal, env: {}, stages: async () => stages }, data, words };
+export function collectingContext(): { context: CommandContext; data(): string; info(): string } {
+  const { terminal, data, info } = collectingTerminal();
+  return { context: { terminal, env: {}, stages: async () => stages }, data, info };
 }

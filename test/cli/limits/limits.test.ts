@@ -130,8 +130,8 @@ describe('at a running gateway', () => {
     const setting = backendOf('root', bench.url);
     const whose = { ...place(), user: 'carol@example.com', window: 'minute' as const };
     assert.equal(await set(setting.context, { ...whose, tokens: 500 }), 0);
-    assert.match(setting.words(), /^Set user carol@example\.com per minute to 500 tokens\./);
-    assert.match(setting.words(), /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/);
+    assert.match(setting.info(), /^Set user carol@example\.com per minute to 500 tokens\./);
+    assert.match(setting.info(), /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/);
     const granting = backendOf('root', bench.url);
     const expires = new Date('2026-03-12T12:00:00Z');
     await grant(granting.context, { ...whose, tokens: 50, expires, json: true });
@@ -139,11 +139,11 @@ describe('at a running gateway', () => {
     assert.equal(now.limit, 550);
     const revoking = backendOf('root', bench.url);
     await revoke(revoking.context, made.id, place());
-    assert.match(revoking.words(), /^Revoked grt_\w+: 50 tokens for user carol@example\.com per minute\./);
+    assert.match(revoking.info(), /^Revoked grt_\w+: 50 tokens for user carol@example\.com per minute\./);
     const clearing = backendOf('root', bench.url);
     await clear(clearing.context, { ...whose, unit: 'tokens' });
-    assert.match(clearing.words(), /\nuser carol@example\.com per minute: 90000 tokens\n/);
-    for (const backend of [setting, revoking, clearing]) assertNarrow(backend.words());
+    assert.match(clearing.info(), /\nuser carol@example\.com per minute: 90000 tokens\n/);
+    for (const backend of [setting, revoking, clearing]) assertNarrow(backend.info());
     const auditing = backendOf('root', bench.url);
     await changes(auditing.context, { ...place(), lines: 10 });
     assert.match(
@@ -181,7 +181,7 @@ describe('at a running gateway', () => {
     const backend = backendOf('root', bench.url);
     await set(backend.context, { ...place(), user: 'spent@example.com', window: 'day', usd: 10 });
     assert.match(
-      backend.words(),
+      backend.info(),
       /\nAlready spent 12 USD of it: further requests are refused until 2026-03-11 00:00\nUTC\.\n$/,
     );
   });
@@ -189,10 +189,10 @@ describe('at a running gateway', () => {
   test('a limit of nothing, and one that is not for all requests, are set with a word about it', async () => {
     const nothing = backendOf('root', bench.url);
     await set(nothing.context, { ...place(), user: 'nil@example.com', window: 'day', usd: 0 });
-    assert.match(nothing.words(), /\nA limit of nothing refuses every request it is for\.\n$/);
+    assert.match(nothing.info(), /\nA limit of nothing refuses every request it is for\.\n$/);
     const some = backendOf('root', bench.url);
     await set(some.context, { ...place(), team: 'some', window: 'minute', requests: 2 });
-    assert.match(some.words(), /\nIt holds for requests that slow is for\.\n$/);
+    assert.match(some.info(), /\nIt holds for requests that slow is for\.\n$/);
   });
 
   test('an answer that is none does not get through', async () => {

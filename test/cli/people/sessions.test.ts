@@ -94,7 +94,7 @@ describe('at a running gateway', () => {
     const rebinding = backendOf('root', api.url);
     await people.rebind(rebinding.context, ['Vera@example.com'], place());
     assert.match(
-      rebinding.words(),
+      rebinding.info(),
       /^vera@example\.com goes to the next account that signs in with it\. Ended: 1 session/,
     );
     const denied = people.list(backendOf('nina', api.url).context, place());
@@ -107,7 +107,7 @@ describe('at a running gateway', () => {
     await list(backend.context, { ...place(), json: true });
     assert.equal(JSON.parse(backend.data()).length, 3);
     await end(backend.context, undefined, { ...place(), user: 'nina@example.com' });
-    assert.equal(backend.words(), 'Ended of nina@example.com: 3 sessions.\n');
+    assert.equal(backend.info(), 'Ended of nina@example.com: 3 sessions.\n');
     const theirs = await failure(end(backend.context, undefined, { ...place(), user: 'bob@example.com' }));
     assert.match(theirs.message, /Only administrators see/);
     const tokens = await failure(
@@ -127,6 +127,6 @@ describe('at a running gateway', () => {
     await end(backend.context, undefined, { ...place(), user, json: true });
     await end(backend.context, undefined, { ...place(), user, withTokens: true });
     assert.equal(backend.data(), '{"sessions":1,"tokens":0}\n');
-    assert.equal(backend.words(), 'Ended of carol@example.com: 0 sessions and 1 access token.\n');
+    assert.equal(backend.info(), 'Ended of carol@example.com: 0 sessions and 1 access token.\n');
   });
 });

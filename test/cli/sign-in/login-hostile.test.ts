@@ -106,13 +106,13 @@ describe('a gateway that is not to be believed', () => {
   test('its notice stands behind a bar, in 80 columns, without escape sequences', async () => {
     bench.gateway.device.login_notice = `Only for staff.\n\x1b[2J\x1b]0;title\x07Signed in as root\u202e\n${'long '.repeat(30)}${'x'.repeat(200)}`;
     await bench.signIn();
-    const notice = bench.backend.words().split('\n').slice(2, 12);
+    const notice = bench.backend.info().split('\n').slice(2, 12);
     assert.equal(notice[0], 'The gateway says:');
     assert.equal(notice[2], '  | Only for staff.');
     assert.equal(notice[3], '  | \uFFFD[2J\uFFFD]0;title\uFFFDSigned in as root\uFFFD');
-    for (const line of bench.backend.words().split('\n')) assert.ok(line.length <= 80, line);
+    for (const line of bench.backend.info().split('\n')) assert.ok(line.length <= 80, line);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    assert.doesNotMatch(bench.backend.words(), /[\x00-\x09\x0b-\x1f\x7f]/);
+    assert.doesNotMatch(bench.backend.info(), /[\x00-\x09\x0b-\x1f\x7f]/);
   });
 
   test('an interval of nothing, of a lifetime, or of nonsense asks for neither a flood nor a wait without end', async () => {
@@ -157,6 +157,6 @@ describe('a gateway that is not to be believed', () => {
   test('an e-mail address is shown without escape sequences', async () => {
     bench.gateway.polls = [tokens({ email: 'alice\x1b[2J@example.com' })];
     await bench.signIn();
-    assert.match(bench.backend.words(), /as alice\uFFFD\[2J@example\.com\./);
+    assert.match(bench.backend.info(), /as alice\uFFFD\[2J@example\.com\./);
   });
 });

@@ -14,7 +14,7 @@ describe('a sign-in that goes well', () => {
     assert.equal(await bench.signIn(), 0);
     assert.equal(bench.passed_seconds(), 15);
     assert.equal(
-      bench.backend.words(),
+      bench.backend.info(),
       `Signing in at ${bench.gateway.url}.
 
 Open this page in a browser:
@@ -106,8 +106,8 @@ Signed in at ${bench.gateway.url} as alice@example.com.
     ];
     await bench.signIn();
     assert.equal(bench.passed_seconds(), 5 + 5 + 30 + 5);
-    assert.match(bench.backend.words(), /^Trying on: .*status 502, not in JSON$/m);
-    assert.match(bench.backend.words(), /^Trying on: .*temporarily_unavailable$/m);
+    assert.match(bench.backend.info(), /^Trying on: .*status 502, not in JSON$/m);
+    assert.match(bench.backend.info(), /^Trying on: .*temporarily_unavailable$/m);
   });
 });
 
@@ -120,7 +120,7 @@ describe('the browser', () => {
   test('opens the page with the code filled in where a person sits at the terminal', async () => {
     await bench.signIn({}, display());
     assert.deepEqual(bench.opened, [`${bench.gateway.url}/device?user_code=WDJB-MJHT`]);
-    assert.match(bench.backend.words(), /Your browser opens this page; if it does not, open it:/);
+    assert.match(bench.backend.info(), /Your browser opens this page; if it does not, open it:/);
   });
 
   test('stays closed with --no-browser, over SSH, without a display and without a terminal', async () => {
@@ -135,7 +135,7 @@ describe('the browser', () => {
   test('one line says how long the code is good for, second by second, and goes away', async () => {
     bench.gateway.polls = [PENDING, tokens()];
     await bench.signIn();
-    const shown = bench.backend.words().split('\r');
+    const shown = bench.backend.info().split('\r');
     assert.equal(shown[1], 'Waiting for you (10:00 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[2], 'Waiting for you (9:59 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[10], 'Waiting for you (9:51 left, Ctrl-C stops)\x1b[K');

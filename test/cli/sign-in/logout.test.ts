@@ -29,7 +29,7 @@ test('signing out ends the session and the token at the gateway, and forgets the
     ],
   );
   assert.deepEqual(Object.keys(kept(backend)), [other]);
-  assert.equal(backend.words(), `Signed out at ${gateway.url}.\n`);
+  assert.equal(backend.info(), `Signed out at ${gateway.url}.\n`);
 });
 
 test('a gateway that is away is not told, and it says that the sign-in lives on', async () => {
@@ -37,12 +37,9 @@ test('a gateway that is away is not told, and it says that the sign-in lives on'
   gateway.close();
   assert.equal(await logout(backend.context, {}), 69);
   assert.deepEqual(kept(backend), {});
-  assert.match(backend.words(), /^appscli: no answer from .*: connection refused$/m);
-  assert.match(
-    backend.words(),
-    /it\s+lives\s+on\s+until\s+it\s+expires,\s+or\s+"appscli\s+sessions\s+end"\s+ends\s+it/,
-  );
-  for (const line of backend.words().split('\n')) assert.ok(line.length <= 80, line);
+  assert.match(backend.info(), /^appscli: no answer from .*: connection refused$/m);
+  assert.match(backend.info(), /it\s+lives\s+on\s+until\s+it\s+expires,\s+or\s+"appscli\s+sessions\s+end"\s+ends\s+it/);
+  for (const line of backend.info().split('\n')) assert.ok(line.length <= 80, line);
 });
 
 test('a gateway that refuses, or can not revoke, is no reason to keep the credentials', async () => {
@@ -69,7 +66,7 @@ test('who is not signed in is told so', async () => {
   assert.equal(await logout(backend.context, { all: true }), 0);
   assert.equal(await logout(backend.context, { baseUrl: other }), 0);
   assert.equal(
-    backend.words(),
+    backend.info(),
     `You are not signed in anywhere.\nYou are not signed in anywhere.\nYou are not signed in at ${other}.\n`,
   );
 });

@@ -48,7 +48,7 @@ describe('a token', () => {
     keep(backend, { [gateway.url]: held(3000) });
     assert.equal(await run(), 0);
     assert.equal(backend.data(), 'access-0\n');
-    assert.equal(backend.words(), '');
+    assert.equal(backend.info(), '');
     assert.deepEqual(gateway.requests, []);
   });
 

@@ -21,15 +21,15 @@ test('somebody who signed in makes, lists, rotates and revokes access tokens of 
   assert.equal(await create(context, { ...place(), name: 'laptop' }), 0);
   assert.match(backend.data(), /^gw_\w{49}\n$/);
   assert.match(
-    backend.words(),
+    backend.info(),
     /^Access token tok_\w+ for alice@example\.com\. It does not expire, and is\nshown only this once:\n$/,
   );
-  assertNarrow(backend.words());
+  assertNarrow(backend.info());
 
   const rotating = backendOf('alice', bench.url);
   assert.equal(await rotate(rotating.context, undefined, { ...place(), name: 'laptop', overlap: 60 }), 0);
   assert.notEqual(rotating.data(), backend.data());
-  assert.match(rotating.words(), /takes the place of tok_/);
+  assert.match(rotating.info(), /takes the place of tok_/);
 
   const listing = backendOf('alice', bench.url);
   await list(listing.context, place());
@@ -42,7 +42,7 @@ test('somebody who signed in makes, lists, rotates and revokes access tokens of 
   const revoking = backendOf('alice', bench.url);
   await revoke(revoking.context, undefined, { ...place(), name: 'laptop' });
   assert.match(
-    revoking.words(),
+    revoking.info(),
     /^Revoked tok_\w+: "laptop" of alice@example\.com, and tok_\w+,\nwhich it had replaced\.\n$/,
   );
   const again = await failure(revoke(revoking.context, undefined, { ...place(), name: 'laptop' }));

@@ -128,6 +128,6 @@ test('the variables for Messages name a model for each tier and ask for an hour,
     VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
     ENABLE_PROMPT_CACHING_1H: '1',
   });
-  assert.match(backend.words(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
-  assert.match(backend.words(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
+  assert.match(backend.info(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
+  assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
 });

@@ -60,7 +60,7 @@ async function signIn(sub: string): Promise<number> {
     terminal: {
       ...terminal,
       words(text: string) {
-        terminal.words(text);
+        terminal.info(text);
         const code = /^ {2}([A-Z]{4}-[A-Z]{4})$/m.exec(text)?.[1];
         if (code !== undefined) confirmed ??= confirmInBrowser(base_url, code, sub);
       },
@@ -91,8 +91,8 @@ function nearItsEnd(): void {
 describe('somebody who may sign in', () => {
   test('gets a token that works, is known by name, and is refused once signed out', async () => {
     assert.equal(await signIn('anna'), 0);
-    assert.match(backend.words(), /\| Use is logged\.\n/);
-    assert.match(backend.words(), /Signed in at http\S+ as anna@example\.com\./);
+    assert.match(backend.info(), /\| Use is logged\.\n/);
+    assert.match(backend.info(), /Signed in at http\S+ as anna@example\.com\./);
     const bearer = await printed();
     assert.equal(await listModels(bearer), 200);
 

@@ -141,10 +141,10 @@ describe('a service token', () => {
       withTokens: true,
     });
     assert.match(
-      backend.words(),
+      backend.info(),
       /1 session and 0 access tokens\.\nStill in force are service tokens .*\n {2}svc_\w+ {2}who else/,
     );
-    assert.match(backend.words(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
+    assert.match(backend.info(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);
     const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(after.body.service_tokens, []);
