@@ -28,10 +28,10 @@ let gateway: TestGateway;
 let request_id: string;
 
 /** Runs a command in this process. Its terminal takes nothing out, so that each command has to. */
-async function run(...info: readonly string[]): Promise<string> {
+async function run(...words: readonly string[]): Promise<string> {
   const { context, data, info: said } = collectingContext();
   const program = createProgram({ ...context, env: gateway.env, finish: () => {} });
-  await program.parseAsync([...info, '--config', gateway.config_file], { from: 'user' });
+  await program.parseAsync([...words, '--config', gateway.config_file], { from: 'user' });
   return data() + said();
 }
 

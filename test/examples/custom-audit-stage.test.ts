@@ -88,10 +88,10 @@ describe('the stage siem', () => {
     stage.hooks.finally?.(stage.request({ facts: { 'request.id': id, ...request, ...facts }, headers }));
   }
 
-  const logged = (info: string) => stage.log.filter(({ message }) => message.includes(info));
+  const logged = (part: string) => stage.log.filter(({ message }) => message.includes(part));
   /** What the stage waits for next, in seconds. */
   const nextSeconds = () => (stage.clock.next() ?? Number.NaN) / 1000;
-  const untilLogged = (info: string) => until(info, async () => logged(info).length > 0);
+  const untilLogged = (part: string) => until(part, async () => logged(part).length > 0);
 
   it('sends records together once they have waited long enough', async () => {
     open({ batch_seconds: 2 });
