@@ -30,7 +30,7 @@ Who makes one at a gateway answers for it. When that person stops being an
 administrator, it works on for 7 days and is then suspended, until another
 administrator takes it over with "appscli service-tokens rotate".
 ${examples(
-  'appscli service-tokens create --name onboarding --scope tokens:read --scope tokens:write',
+  'appscli service-tokens create --name onboarding \\\n    --scope tokens:read --scope tokens:write',
   'appscli service-tokens create --base-url https://gateway.example.com \\\n    --name report --scope changes:read --expires 30d',
 )}`,
     )
