@@ -8,6 +8,7 @@
  * hooks of all others are called as they are, at no cost.
  */
 
+import type { StageError } from '../contract/errors.ts';
 import type { Clock, Log, Services } from '../contract/services.ts';
 import type { ResponseEvent, ResponseHead, StageHooks } from '../contract/stage.ts';
 import { runAsStage } from '../kit/strays.ts';
@@ -147,9 +148,17 @@ class ContainedStage {
 
   /** Raises what the request fails with; where it may go on without the stage, that is reported instead. */
   #fail(ctx: RequestContext, moment: 'request' | 'response', error: unknown): void {
-    if (isRefusal(this.#stage, error)) throw checkError(error);
-    if (this.#patience.fail_closed) throw error;
-    this.#report(ctx, moment, error);
+    let failure = error;
+    let refuses = false;
+    try {
+      refuses = isRefusal(this.#stage, error);
+    } catch (trap) {
+      // Even asking what was thrown can throw, where it is a proxy.
+      failure = trap;
+    }
+    if (refuses) throw checkError(error as StageError);
+    if (this.#patience.fail_closed) throw failure;
+    this.#report(ctx, moment, failure);
     ctx.leaveOut(this.#stage);
   }
 

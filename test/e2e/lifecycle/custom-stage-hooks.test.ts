@@ -13,17 +13,19 @@ import { ask, type Response, send } from '../support/client.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 
 const WATCHER = `
-import { defineStage } from 'appscli';
+import { defineStage, StageError } from 'appscli';
 export default defineStage({
   name: 'watcher', version: 1, summary: 'Fails where the request says.',
   options: { type: 'object', additionalProperties: false, properties: { as: { type: 'string', description: 'Its name.' } } },
-  examples: [],
+  examples: [], raises: ['forbidden'],
   create({ as }) {
     const is = (ctx, fault) => ctx.headers['x-fault'] === as + ' ' + fault;
     const fail = () => { throw new Error('thrown on purpose'); };
     return {
       response(ctx, head) {
+        if (is(ctx, 'refusal')) throw new StageError('forbidden', 'The answer is not for you.');
         if (is(ctx, 'response')) fail();
+        if (is(ctx, 'trap')) throw new Proxy({}, { getPrototypeOf: fail });
         if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
         if (is(ctx, 'framing header')) head.set('content-length', '3');
         if (is(ctx, 'replaced header')) head.replaceAll('x-', { 'x-fine': 'a', 'x-broken': 'a\\r\\nb: c' });
@@ -132,7 +134,7 @@ async function auditOf(response: Response): Promise<Record<string, unknown>> {
 
 describe('a failing response hook', () => {
   const replacing = ['replaced header', 'replaced framing header', 'everything replaced'];
-  for (const what of ['response', 'header', 'framing header', ...replacing, 'status', 'async response']) {
+  for (const what of ['response', 'header', 'framing header', ...replacing, 'status', 'trap', 'async response']) {
     test(`(${what}) fails the request, and nothing of the response gets out`, async () => {
       const response = await fault(`strict ${what}`);
       assert.equal(response.status, 500);
@@ -150,6 +152,16 @@ describe('a failing response hook', () => {
     });
   }
 });
+
+for (const who of ['strict', 'lenient']) {
+  test(`a refusal of a response is no failure: the client gets the error (${who})`, async () => {
+    const response = await fault(`${who} refusal`);
+    assert.equal(response.status, 403);
+    assert.equal(response.json().error.code, 'forbidden');
+    const { error, error_stage, stage } = await auditOf(response);
+    assert.deepEqual([error, error_stage ?? stage], ['forbidden', who]);
+  });
+}
 
 describe('a failure that comes after the answer', () => {
   for (const what of ['event', 'finish', 'async event']) {
