@@ -90,7 +90,7 @@ function choicesOf(ctx: BudgetContext): number {
   return ctx.get('request.choices') ?? 1;
 }
 
-/** The longest cache lifetime the prompt may be written for. Only the Messages API leaves that to the request. */
+/** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
 function cacheLifetime(ctx: BudgetContext): string {
   const asked = ctx.get('request.cache.ttl') ?? 'none';
   return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;

@@ -82,7 +82,7 @@ function describe(model: ModelConfig): object {
     object: 'model',
     id: model.id,
     display_name: model.display_name ?? model.id,
-    // Release dates are not in gateway.yaml; the epoch is what the Messages API says for an unknown one.
+    // Release dates are not in gateway.yaml; the epoch is what the Messages protocol says for an unknown one.
     created_at: '1970-01-01T00:00:00Z',
     created: 0,
     owned_by: 'gateway',

@@ -12,7 +12,7 @@ export default defineStage({
   name: 'translate',
   version: 1,
   summary:
-    'Translates where the upstream does not speak the API of the client, and takes translated reasoning out of conversations where it does.',
+    'Translates where the upstream does not speak the protocol of the client, and takes translated reasoning out of conversations where it does.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
   reads: [

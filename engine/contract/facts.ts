@@ -84,7 +84,7 @@ export const FACTS = {
   'request.output_bounds': {
     kind: 'object',
     meaning:
-      'Output bounds the client asked for, in tokens, by the names of their fields; `other` for those of other APIs',
+      'Output bounds the client asked for, in tokens, by the names of their fields; `other` for those of other protocols',
   },
   'request.iterations': {
     kind: 'number',

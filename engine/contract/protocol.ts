@@ -15,5 +15,5 @@ export function askedIn(served: string, protocols: readonly Protocol[]): Protoco
   return own !== undefined && protocols.includes(own) ? own : protocols[0]!;
 }
 
-/** The least bound of an answer that an API takes; a request that is translated asks for no less. */
+/** The least bound of an answer that a protocol takes; a request that is translated asks for no less. */
 export const OUTPUT_BOUND_MIN: Readonly<Partial<Record<Protocol, number>>> = { responses: 16 };

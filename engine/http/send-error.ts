@@ -21,7 +21,7 @@ function compose(errors: ProtocolErrors, error: StageError) {
   return { headers, body };
 }
 
-/** Answers a request that reaches no pipeline, in the envelope of the API its path belongs to. */
+/** Answers a request that reaches no pipeline, in the envelope of the protocol its path belongs to. */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
   const { headers, body } = compose(definitionOfPath(path).errors, error);
   sendWhole(res, error.status, headers, body);

@@ -33,7 +33,7 @@ const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
 ];
 
-/** Only the Messages API has a call that counts tokens. */
+/** Only the Messages protocol has a call that counts tokens. */
 function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;

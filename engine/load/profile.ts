@@ -22,7 +22,7 @@ export interface LoadedProfiles {
 export const BUILT_IN = {
   /** Names that are nobody's. */
   neutral: { header_prefix: 'vendor' },
-  /** Header names of the vendor of the Messages API. */
+  /** Header names of the vendor of the Messages protocol. */
   anthropic: { header_prefix: 'anthropic' },
 } satisfies Record<string, Profile>;
 
@@ -69,7 +69,7 @@ export function profileOfAddress(base_url: string | undefined): Profile | undefi
   return is_known ? BUILT_IN.anthropic : undefined;
 }
 
-/** Hosts of providers that sign thoughts: the vendor of the Messages API, and the clouds that have its models. */
+/** Hosts of providers that sign thoughts: the vendor of the Messages protocol, and the clouds that have its models. */
 const SIGNING_HOSTS = /(?:^|\.)(?:anthropic\.com|amazonaws\.com|googleapis\.com|azure\.com)$|^aws-external-anthropic\./;
 
 /** Whether a provider that checks the signatures of thoughts is known to answer at an address. */

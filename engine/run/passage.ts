@@ -19,7 +19,7 @@ export interface Passage {
   /** The client takes nothing more for now. */
   pause(): void;
   resume(): void;
-  /** Tells the client that a silent stream is alive; absent where its API has no word for that. */
+  /** Tells the client that a silent stream is alive; absent where its protocol has no word for that. */
   ping?(): void;
   /** Lets go of what it holds; nothing is written any more. */
   close(): void;

@@ -80,7 +80,7 @@ const PREFIXES: readonly string[] = DECISIVE_HEADERS.map(({ name }) => name)
   .filter((name) => name.endsWith('*'))
   .map((name) => name.slice(0, -1));
 
-/** How betas of the Messages API that lengthen the context window are written: `context-1m-2025-08-07`. */
+/** How betas of the Messages protocol that lengthen the context window are written: `context-1m-2025-08-07`. */
 const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
 
 const UNITS = { k: 1000, m: 1_000_000 } as const;

@@ -9,11 +9,11 @@ const NO_HEADERS: ReadonlySet<string> = new Set();
 /** Headers by which a client vouches for bytes that the upstream does not get. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
 
-/** Prefixes of header names: the one that is nobody's, and the one that servers of the Messages API read. */
+/** Prefixes of header names: the one that is nobody's, and the one that servers of the Messages protocol read. */
 const NEUTRAL_PREFIX = 'vendor';
 const PREFIX_IN_USE = 'anthropic';
 
-/** The version of the Messages API that translated requests are written in. */
+/** The version of the Messages protocol that translated requests are written in. */
 const MESSAGES_VERSION = '2023-06-01';
 
 /** The headers that carry an upstream's credential. Compat upstreams read the one or the other, so both carry a key. */
@@ -58,20 +58,20 @@ export function forwardedHeaders(
   return { headers, dropped };
 }
 
-/** Names of a header of the Messages API: those an upstream reads, and all that a client may have used for it. */
+/** Names of a header of the Messages protocol: those an upstream reads, and all that a client may have used for it. */
 interface HeaderNames {
   readonly read: readonly string[];
   readonly sent: readonly string[];
 }
 
-/** The headers in which a request says in which form of the Messages API it is written. */
+/** The headers in which a request says in which form of the Messages protocol it is written. */
 export interface MessagesHeaders {
   readonly version: HeaderNames;
   readonly beta: HeaderNames;
 }
 
 /**
- * What the headers of the Messages API are called at an upstream with this profile. Where it is not known whose names it
+ * What the headers of the Messages protocol are called at an upstream with this profile. Where it is not known whose names it
  * takes, it is sent the neutral ones and those in use; where only the gateway's own names are known, these and those in use.
  * @param server the profile of the gateway, whose names clients may have used.
  */

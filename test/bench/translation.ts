@@ -1,5 +1,5 @@
 /**
- * What translation between APIs costs: CPU time per streamed event of each pair, with what its answer keeps in memory.
+ * What translation between protocols costs: CPU time per streamed event of each pair, with what its answer keeps in memory.
  * `node test/bench/translation.ts` prints a table; times in microseconds. Fails when a pair misses the goal.
  *
  *     node --expose-gc test/bench/translation.ts             all pairs, with memory

@@ -180,7 +180,7 @@ describe('names from outside', () => {
   }
 });
 
-test('a model whose name cannot be printed is refused, on every API, and nowhere repeated', async () => {
+test('a model whose name cannot be printed is refused, on every protocol, and nowhere repeated', async () => {
   const names = [
     'a\x1b[2J',
     'a\nb',

@@ -125,7 +125,7 @@ describe('gateway.yaml', () => {
     }
   });
 
-  test('takes a compat upstream for one of both its APIs that counts no tokens, unless it says otherwise', async () => {
+  test('takes a compat upstream for one of both its protocols that counts no tokens, unless it says otherwise', async () => {
     const upstreamOf = async (more: string) => {
       const { config } = await configOf({
         'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${more}\n`),

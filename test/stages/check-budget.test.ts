@@ -48,7 +48,7 @@ describe('what check-budget holds', () => {
     assert.equal(longest.amount_nano_usd, 2 * (1000 * PRICE.input + 200_000 * PRICE.output));
   });
 
-  it('covers cache writes that nobody asked for, where the API of the upstream lets it make them', async () => {
+  it('covers cache writes that nobody asked for, where the protocol of the upstream lets it make them', async () => {
     const amount = async (protocol: string, ttl = 'none') => {
       const facts = {
         'request.protocol': protocol,

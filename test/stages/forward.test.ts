@@ -29,7 +29,7 @@ describe('a request that nobody translated', () => {
   ] as const;
   for (const [protocol, upstream, upstream_protocol] of CASES) {
     for (const said of [true, false]) {
-      test(`from protocol ${protocol} to ${upstream} is refused${said ? '' : ', also when no stage told the API'}`, async () => {
+      test(`from protocol ${protocol} to ${upstream} is refused${said ? '' : ', also when no stage told the protocol'}`, async () => {
         const { ctx, answered } = ask(protocol, upstream, said ? upstream_protocol : undefined);
         await assert.rejects(answered, (error: { code: string; message: string; details: object }) => {
           assert.equal(error.code, 'not_supported');

@@ -297,7 +297,7 @@ describe('routing by any rules', () => {
   });
 });
 
-describe('the API an upstream is asked in', () => {
+describe('the protocol an upstream is asked in', () => {
   const [main, spare] = stageConfig().upstreams;
   const [coder] = stageConfig().models;
   const protocols = (...names: UpstreamConfig['protocols']): UpstreamConfig => ({ ...main!, protocols: names });

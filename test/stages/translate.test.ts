@@ -24,8 +24,8 @@ async function run(facts: object = {}, body = BODY) {
   return ctx;
 }
 
-describe('a request whose upstream speaks another API', () => {
-  it('is replaced by one in that API, for the model as the upstream calls it and within its limit', async () => {
+describe('a request whose upstream speaks another protocol', () => {
+  it('is replaced by one in that protocol, for the model as the upstream calls it and within its limit', async () => {
     const ctx = await run();
     assert.deepEqual(ctx.rewrites, ['*']);
     assert.equal(ctx.body!.replaced, true);
@@ -57,7 +57,7 @@ describe('a request whose upstream speaks another API', () => {
   });
 });
 
-describe('a request whose upstream speaks the API of its client', () => {
+describe('a request whose upstream speaks the protocol of its client', () => {
   for (const [protocol, upstream_protocol] of [
     ['messages', 'messages'],
     ['count_tokens', 'messages'],

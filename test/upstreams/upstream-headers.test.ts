@@ -105,7 +105,7 @@ describe('forwarded headers', () => {
   const of = (header_prefix?: string, server = NEUTRAL) =>
     messagesHeaders(header_prefix === undefined ? undefined : { header_prefix }, server);
 
-  test('of a translated request say what it is in its new API', () => {
+  test('of a translated request say what it is in its new protocol', () => {
     const headers = { accept: '*/*', 'content-type': 'text/plain' };
     describeTranslated(headers, { protocol: 'messages', stream: true, messages: of('acme') });
     assert.deepEqual(headers, {
@@ -126,7 +126,7 @@ describe('forwarded headers', () => {
     });
   });
 
-  test('keep the version that the client asked for, and have none in other APIs', () => {
+  test('keep the version that the client asked for, and have none in other protocols', () => {
     const asked = { 'acme-version': '2024-01-01' };
     describeTranslated(asked, { protocol: 'messages', stream: false, messages: of('acme') });
     assert.equal(asked['acme-version'], '2024-01-01');

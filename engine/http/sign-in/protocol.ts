@@ -101,7 +101,7 @@ A path is matched exactly as it is sent, without its query, which is passed on; 
 Endpoints never redirect.`;
 }
 
-/** Where each API takes model requests, for whom, and what the gateway does with them. */
+/** Where each protocol takes model requests, for whom, and what the gateway does with them. */
 function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefined {
   const bases: readonly (readonly [PipelineSpec['match']['protocol'], string])[] = [
     ['messages', '`<root>`'],
@@ -116,10 +116,10 @@ function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefi
   if (rows.length === 0) return undefined;
   return `## Model requests
 
-${table(['API', 'base URL of its clients', 'request'], rows)}
+${table(['protocol', 'base URL of its clients', 'request'], rows)}
 
-\`<root>\` is the address of this gateway. Where the provider of a model speaks the API of the client, bodies and streams pass as they are,
-fields and headers unknown here included. Where it speaks another, they are translated: what that API cannot say is left out, put
+\`<root>\` is the address of this gateway. Where the provider of a model speaks the protocol of the client, bodies and streams pass as they are,
+fields and headers unknown here included. Where it speaks another, they are translated: what that protocol cannot say is left out, put
 in other words, or refused with \`not_translatable\` and the name of the \`rule\`. Tokens are counted for models whose provider can
 count them; for others the answer is 501 \`not_supported\`, never a guess. Requests are plain HTTP: a WebSocket handshake is
 answered 426. An event \`ping\` in a Messages stream, or a comment line in another, says that a silent provider is still at it.

@@ -90,7 +90,7 @@ function checkProtocols(upstream: Node, findings: Findings): void {
   }
   const profile = entryOf(upstream, 'profile');
   if (isCompat(upstream) && profile !== undefined) {
-    findings.report('C4022', profile.key_mark, 'only headers of the Messages API have names by vendor', {
+    findings.report('C4022', profile.key_mark, 'only headers of the Messages protocol have names by vendor', {
       help: 'leave `profile` out; what an upstream of type compat is sent has the same names everywhere',
     });
   }

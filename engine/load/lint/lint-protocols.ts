@@ -10,7 +10,7 @@ const isThere =
   ({ entry }: LinkedStage): boolean =>
     entry.mode === 'enforce' && entry.definition.name === name;
 
-/** Warns about upstreams that clients of a pipeline cannot reach, because nothing in it translates to their API. */
+/** Warns about upstreams that clients of a pipeline cannot reach, because nothing in it translates to their protocol. */
 export function lintProtocols(
   { stages }: LinkedPipeline,
   protocol: string,
@@ -24,7 +24,7 @@ export function lintProtocols(
   if (upstream === undefined) return;
   const speaks = `${quote(upstream.name)} speaks ${upstream.protocols.join(' and ')}, not ${spoken}`;
   const sender = stages[at]!;
-  findings.report('W7025', sender.mark, `requests routed to an upstream of another API are refused: ${speaks}`, {
+  findings.report('W7025', sender.mark, `requests routed to an upstream of another protocol are refused: ${speaks}`, {
     help: `add \`- stage: translate\` above ${quote(sender.entry.id)}`,
   });
 }

@@ -23,7 +23,7 @@ export function lintTranslation(
   lintBounds(config, names, root, findings);
 }
 
-/** Whether clients of another API are served, and what they ask is translated before it is sent. */
+/** Whether clients of another protocol are served, and what they ask is translated before it is sent. */
 function translatesToMessages({ match, stages }: PipelineSpec): boolean {
   const protocol = protocolOf(match.protocol);
   if (protocol === undefined || protocol === 'messages') return false;

@@ -91,10 +91,10 @@ export const CONFIGURATION: Section = {
       [KEYS]: [ALL, wrong('upstreams[].name')],
       ...ROUTED,
     }),
-    key('upstreams[].type', '`vendor` is an upstream of the Messages API', {
+    key('upstreams[].type', '`vendor` is an upstream of the Messages protocol', {
       'e2e/clients/protocols.test.ts': ["bytes of a … client reach a … upstream untouched but for the model's name"],
       'e2e/clients/forward-apis.test.ts': [
-        'an upstream of another API than the client > gets what came at … at …, and says so in its headers',
+        'an upstream of another protocol than the client > gets what came at … at …, and says so in its headers',
       ],
     }),
     key('upstreams[].base_url', 'the address of the upstream', {

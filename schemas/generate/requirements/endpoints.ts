@@ -93,18 +93,18 @@ export const ENDPOINTS: Section = {
     yes('endpoints.responses', '`POST /v1/responses` answers with a response', {
       'e2e/clients/protocols.test.ts': ["… gets the model's words, in a document and in a stream"],
       'e2e/clients/sdk-responses-client.test.ts': [
-        'a stream has numbered events in the order of the API, and its items are done with all they say …',
+        'a stream has numbered events in the order of the protocol, and its items are done with all they say …',
       ],
     }),
-    yes('endpoints.prefix', 'paths of APIs begin with `/v1`; who forgets or repeats it is told', {
+    yes('endpoints.prefix', 'paths of protocols begin with `/v1`; who forgets or repeats it is told', {
       'e2e/clients/wrong-path.test.ts': [
-        'a client with a wrong base URL asks for … and is told …, in the words of its API',
-        'a path of an API that is not served names those that are',
+        'a client with a wrong base URL asks for … and is told …, in the words of its protocol',
+        'a path of a protocol that is not served names those that are',
       ],
     }),
     yes('endpoints.base-urls', 'the root is for Messages clients, the address with `/v1` for the others', {
       'e2e/clients/wrong-path.test.ts': [
-        'a client with a wrong base URL asks for … and is told …, in the words of its API',
+        'a client with a wrong base URL asks for … and is told …, in the words of its protocol',
       ],
       'cli/client/client.test.ts': ['every client > may be given the address with the path of an API behind it'],
     }),

@@ -20,7 +20,7 @@ export const ERRORS_AND_MORE: Section = {
         "an upstream's own error > with status … reaches the client byte for byte with its headers, has a row and costs nothing",
       ],
       'e2e/clients/protocols.test.ts': [
-        "… gets the upstream's … with its message, in the envelope of the client's API",
+        "… gets the upstream's … with its message, in the envelope of the client's protocol",
       ],
     }),
     yes('errors.models', 'a list of models that is refused is 401 or 403 in JSON within three seconds', {
@@ -39,7 +39,7 @@ export const ERRORS_AND_MORE: Section = {
       'e2e/clients/sdk-limits.test.ts': [BY_SDK],
       'e2e/money/budget.test.ts': [ANSWERED],
     }),
-    yes('errors.spend.fields', 'programs find limit, window and reset in a refusal of every API', {
+    yes('errors.spend.fields', 'programs find limit, window and reset in a refusal of every protocol', {
       [REFUSAL]: [SAYS],
       'e2e/money/budget.test.ts': [ANSWERED],
       'e2e/clients/clients-at-limits.test.ts': [
@@ -106,7 +106,7 @@ export const ERRORS_AND_MORE: Section = {
       'which model and upstream keep an hour is known to rules and told in the list of models',
       {
         'stages/resolve-route.test.ts': [
-          'the API an upstream is asked in > a prompt is kept for an hour only where both the upstream and the model allow it',
+          'the protocol an upstream is asked in > a prompt is kept for an hour only where both the upstream and the model allow it',
         ],
         'e2e/streams/routing.test.ts': [
           'a route may depend on whether the model keeps a prompt for an hour, which the list of models says',

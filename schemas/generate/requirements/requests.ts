@@ -31,7 +31,7 @@ export const REQUESTS: Section = {
         'a request body reaches the upstream byte for byte > whatever JSON it holds',
       ],
     }),
-    yes('requests.model', '`model` names the model, and only its value is ever rewritten on the same API', {
+    yes('requests.model', '`model` names the model, and only its value is ever rewritten on the same protocol', {
       'e2e/streams/fidelity.test.ts': [
         'a model that the upstream calls by another name > has only its value rewritten (…), and the audit record says so',
       ],
@@ -105,7 +105,7 @@ export const REQUESTS: Section = {
     }),
     yes(
       'system.unknown-fields',
-      'fields that nobody knows stay in blocks of `system`; where the API of the upstream has no place for them, the audit log tells',
+      'fields that nobody knows stay in blocks of `system`; where the protocol of the upstream has no place for them, the audit log tells',
       {
         [SYSTEM]: [UNTOUCHED, ...TRANSLATED],
       },

@@ -43,7 +43,7 @@ export const SERVICE: Section = {
         'of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused',
       ],
     }),
-    yes('service.messages-clients', 'clients of the Messages API use its address as the root of their base URL', {
+    yes('service.messages-clients', 'clients of the Messages protocol use its address as the root of their base URL', {
       'e2e/clients/sdk.test.ts': ['the SDK gets exactly the message the upstream sent'],
       'e2e/clients/client-files.test.ts': [
         'a client that does as its files say > for Messages gets its reply and the list of models, at the root of the address and with the bearer token',

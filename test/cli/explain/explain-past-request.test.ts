@@ -115,7 +115,7 @@ describe('a past request', () => {
     assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
   });
 
-  it('is routed by what its model can do, and asked in an API that the upstream speaks', () => {
+  it('is routed by what its model can do, and asked in a protocol that the upstream speaks', () => {
     const { facts } = replay({ model: 'coder-1', alias: 'coder-latest', choices: 2, image_count: 1 });
     assert.deepEqual([facts['route.rule'], facts['route.protocol']], ['blind', 'chat']);
     assert.deepEqual([facts['request.alias'], facts['request.choices']], ['coder-latest', 2]);

@@ -153,7 +153,7 @@ test('a table by one or two dimensions has whole names, and its sum is rounded o
   assert.ok(!by_both.join('').includes('\x1b'));
 });
 
-test('requests of one model at one upstream are grouped by the API of their clients', () => {
+test('requests of one model at one upstream are grouped by the protocol of their clients', () => {
   const protocols = ['messages', 'count_tokens', 'chat', 'responses'];
   const rows = protocols.map((protocol) =>
     row({ user: 'a@example.com', model: 'coder-1', upstream: 'main', protocol }),

@@ -1,4 +1,4 @@
-/** What the build CLI 1.0.41 was seen to send, beside its turns, at a provider of each API. */
+/** What the build CLI 1.0.41 was seen to send, beside its turns, at a provider of each protocol. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PROTOCOLS } from '../../../engine/contract/protocol.ts';

@@ -165,7 +165,7 @@ test('without a profile that names one, no header carries the sentence', async (
   assert.deepEqual(ours, []);
 });
 
-describe('the SDKs of both APIs', () => {
+describe('the SDKs of both protocols', () => {
   for (const status of [429, 402, 403]) {
     test(`get a refusal with status ${status} once, streaming or not, with our sentence`, async () => {
       await limit({ status, defaults: { user_daily_usd: 0 } });

@@ -1,4 +1,4 @@
-/** Long conversations in the shapes of real coding clients, on every combination of APIs, at a provider that is strict. */
+/** Long conversations in the shapes of real coding clients, on every combination of protocols, at a provider that is strict. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** A message without text is a message all the same: an upstream of another API gets one that it takes. */
+/** A message without text is a message all the same: an upstream of another protocol gets one that it takes. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';

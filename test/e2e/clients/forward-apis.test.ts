@@ -1,4 +1,4 @@
-/** Upstreams of each API: the path, the credential and the body that reach them. */
+/** Upstreams of each protocol: the path, the credential and the body that reach them. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { bootGateway, type ConfigSections, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
@@ -65,7 +65,7 @@ function post(path: string, body: string, headers: readonly string[] = []): Prom
 const chat = (model: string): string => `{ "model" : "${model}","messages":[{"role":"user","content":"h\\u00e9"}] }`;
 const responses = (model: string): string => `{ "input":"h\\u00e9",  "model":"${model}" }`;
 
-describe('an upstream of the same API as the client', () => {
+describe('an upstream of the same protocol as the client', () => {
   for (const [path, write] of [
     [CHAT, chat],
     [RESPONSES, responses],
@@ -105,7 +105,7 @@ describe('an upstream of the same API as the client', () => {
   });
 });
 
-describe('an upstream of another API than the client', () => {
+describe('an upstream of another protocol than the client', () => {
   const messages = (model: string): string =>
     `{"model":"${model}","max_tokens":5,"messages":[{"role":"user","content":"hello"}]}`;
   const CASES = [
@@ -142,7 +142,7 @@ describe('an upstream of another API than the client', () => {
   });
 });
 
-describe('a stream of the same API that breaks off', () => {
+describe('a stream of the same protocol that breaks off', () => {
   /** Sends the text, and is gone when the client has it up to its last whole event. */
   async function breakOff(path: string, body: string, text: string): Promise<string> {
     const whole = text.slice(0, text.lastIndexOf('\n\n') + 2);

@@ -1,4 +1,4 @@
-/** Every field of a Messages request that the gateway's documents name, at upstreams of every API. */
+/** Every field of a Messages request that the gateway's documents name, at upstreams of every protocol. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { TestGateway } from '../../support/gateway.ts';
@@ -13,7 +13,7 @@ useNine((nine) => {
   ({ provider, gateway } = nine);
 });
 
-/** What an upstream of another API is sent for a field: parts of its body, and the rules that dropped something. */
+/** What an upstream of another protocol is sent for a field: parts of its body, and the rules that dropped something. */
 interface Turned {
   readonly sent: object;
   readonly losses?: readonly string[];

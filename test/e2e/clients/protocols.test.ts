@@ -1,4 +1,4 @@
-/** What every client gets from every upstream, whatever API each of them speaks: words, errors, rows. */
+/** What every client gets from every upstream, whatever protocol each of them speaks: words, errors, rows. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
@@ -92,7 +92,7 @@ for (const [protocol, upstream] of COMBINATIONS) {
   }
 
   for (const status of [400, 403, 413, 429, 500, 529]) {
-    test(`${which} gets the upstream's ${status} with its message, in the envelope of the client's API`, async () => {
+    test(`${which} gets the upstream's ${status} with its message, in the envelope of the client's protocol`, async () => {
       const message = `Extra inputs are not permitted: “ü” (${status})`;
       provider.model = () => ({ status, message, headers: { 'retry-after': '7' } });
       const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
@@ -162,7 +162,7 @@ for (const [protocol, upstream] of COMBINATIONS) {
   });
 }
 
-/** Something that only this API can say, and the rule that drops it. */
+/** Something that only this protocol can say, and the rule that drops it. */
 const UNSAYABLE: Readonly<Record<Protocol, readonly [said: object, rule: string]>> = {
   messages: [{ top_k: 3 }, 'top_k'],
   chat: [{ logit_bias: { 1: 2 } }, 'logit_bias'],

@@ -236,7 +236,7 @@ function responsesBody(upstream: Protocol) {
   };
 }
 
-/** The body that a client of this API sends for a model of that upstream, with the proofs of thoughts it got through the gateway. */
+/** The body that a client of this protocol sends for a model of that upstream, with the proofs of thoughts it got through the gateway. */
 export function recordedBody(spoken: Protocol, upstream: Protocol, model: string): Record<string, unknown> {
   const body = { messages: messagesBody, chat: chatBody, responses: responsesBody }[spoken](upstream);
   return { model, ...body };

@@ -1,4 +1,4 @@
-/** The official SDK of chat completions, with what it has of helpers, at upstreams of every API. */
+/** The official SDK of chat completions, with what it has of helpers, at upstreams of every protocol. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';

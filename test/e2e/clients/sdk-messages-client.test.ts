@@ -1,4 +1,4 @@
-/** The official Messages SDK, with what it has of helpers, at upstreams of every API. */
+/** The official Messages SDK, with what it has of helpers, at upstreams of every protocol. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';

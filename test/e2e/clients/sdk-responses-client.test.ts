@@ -1,4 +1,4 @@
-/** The official SDK of Responses, with what it has of helpers, at upstreams of every API. */
+/** The official SDK of Responses, with what it has of helpers, at upstreams of every protocol. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
@@ -42,7 +42,7 @@ function nextInput(
   return [...before, ...withoutParsed(output), ...results];
 }
 
-/** Items of an answer as the API takes them back: without what the SDK's helpers added to them. */
+/** Items of an answer as the protocol takes them back: without what the SDK's helpers added to them. */
 function withoutParsed(output: OpenAI.Responses.ResponseOutputItem[]): ResponseInputItem[] {
   return JSON.parse(JSON.stringify(output, (key, value) => (key.startsWith('parsed') ? undefined : value)));
 }
@@ -112,7 +112,7 @@ for (const upstream of PROTOCOLS) {
     });
   }
 
-  test(`a stream has numbered events in the order of the API, and its items are done with all they say ${at}`, async () => {
+  test(`a stream has numbered events in the order of the protocol, and its items are done with all they say ${at}`, async () => {
     provider.model = () => CALLS;
     const events: OpenAI.Responses.ResponseStreamEvent[] = [];
     for await (const event of await client.responses.create({ ...ask, input: 'Go.', tools: [weather], stream: true }))
@@ -132,7 +132,7 @@ for (const upstream of PROTOCOLS) {
     assert.equal(last.response.output.length, 4);
   });
 
-  // Where both sides speak the same API, the bytes pass as they are.
+  // Where both sides speak the same protocol, the bytes pass as they are.
   const test_translated = upstream === 'responses' ? () => {} : test;
   test_translated(`a free-text tool is called with plain text and takes plain text back ${at}`, async () => {
     const patch = '*** Begin Patch\n+"ü"\n*** End Patch';

@@ -1,4 +1,4 @@
-/** One conversation over models of providers that speak different APIs, each of which believes its own proofs alone. */
+/** One conversation over models of providers that speak different protocols, each of which believes its own proofs alone. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -48,7 +48,7 @@ function mayThink({ protocol, body }: Asked, thinks: boolean): boolean {
   return body.thinking?.type === 'adaptive' && thinks;
 }
 
-/** Some servers of chat completions have identifiers that the Messages API refuses. */
+/** Some servers of chat completions have identifiers that the Messages protocol refuses. */
 function callId({ protocol }: Asked, turn: number, call: number): string {
   return protocol === 'chat' ? `functions.weather:${turn}|${call}` : `call_${turn}_${call}`;
 }

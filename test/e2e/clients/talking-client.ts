@@ -1,4 +1,4 @@
-/** Clients of the three APIs that lead one conversation: they keep what they are answered, and send it back as it came. */
+/** Clients of the three protocols that lead one conversation: they keep what they are answered, and send it back as it came. */
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { eventsIn } from '../streams/streams.ts';
 import { CITIES } from './agent-model.ts';
@@ -105,7 +105,7 @@ function messageOf(chunks: readonly Json[]): Json {
   return message;
 }
 
-/** A client of this API. */
+/** A client of this protocol. */
 export function talkingClient(spoken: Protocol, thinking?: Thinking): TalkingClient {
   return { messages: () => messagesClient(thinking), chat: chatClient, responses: responsesClient }[spoken]();
 }

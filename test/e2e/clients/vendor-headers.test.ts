@@ -75,7 +75,7 @@ after(async () => {
 });
 beforeEach(() => provider.reset());
 
-/** What the provider was told in headers of the Messages API. */
+/** What the provider was told in headers of the Messages protocol. */
 function told(): Record<string, unknown> {
   const entries = Object.entries(provider.upstream.requests.at(-1)!.headers);
   return Object.fromEntries(entries.filter(([name]) => /^(?:vendor|anthropic)-(?:version|beta)$/.test(name)));
@@ -108,7 +108,7 @@ for (const [name, { takes }] of Object.entries(UPSTREAMS)) {
       });
     }
 
-    test('gets the headers of a client of its own API as they are', async () => {
+    test('gets the headers of a client of its own protocol as they are', async () => {
       const messages = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, maxRetries: 0 });
       const ask = { model, max_tokens: 99, messages: [{ role: 'user' as const, content: 'Hi' }] };
       await messages.messages.create(ask, {
@@ -187,7 +187,7 @@ for (const field of CHAT_BOUNDS) {
     const model = `by-${field}`;
     const boundsOf = (body: Record<string, unknown>) => CHAT_BOUNDS.flatMap((name) => (name in body ? [name] : []));
 
-    test('is asked with it by clients of other APIs', async () => {
+    test('is asked with it by clients of other protocols', async () => {
       const answered = await post(gateway, 'messages', {
         model,
         max_tokens: 50,

@@ -60,7 +60,7 @@ test('a WebSocket handshake on a connection that is to end ends it', { timeout: 
 
 describe('a WebSocket handshake', () => {
   for (const path of [MESSAGES, '/v1/chat/completions', '/v1/responses', '/v1/responses?x=1', '/nowhere', '/healthz']) {
-    test(`at ${path} is answered 426 in the envelope of its API, and says what to use`, async () => {
+    test(`at ${path} is answered 426 in the envelope of its protocol, and says what to use`, async () => {
       const [reply] = await exchange(`GET ${path} HTTP/1.1\r\n${HOST}${HANDSHAKE}\r\n`);
       assert.equal(reply!.status, 426);
       assert.match(reply!.head, /^upgrade: HTTP\/1\.1$/im);

@@ -21,7 +21,7 @@ for (const [path, meant] of [
   ['//v1/Responses', '/v1/responses'],
   ['/models', '/v1/models'],
 ] as const) {
-  test(`a client with a wrong base URL asks for ${path} and is told ${meant}, in the words of its API`, async () => {
+  test(`a client with a wrong base URL asks for ${path} and is told ${meant}, in the words of its protocol`, async () => {
     const { status, text, json } = await send(gateway.url, { path, body: '{}' });
     assert.equal(status, 404);
     assert.ok(text.includes(`did you mean ${meant}? The base URL of a Messages client is the root`), text);
@@ -29,7 +29,7 @@ for (const [path, meant] of [
   });
 }
 
-test('a path of an API that is not served names those that are', async () => {
+test('a path of a protocol that is not served names those that are', async () => {
   const { status, json } = await send(gateway.url, { path: '/v1/embeddings', body: '{}' });
   assert.deepEqual([status, json().type], [404, undefined]);
   assert.match(json().error.message, /POST \/v1\/messages, \/v1\/chat\/completions or \/v1\/responses\.$/);

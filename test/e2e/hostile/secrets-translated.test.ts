@@ -1,5 +1,5 @@
 /**
- * A text is put into every place of a request, one after the other, on every combination of APIs: wherever it does not
+ * A text is put into every place of a request, one after the other, on every combination of protocols: wherever it does not
  * belong it is refused or dropped, and is never repeated in an error, a log record, an audit record or a ledger row.
  */
 import assert from 'node:assert/strict';
@@ -34,7 +34,7 @@ after(async () => {
 
 const SCHEMA = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
 
-/** A request of each API that has a little of everything. */
+/** A request of each protocol that has a little of everything. */
 const BODIES: Readonly<Record<Protocol, object>> = {
   messages: {
     max_tokens: 900,

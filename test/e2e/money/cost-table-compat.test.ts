@@ -65,7 +65,7 @@ after(async () => {
   await upstream?.close();
 });
 
-/** What an answer used, in words that both APIs can say. */
+/** What an answer used, in words that both protocols can say. */
 interface Usage {
   readonly input: number;
   readonly cached?: number;
@@ -317,7 +317,7 @@ test('several answers that nobody counted cost no more than all their bounds', a
   assert.equal(row.cost_nano_usd, 600_000);
 });
 
-test('an alias, the answers asked for and the API of the upstream are in the audit record', async () => {
+test('an alias, the answers asked for and the protocol of the upstream are in the audit record', async () => {
   upstream.script = PLACES.chat['one document']!(CACHED);
   const body = bodyFor('chat', 'coder-latest', { n: 2 });
   const response = await send(gateway.url, { path: PATHS.chat, headers: bearer(gateway.token), body });

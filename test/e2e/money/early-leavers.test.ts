@@ -1,5 +1,5 @@
 /**
- * Six hundred clients that leave at any moment, in three APIs, streamed or not, at upstreams whose answers are read on or
+ * Six hundred clients that leave at any moment, in three protocols, streamed or not, at upstreams whose answers are read on or
  * cancelled. The provider bills every answer in full, whoever reads it, by rules that are written down here.
  */
 import assert from 'node:assert/strict';

@@ -150,7 +150,7 @@ describe('an answer whose upstream counts nothing', () => {
     assert.deepEqual([usage.input_tokens > 1000, usage.output_tokens], [true, Math.ceil(said.length / 4)]);
   });
 
-  it('is unknown where the API of the client can say so, also where only a part was told', async () => {
+  it('is unknown where the protocol of the client can say so, also where only a part was told', async () => {
     const script = provider.upstream.script;
     provider.upstream.script = answerJson({ ...ANSWERS.chat, usage: { completion_tokens: 5 } });
     const { usage } = (await post(gateway, 'responses', askBody('responses', modelVia('chat')))).json();

@@ -105,7 +105,7 @@ describe('changing the signing key, one gateway after the other', () => {
     assert.equal(await ended(), before_all);
   });
 
-  it('without telling the others first is 503 at those, in the words of each API, and nothing ends', async () => {
+  it('without telling the others first is 503 at those, in the words of each protocol, and nothing ends', async () => {
     const before_all = await ended();
     await giveKeys(one, 'TWO', 'ONE');
     const tokens = await signIn(one.url, 'anna');

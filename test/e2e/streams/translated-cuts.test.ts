@@ -1,4 +1,4 @@
-/** Streams that break anywhere, on every combination of APIs: the client can read what it got, and the request is settled. */
+/** Streams that break anywhere, on every combination of protocols: the client can read what it got, and the request is settled. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

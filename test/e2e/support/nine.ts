@@ -1,5 +1,5 @@
 /**
- * A gateway in front of a strict model provider that it asks in each of the three APIs: every client's API times every
+ * A gateway in front of a strict model provider that it asks in each of the three protocols: every client's protocol times every
  * upstream's.
  * @module
  */
@@ -15,13 +15,13 @@ import { nothingReserved } from './state.ts';
 /** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
 export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
-/** The model that is asked for in this API. */
+/** The model that is asked for in this protocol. */
 export const modelVia = (protocol: Protocol): string => `via-${protocol}`;
 
 /** A model that this upstream knows by the same name. */
 export const sameAt = (protocol: Protocol): string => `same-${protocol}`;
 
-/** Every client's API with every upstream's. */
+/** Every client's protocol with every upstream's. */
 export const COMBINATIONS: readonly (readonly [spoken: Protocol, upstream: Protocol])[] = PROTOCOLS.flatMap((spoken) =>
   PROTOCOLS.map((upstream) => [spoken, upstream] as const),
 );
@@ -29,7 +29,7 @@ export const COMBINATIONS: readonly (readonly [spoken: Protocol, upstream: Proto
 /** Those that are translated. */
 export const TRANSLATED = COMBINATIONS.filter(([spoken, upstream]) => spoken !== upstream);
 
-/** Sections of gateway.yaml for one upstream at this address in each API. */
+/** Sections of gateway.yaml for one upstream at this address in each protocol. */
 export function nineConfig(url: string): ConfigSections {
   const key = { api_key_env: 'TEST_UPSTREAM_KEY' };
   const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
@@ -119,7 +119,7 @@ const PATHS: Readonly<Record<Protocol, string>> = {
 /** How to send a body to a protocol's path with plain HTTP. */
 export function sending(spoken: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
-  // Every client of the Messages API says its version, and the API insists on it.
+  // Every client of the Messages protocol says its version, and the protocol insists on it.
   if (spoken === 'messages') headers.push('anthropic-version', '2023-06-01');
   return { path: PATHS[spoken], headers, body };
 }

@@ -31,7 +31,7 @@ export async function refusal(nine: Nine, spoken: Protocol, model: string, more:
   return answer.json().error.message;
 }
 
-/** Documents as upstreams of the Responses and the chat API answer them. */
+/** Documents as upstreams of the Responses and the chat protocol answer them. */
 export const message = (id: string, ...content: object[]) => ({ type: 'message', id, role: 'assistant', content });
 export const text = (said: string) => ({ type: 'output_text', text: said, annotations: [] });
 export const response = (output: readonly object[], usage: object = {}) => ({

@@ -39,7 +39,7 @@ describe('the protocol text', () => {
     }
   });
 
-  it('says which base URL belongs to which API, of those that are served', () => {
+  it('says which base URL belongs to which protocol, of those that are served', () => {
     assert.ok(text.includes('| Messages | `<root>` | `POST /v1/messages` |'));
     assert.ok(!text.includes('| chat completions |'));
     const match = { methods: ['POST'], paths: ['/v1/chat/completions'], protocol: 'chat' } as const;

@@ -47,7 +47,11 @@ describe('the most tokens an answer can take', () => {
     const plain = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
     assert.equal(most(translated).output, LONGEST, 'a model that thinks is bounded by max_completion_tokens');
     assert.equal(most(translated, {}, plain).output, 9);
-    assert.equal(most({ ...translated, upstream_protocol: 'responses' }).output, 16, 'the least that the API takes');
+    assert.equal(
+      most({ ...translated, upstream_protocol: 'responses' }).output,
+      16,
+      'the least that the protocol takes',
+    );
   });
 
   it('are bounded by the one field that the upstream takes, whichever of the two the request has', () => {

@@ -191,7 +191,7 @@ describe('metering of chat completions', () => {
     }
   });
 
-  it('goes by the API of the upstream and not by that of the client, which are two where a stage translates', async () => {
+  it('goes by the protocol of the upstream and not by that of the client, which are two where a stage translates', async () => {
     const usage = {
       input_tokens: 100,
       cache_read_input_tokens: 2000,

@@ -35,7 +35,7 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp([input, ...tokens(130)], facts), [162 * OUTPUT, 260 * OUTPUT]);
   });
 
-  it('does so whatever API the upstream speaks', async () => {
+  it('does so whatever protocol the upstream speaks', async () => {
     const facts = (protocol: string) => ({ ...typical(100 * OUTPUT, 1_000_000 * OUTPUT), 'route.protocol': protocol });
     const chunk = (delta: object, usage: object | null = null): Event => ['message', { choices: [{ delta }], usage }];
     const begun = chunk({ role: 'assistant', content: '' }, { prompt_tokens: 0, completion_tokens: 0 });

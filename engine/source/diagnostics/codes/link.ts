@@ -125,7 +125,7 @@ export const LINK_CODES = {
   C4022: {
     title: 'The setting is for another type of upstream',
     explanation:
-      'An upstream of type vendor speaks the Messages API, which alone has a call that counts tokens, and headers that each vendor names its own way. Which APIs an upstream speaks is a question only for type compat, and by which field an answer is bounded only for one that speaks chat completions.',
+      'An upstream of type vendor speaks the Messages protocol, which alone has a call that counts tokens, and headers that each vendor names its own way. Which protocols an upstream speaks is a question only for type compat, and by which field an answer is bounded only for one that speaks chat completions.',
     example: 'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, protocols: [chat] }',
   },
 } as const;

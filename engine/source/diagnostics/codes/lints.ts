@@ -71,9 +71,9 @@ export const LINT_CODES = {
       'stages:\n  - ...\n  - { stage: check-budget, fail_closed: false, timeout_seconds: 1 }\n  - stage: meter-usage\n  - stage: forward',
   },
   W7025: {
-    title: 'Clients and an upstream speak different APIs',
+    title: 'Clients and an upstream speak different protocols',
     explanation:
-      'The pipeline serves clients of one API and gateway.yaml has an upstream that speaks only others. Without the stage `translate` above `forward` a request that is routed there is refused with `not_supported`.',
+      'The pipeline serves clients of one protocol and gateway.yaml has an upstream that speaks only others. Without the stage `translate` above `forward` a request that is routed there is refused with `not_supported`.',
     example:
       'upstreams: [{ name: main, type: compat, base_url: https://api.example.com/v1, api_key_env: UPSTREAM_KEY }]\n# pipelines/mine.yaml\nmatch: { methods: [POST], paths: [/mine], protocol: messages }   # and no stage translate',
   },

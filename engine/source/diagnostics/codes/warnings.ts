@@ -88,7 +88,7 @@ export const WARNING_CODES = {
   W7027: {
     title: 'How much a model can say in one answer is not known',
     explanation:
-      'The Messages API wants a bound for each answer, and refuses one above what the model can say. Where a client of another API says none, `max_output_tokens` of the model is sent; without it 8192, or a quarter of the `context_window` if that is less, so that long answers are cut off. Besides, as much as the window holds is held for a request without a bound.',
+      'The Messages protocol wants a bound for each answer, and refuses one above what the model can say. Where a client of another protocol says none, `max_output_tokens` of the model is sent; without it 8192, or a quarter of the `context_window` if that is less, so that long answers are cut off. Besides, a request without a bound reserves as much as the window holds.',
     example: 'models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]   # without max_output_tokens',
   },
   W7020: {
