@@ -11,43 +11,33 @@ import {
   type UpstreamConfig,
 } from '../engine/api.ts';
 import {
+  ASKED_FACTS,
+  cacheLifetime,
+  choicesOf,
   compileLimits,
   highestCost,
   IDENTITY_FACTS,
+  likelyTokens,
   limitHeaders,
-  type MostTokens,
-  mostTokens,
+  mostTokensOf,
   NO_TOKENS,
   type Possible,
   refuseForLimits,
   requestIdentity,
   servedAsAsked,
   settleUnmetered,
+  windowOf,
 } from '../engine/money/index.ts';
-import type { Protocol } from '../engine/protocols/index.ts';
 
-const READS = [
-  ...IDENTITY_FACTS.reads,
-  'request.received_at',
-  'request.input_tokens_estimate',
-  'request.input_tokens_max',
-  'principal.groups',
-] as const;
+const READS = [...IDENTITY_FACTS.reads, 'request.received_at', ...ASKED_FACTS.reads, 'principal.groups'] as const;
 
 const READS_IF_SET = [
   ...IDENTITY_FACTS.reads_if_set,
-  'request.max_tokens',
-  'request.context_window',
-  'request.choices',
-  'request.output_bounds',
-  'request.iterations',
-  'request.compacts',
+  ...ASKED_FACTS.reads_if_set,
   'request.service_tier',
   'request.speed',
   'request.inference_geo',
   'request.other_models',
-  'route.protocol',
-  'request.cache.ttl',
   'request.server_tool_uses',
   'upstream.attempts',
   'upstream.status',
@@ -86,38 +76,6 @@ interface Forecast {
 const NONE_POSSIBLE = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
 const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NONE_POSSIBLE, likely_tokens: 0 };
 
-function choicesOf(ctx: BudgetContext): number {
-  return ctx.get('request.choices') ?? 1;
-}
-
-/** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
-function cacheLifetime(ctx: BudgetContext): string {
-  const asked = ctx.get('request.cache.ttl') ?? 'none';
-  return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
-}
-
-/** The context window of a model; a beta header may ask for a longer one, and the upstream may grant it. */
-function windowOf(ctx: BudgetContext, { context_window }: ModelConfig): number {
-  return Math.max(context_window, ctx.get('request.context_window') ?? 0);
-}
-
-/** The most tokens a request can use of a model. */
-function mostTokensOf(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
-  const max_tokens = ctx.get('request.max_tokens');
-  const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
-  return mostTokens(model, upstream, {
-    window_asked: ctx.get('request.context_window'),
-    protocol: ctx.get('request.protocol'),
-    upstream_protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
-    input_max: ctx.get('request.input_tokens_max'),
-    output_bounds: bounds as Readonly<Record<string, number>>,
-    max_tokens,
-    choices: choicesOf(ctx),
-    iterations: ctx.get('request.iterations') ?? 1,
-    compacts: ctx.get('request.compacts') ?? false,
-  });
-}
-
 /** There are servers that take a bound of 0 for none. */
 function refuseZero(ctx: BudgetContext, { name, supports }: UpstreamConfig): void {
   if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
@@ -126,12 +84,6 @@ function refuseZero(ctx: BudgetContext, { name, supports }: UpstreamConfig): voi
     `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
     { details: { param: 'max_tokens' } },
   );
-}
-
-function likelyTokens(ctx: BudgetContext, model: ModelConfig): number {
-  const { max_output_tokens } = model;
-  const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model));
-  return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
 export default defineStage({

@@ -11,11 +11,11 @@ export {
 } from './ledger/ending.ts';
 export { IDENTITY_FACTS, requestIdentity } from './ledger/reservation.ts';
 export { moreToReserve, type ReservationWatch, watchReservation } from './ledger/reservation-watch.ts';
+export { ASKED_FACTS, cacheLifetime, choicesOf, likelyTokens, mostTokensOf, windowOf } from './limits/asked-tokens.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { compileLimits } from './limits/limit-demands.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
-export { type MostTokens, mostTokens } from './limits/most-tokens.ts';
 export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, emptyBill } from './prices/bill.ts';
