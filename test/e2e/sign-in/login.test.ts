@@ -59,7 +59,7 @@ async function signIn(sub: string): Promise<number> {
     ...backend.context,
     terminal: {
       ...terminal,
-      words(text: string) {
+      info(text: string) {
         terminal.info(text);
         const code = /^ {2}([A-Z]{4}-[A-Z]{4})$/m.exec(text)?.[1];
         if (code !== undefined) confirmed ??= confirmInBrowser(base_url, code, sub);

@@ -58,13 +58,13 @@ function claim(sub: 'intern', email: string, more: object = {}): void {
   provider.people.set(sub, { email, groups, ...more });
 }
 
-/** `appscli people rebind`, with its words. */
+/** What `appscli people rebind` tells a person. */
 async function run(emails: string[], wish: object = {}): Promise<string> {
-  let words = '';
-  const terminal = { words: (text: string) => (words += text), data() {}, columns: 80 };
+  let told = '';
+  const terminal = { info: (text: string) => (told += text), data() {}, columns: 80 };
   const context = { terminal, env: { TEST_DATABASE_URL: database.url }, stages: async () => [] };
   await rebind(context as never, emails, { config: gateway.config_file, ...wish });
-  return words;
+  return told;
 }
 
 describe('an intern at a provider that verifies no addresses', () => {
@@ -116,8 +116,8 @@ describe('an administrator', () => {
   it('lets a person have the address that tokens were made for', async () => {
     const token = await gateway.newToken({ user: 'stated@example.com', name: 'made before' });
     assert.equal((await trySignIn('stated')).body.error, 'access_denied');
-    const words = await run(['Stated@example.com']);
-    assert.match(words, /stated@example.com goes to the next account.*Ended: 0 sessions, 0 access tokens/);
+    const told = await run(['Stated@example.com']);
+    assert.match(told, /stated@example.com goes to the next account.*Ended: 0 sessions, 0 access tokens/);
     assert.equal((await signIn(gateway.url, 'stated')).email, 'stated@example.com');
     assert.equal((await use(token)).status, 200);
   });
