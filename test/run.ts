@@ -54,7 +54,7 @@ async function runFiles(takeFile: () => string | undefined): Promise<number> {
   const args = [
     '--test-randomize',
     '--test-reporter=spec',
-    '--test-timeout=120000',
+    '--test-timeout=240000',
     ...options,
     'test/support/worker.ts',
   ];
@@ -96,9 +96,10 @@ async function runSlow(): Promise<number> {
   return slow.length + fast.length === 0 ? worst : Math.max(worst, await runFiles(() => slow.shift() ?? fast.shift()));
 }
 
-// Slow tests wait most of the time, and the others as long as they compute: two cores are worth six processes.
-const of_slow = Math.min(3, alone.length + slow.length);
-const of_fast = Math.min(Math.max(3, availableParallelism() - 1), fast.length);
+// Slow tests wait most of the time, and the others as long as they compute: two cores are worth four processes, and
+// with more the slowest file takes three times as long.
+const of_slow = Math.min(2, alone.length + slow.length);
+const of_fast = Math.min(Math.max(2, availableParallelism() - 1), fast.length);
 const codes = await Promise.all([
   ...Array.from({ length: of_slow }, runSlow),
   ...Array.from({ length: of_fast }, () => runFiles(() => fast.shift() ?? slow.shift())),
