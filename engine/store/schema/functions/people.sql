@@ -103,6 +103,20 @@ begin
   return true;
 end $$;
 
+-- Tells every gateway that an access token is revoked, and writes down who did it and why.
+create function tell_revoked(
+  p_token access_tokens, p_email text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns void
+language plpgsql as $$
+begin
+  perform pg_notify('appscli_tokens', encode(p_token.hash, 'base64'));
+  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+  values (p_now, p_actor_kind, p_actor, 'token.revoke', p_token.id,
+    jsonb_build_object('user', p_email, 'group', p_token.token_group, 'name', p_token.name,
+      'expires_at', p_token.expires_at),
+    jsonb_build_object('revoked_at', p_now, 'because', p_because));
+end $$;
+
 -- Lets an address go to another account: that of p_subject at p_issuer, or, where both are null, the next that signs in with it.
 -- Sessions and sign-ins under way end; with p_with_tokens all access tokens, too.
 create function rebind_person(
@@ -110,6 +124,7 @@ create function rebind_person(
 ) returns table (known boolean, sessions integer, tokens integer)
 language plpgsql as $$
 declare
+  v_token access_tokens;
   v_former principals;
   v_because text := 'the e-mail address was bound to another account';
   v_ended record;
@@ -131,18 +146,13 @@ begin
     perform end_session(v_ended.id, v_because, p_actor_kind, p_actor, p_now);
     sessions := sessions + v_ended.mattered::integer;
   end loop;
-  for v_ended in
+  for v_token in
     update access_tokens t set revoked_at = p_now
     where p_with_tokens and t.principal_id = v_former.id and t.revoked_at is null
-    returning t.id, t.hash, t.token_group, t.name, t.expires_at
+    returning t.*
   loop
-    perform pg_notify('appscli_tokens', encode(v_ended.hash, 'base64'));
+    perform tell_revoked(v_token, p_email, v_because, p_actor_kind, p_actor, p_now);
     tokens := tokens + 1;
-    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-    values (p_now, p_actor_kind, p_actor, 'token.revoke', v_ended.id,
-      jsonb_build_object('user', p_email, 'group', v_ended.token_group, 'name', v_ended.name,
-        'expires_at', v_ended.expires_at),
-      jsonb_build_object('revoked_at', p_now, 'because', v_because));
   end loop;
   update principals p set issuer = p_issuer, subject = p_subject, open_to_sign_in = p_subject is null
   where p.id = v_former.id;
@@ -160,6 +170,7 @@ create function deprovision(
 ) returns table (known boolean, sessions integer, tokens integer)
 language plpgsql as $$
 declare
+  v_token access_tokens;
   v_principal text := 'user:' || p_email;
   v_ended record;
   v_tokens_before integer;
@@ -197,19 +208,14 @@ begin
   -- Whoever was waited for may have replaced a token: once more, until there is none.
   loop
     v_tokens_before := tokens;
-    for v_ended in
+    for v_token in
       update access_tokens t set revoked_at = p_now
       where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
         and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)
-      returning t.id, t.hash, t.token_group, t.name, t.expires_at
+      returning t.*
     loop
-      perform pg_notify('appscli_tokens', encode(v_ended.hash, 'base64'));
+      perform tell_revoked(v_token, p_email, p_because, p_actor_kind, p_actor, p_now);
       tokens := tokens + 1;
-      insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-      values (p_now, p_actor_kind, p_actor, 'token.revoke', v_ended.id,
-        jsonb_build_object('user', p_email, 'group', v_ended.token_group, 'name', v_ended.name,
-          'expires_at', v_ended.expires_at),
-        jsonb_build_object('revoked_at', p_now, 'because', p_because));
     end loop;
     exit when tokens = v_tokens_before;
   end loop;
